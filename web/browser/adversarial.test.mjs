@@ -2,7 +2,7 @@
 // users.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, violations } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, until, violations } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -88,6 +88,7 @@ test("acknowledging shows and replaces the note of a concurrent user", async () 
   const { page, context } = await open(browser);
   for (const path of [paths.problems, paths.problem]) {
     await page.goto(proxy + path);
+    await page.locator(".live:not(.off)").waitFor(); // the page receives events
     await settle(page);
     if (path === paths.problems) await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
     await page.keyboard.press("a");
@@ -191,6 +192,7 @@ test("a page older than the service offers a reload", async () => {
   const status = page.waitForResponse("**/api/v1/status"); // has the version of the page
   await page.goto(proxy);
   await (await status).finished();
+  await page.locator(".live:not(.off)").waitFor(); // the page receives events
   await settle(page);
   assert.equal(await page.getByText("Sibyl was updated").count(), 0);
   const current = await service.api("/status");
@@ -287,7 +289,7 @@ test("the attributes of a comparison are listed, significant ones at once", asyn
     ]);
     await figure.getByRole("button", { name: "1 more, not significant" }).click();
     await figure.getByText("shard = 3").waitFor();
-    assert.equal(await figure.locator("tbody tr").count(), 2);
+    await until(() => figure.locator("tbody tr").count(), 2);
   }
   items = items.slice(1);
   await page.goto(service.url + paths.compare);
@@ -357,7 +359,7 @@ test("deceptive and long explanations are escaped and stay within the page", asy
       const figure = page.getByRole("region", { name: title });
       assert.deepEqual(await figure.locator("li:visible").allTextContents(), Array(3).fill(shown), title);
       await figure.getByText("2 more").click();
-      assert.equal(await figure.locator("li:visible").count(), 5, title);
+      await until(() => figure.locator("li:visible").count(), 5, title);
     }
     const attributes = page.locator("#explanations");
     assert.equal(await attributes.locator("li:visible").count(), 0);

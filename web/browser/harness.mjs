@@ -7,6 +7,7 @@ import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
 
 const requireEnv = (name) => process.env[name] || fail(`${name} is not set: run web/browser/run`);
@@ -203,6 +204,30 @@ export async function settle(page) {
   await page.waitForSelector("main, form");
   await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
   await page.waitForTimeout(100); // charts measure themselves
+}
+
+// until waits until a value that read returns is as wanted. It fails with the last one if none is.
+export async function until(read, wanted, message) {
+  let got;
+  for (let i = 0; i < 200; i++) {
+    got = await read();
+    if (isDeepStrictEqual(got, wanted)) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  assert.deepEqual(got, wanted, message);
+}
+
+// freezeProblem makes the list of problems, and the detail of one of them, constant for a page: an epoch may end between
+// the reads of the two.
+export async function freezeProblem(page, service, index = 0) {
+  for (let i = 0; ; i++) {
+    const list = await service.api("/problems");
+    const detail = await service.api(`/problems/${list.items[index].id}`);
+    if (detail.problem.diagnosis !== list.items[index].diagnosis && i < 20) continue;
+    await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
+    await page.route(`**/api/v1/problems/${detail.problem.id}`, (route) => route.fulfill({ json: detail }));
+    return detail.problem;
+  }
 }
 
 // visit opens a page at a URL and waits until it has settled.

@@ -1,7 +1,7 @@
 // Journeys of an on-call engineer through the UI.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
+import { freezeProblem, launch, open, viewPaths, serve, settle, until, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -16,23 +16,24 @@ after(async () => {
 
 test("two clicks lead from the diagnosis to a slow request, and the URL restores it", async () => {
   const { page, context } = await open(browser);
+  await freezeProblem(page, service);
   await page.goto(`${service.url}/problems`);
   const first = page.locator("a[data-problem]").first();
   const diagnosis = await first.textContent();
   await first.click();
-  await settle(page);
-  assert.equal(await page.textContent("h1"), diagnosis);
+  assert.equal(await page.textContent("h1.diagnosis"), diagnosis);
   await page.locator(".exemplars a").first().click();
+  await page.waitForURL(/\/traces\/[0-9a-f]{32}/);
+  await page.locator(".vrow").first().waitFor();
   await settle(page);
-  assert.match(page.url(), /\/traces\/[0-9a-f]{32}/);
   assert.ok((await page.locator(".span-critical").count()) > 3, "no critical path is drawn");
   assert.ok((await page.textContent(".does")).endsWith(diagnosis), "the trace does not name its problem");
-  assert.ok(await page.getByRole("link", { name: "Open in Jaeger" }).isVisible());
+  await page.getByRole("link", { name: "Open in Jaeger" }).waitFor();
   await page.locator(".vrow").nth(2).click();
-  const url = page.url();
-  assert.match(url, /span=/);
+  await page.waitForURL(/span=/);
+  await page.locator(".vrow.selected").waitFor();
   const other = await context.newPage();
-  await other.goto(url);
+  await other.goto(page.url());
   await settle(other);
   assert.equal(await other.textContent(".side h2"), await page.textContent(".side h2"));
   await context.close();
@@ -50,7 +51,7 @@ test("a problem links to a slow request, and to a typical one if all are slow", 
     const { items: samples } = await service.api(`/exemplars?group=${p.group}`);
     await page.goto(`${service.url}/problems/${p.id}`);
     await page.getByRole("link", { name: `A ${stratum} request` }).click();
-    await settle(page);
+    await page.waitForURL(/\/traces\//);
     assert.equal(samples.find((e) => e.trace === page.url().match(/traces\/(\w+)/)[1])?.stratum, stratum);
   }
   await context.close();
@@ -79,11 +80,11 @@ test("the share in the diagnosis is that of the first edge in table and critical
     const rows = () => page.locator("#edges tbody tr:not(.frozen)").count();
     assert.ok((await rows()) < edges.length, "no edge is collapsed");
     await page.getByRole("button", { name: /more, with less than/ }).click();
-    assert.equal(await rows(), edges.length);
+    await until(rows, edges.length);
   }
   const { leading } = items.find((x) => x.kind === "slow" && x.onset === "changed");
   const hottest = page.locator("#path g.box", { has: page.locator('rect[style*="heat-4"]') });
-  assert.equal(await hottest.count(), 1);
+  await until(() => hottest.count(), 1);
   assert.ok(
     (await hottest.getAttribute("data-tip")).startsWith(leading),
     "another edge of the critical path is highlighted",
@@ -134,7 +135,7 @@ test("states and tags are defined in tooltips and in the help", async () => {
   assert.ok(titles.length > 5 && titles.every((title) => title.length > 10), titles.join());
   await page.keyboard.press("?");
   for (const word of ["changed", "chronic", "variable", "queued", "located", "inconclusive"])
-    assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
+    await page.getByRole("dialog").getByText(word, { exact: true }).waitFor();
   await context.close();
 });
 
@@ -159,27 +160,31 @@ test("the numbers of the diagnosis link to their evidence", async () => {
   assert.ok(hrefs.length >= 2, hrefs.join());
   for (const hash of new Set(hrefs)) assert.equal(await page.locator(hash).count(), 1, `${hash} does not exist`);
   await page.locator(".diagnosis a").first().click();
-  assert.ok((await page.url()).includes("#"));
+  await page.waitForURL(/#/);
   await context.close();
 });
 
 test("keyboard shortcuts: j, k, Enter, /, ?", async () => {
-  const { page, context } = await visit(browser, `${service.url}/problems`);
+  const { page, context } = await open(browser);
+  await freezeProblem(page, service, 1);
+  await page.goto(`${service.url}/problems`);
+  await page.locator("a[data-problem]").first().waitFor();
+  await settle(page);
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   const second = await page.locator("a[data-problem]").nth(1).textContent();
   await page.keyboard.press("Enter");
-  await settle(page);
-  assert.equal(await page.textContent("h1"), second);
+  assert.equal(await page.textContent("h1.diagnosis"), second);
+  await page.unroute("**/api/v1/problems?*");
   await page.keyboard.press("p");
   await page.waitForSelector(".queue");
   await page.keyboard.press("/");
   await page.keyboard.type("no such thing");
   await page.waitForSelector("text=No matching problems");
-  assert.match(page.url(), /q=no/);
+  await page.waitForURL(/q=no/);
   await page.keyboard.press("Escape");
   await page.keyboard.press("?");
-  assert.ok(await page.getByRole("dialog").isVisible());
+  await page.getByRole("dialog").waitFor();
   await context.close();
 });
 
@@ -212,7 +217,7 @@ test("acknowledge, withdraw, mute", async () => {
   await page.getByRole("button", { name: "Muted by local" }).waitFor();
   const id = paths.problem.split("/").at(-1);
   await page.goto(`${service.url}/problems`);
-  await settle(page);
+  await page.locator("a[data-problem]").first().waitFor();
   assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "a muted problem is listed");
   await page.goto(`${service.url}/problems?muted=true`);
   await page.locator(`a[data-problem="${id}"]`).waitFor();
@@ -359,7 +364,7 @@ test("search in a trace counts matches, and Enter selects the next one", async (
   const first = await picked();
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => /^2 of/.test(document.querySelector(".found [role=status]").textContent));
-  assert.notEqual(await picked(), first);
+  await page.waitForFunction((first) => new URL(location).searchParams.get("span") !== first, first);
   await page.keyboard.press("Shift+Enter");
   await page.keyboard.press("Shift+Enter");
   await page.waitForFunction(
@@ -453,6 +458,7 @@ test("collapsed nodes stay collapsed when the tree grows", async () => {
   const name = await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label");
   const folded = await page.locator(".fold[aria-expanded=false]").count();
   later = true;
+  await until(() => events.length > 0, true);
   await events[0].fulfill({ contentType: "text/event-stream", body: "event: reset\ndata: {}\n\n" });
   await page.getByText("new operation").waitFor();
   assert.equal(await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label"), name);
@@ -488,10 +494,7 @@ test("collapsing does not scroll, and keys continue from the row that hides the 
   );
   await page.keyboard.press("k");
   await page.keyboard.press("j");
-  assert.match(
-    await page.locator(".vrow.selected").textContent(),
-    new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`),
-  );
+  await page.locator(".vrow.selected", { hasText: new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`) }).waitFor();
   // Leaves cannot be collapsed, and nothing can be while a filter is active.
   const leaf = items.find((n) => n.end === n.index + 1);
   await page.goto(`${service.url}${path}?node=${leaf.context}`);
@@ -583,6 +586,7 @@ test("selecting a hidden span expands only its ancestors", async () => {
   const { page, context } = await visit(browser, service.url + paths.trace);
   const links = page.locator(".side .link, .side a[href='#'], .side button").filter({ hasText: /./ });
   await links.first().click();
+  await page.waitForURL(/span=/);
   const url = new URL(page.url());
   const span = url.searchParams.get("span");
   const roots = (await service.api(paths.trace.split("?")[0])).spans.filter((s) => !s.parent);
@@ -591,10 +595,10 @@ test("selecting a hidden span expands only its ancestors", async () => {
   url.searchParams.set("zoom", "");
   await page.goto(url.href);
   await settle(page);
-  assert.equal(await page.locator(".vrow").count(), 1);
+  await until(() => page.locator(".vrow").count(), 1);
   await page.locator(".side .link, .side button").first().click();
   await page.locator(".vrow.selected").waitFor();
-  assert.equal(new URL(page.url()).searchParams.get("folded"), span);
+  await until(() => new URL(page.url()).searchParams.get("folded"), span);
   await context.close();
 });
 
@@ -603,6 +607,7 @@ test("dead letters can be shown and deleted", async () => {
   await page.getByRole("button", { name: "Show" }).first().click();
   await page.locator("pre").waitFor();
   await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" }); // it hides the buttons behind it
   const before = await page.getByRole("button", { name: "Delete" }).count();
   await page.getByRole("button", { name: "Delete" }).first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
@@ -643,7 +648,7 @@ test("a tree shows a located tracepoint below collapsed nodes", async () => {
   });
   await page.goto(service.url + paths.tree);
   await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();
-  assert.ok(await page.getByText("★ located").isVisible());
+  await page.getByText("★ located").waitFor();
   await context.close();
 });
 

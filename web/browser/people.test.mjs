@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { launch, open, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, open, serve, settle, until, violations, visit } from "./harness.mjs";
 
 let service, browser, incident;
 before(async () => {
@@ -130,15 +130,15 @@ test("incidents are filtered by severity and by service", async () => {
   const { page, context } = await visit(browser, service.url);
   const shown = () => page.locator(".incident").count();
   const all = (await service.api("/incidents")).items;
-  assert.equal(await shown(), all.length);
+  await until(shown, all.length);
   await page.getByLabel("Severity").selectOption(incident.severity);
   await page.waitForURL(new RegExp(`severity=${incident.severity}`));
-  assert.equal(await shown(), all.filter((x) => x.severity === incident.severity).length);
+  await until(shown, all.filter((x) => x.severity === incident.severity).length);
   await page.goto(`${service.url}/?service=${incident.service}`);
   await settle(page);
-  assert.equal(await shown(), all.filter((x) => x.service === incident.service).length);
+  await until(shown, all.filter((x) => x.service === incident.service).length);
   await page.getByRole("button", { name: /All services/ }).click();
-  assert.equal(await shown(), all.length);
+  await until(shown, all.length);
   await context.close();
 });
 

@@ -1,7 +1,7 @@
 // Resilience: proxies, views that fail to load, invalid links, extreme names.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, visit } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, until, visit } from "./harness.mjs";
 
 const base = "/sibyl";
 let service, browser, paths;
@@ -133,8 +133,7 @@ test("new views start at the top, links at their section, and going back restore
   await page.waitForFunction(() => location.hash !== "#exemplars");
   await link.click();
   await page.waitForSelector(".vrow");
-  assert.equal(await page.evaluate(() => scrollY), 0);
-  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await until(() => page.evaluate(() => [scrollY, document.activeElement.id]), [0, "main"]);
   await page.goto(`${service.url}/problems`);
   await settle(page);
   // At once, since an epoch may add rows meanwhile.
@@ -146,7 +145,7 @@ test("new views start at the top, links at their section, and going back restore
   });
   assert.ok(at > 100, `${at}`);
   await page.waitForSelector("#edges");
-  assert.equal(await page.evaluate(() => scrollY), 0);
+  await until(() => page.evaluate(() => scrollY), 0);
   await page.goBack();
   await page.waitForSelector(".queue");
   await page.waitForFunction((y) => Math.abs(scrollY - y) < 50, at);

@@ -1,7 +1,7 @@
 // The trace view: the overview above the waterfall, gaps, and percentiles of spans.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, viewPaths, serve, settle, until, violations, visit } from "./harness.mjs";
 
 let service, browser, path;
 before(async () => {
@@ -23,7 +23,7 @@ test("dragging on the overview zooms, sets the URL, and can be reset", async () 
   await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.5, box.y + 20, { steps: 4 });
-  assert.notEqual(await scale(page), whole, "the waterfall does not follow the drag");
+  await page.waitForFunction((whole) => document.querySelector(".waterfall .scale").innerText !== whole, whole);
   assert.doesNotMatch(page.url(), /zoom=/, "the URL changes during the drag");
   await page.mouse.up();
   await page.waitForURL(/zoom=\d+-\d+/);
@@ -38,7 +38,8 @@ test("dragging on the overview zooms, sets the URL, and can be reset", async () 
   await page.mouse.move(box.x + box.width * 0.9, box.y + 20, { steps: 4 });
   await page.mouse.up();
   await page.waitForFunction((part) => document.querySelector(".waterfall .scale").innerText !== part, part);
-  assert.equal((await scale(page)).split("\n").at(-1), whole.split("\n").at(-1), "the box does not stop at the end");
+  const end = async () => (await scale(page)).split("\n").at(-1);
+  await until(end, whole.split("\n").at(-1), "the box does not stop at the end");
   assert.deepEqual(await violations(page), []);
   await page.getByRole("button", { name: "Reset zoom" }).click();
   await page.waitForFunction((whole) => document.querySelector(".waterfall .scale").innerText === whole, whole);
@@ -74,10 +75,10 @@ test("a gap has a row, and selecting it resets a zoom that hides it", async () =
     await page.locator(".gap-row.selected").innerText(),
     /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/,
   );
-  assert.equal(await page.textContent(".side h2"), "Gap");
+  await page.locator(".side h2", { hasText: /^Gap$/ }).waitFor();
   await page.reload();
   await settle(page);
-  assert.equal(await page.textContent(".side h2"), "Gap");
+  await page.locator(".side h2", { hasText: /^Gap$/ }).waitFor();
   await page.goto(`${service.url}${path}&zoom=0-1000`);
   await settle(page);
   assert.equal(await page.locator(".gap-row").count(), 0);
@@ -118,12 +119,11 @@ test("the overview is redrawn when the theme changes", async () => {
       for (let i = 0; i < dots.length; i += 4) if (want.every((part, k) => dots[i + k] === part)) return true;
       return false;
     });
-  assert.ok(await drawn(), "light theme");
+  await until(drawn, true, "light theme");
   await page.getByRole("button", { name: "Theme, time, help" }).click();
   await page.getByRole("menuitemcheckbox", { name: "Dark", exact: true }).click();
   await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
-  await page.waitForTimeout(100);
-  assert.ok(await drawn(), "dark theme");
+  await until(drawn, true, "dark theme");
   await context.close();
 });
 

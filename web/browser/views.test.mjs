@@ -2,7 +2,7 @@
 // violations, and nothing overflows the page.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, until, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -116,15 +116,17 @@ test("preferences apply and survive a reload", async () => {
     await page.getByRole("button", { name: "Theme, time, help" }).click();
     await page.getByRole("menuitemcheckbox", { name, exact: true }).click();
   };
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  const inUTC = page.locator(".facts", { hasText: / UTC/ });
+  assert.equal(await theme(), "dark");
   await pick("Light");
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
+  await until(theme, "light");
   await pick("UTC");
-  assert.match(await page.textContent(".facts"), / UTC/);
+  await inUTC.waitFor();
   await page.reload();
   await settle(page);
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
-  assert.match(await page.textContent(".facts"), / UTC/);
+  assert.equal(await theme(), "light");
+  await inUTC.waitFor();
   await context.close();
 });
 
@@ -207,7 +209,7 @@ test("charts export a table, CSV and PNG; tables export CSV", async () => {
       if (table && ["Waterfall", "Place"].includes(title)) continue; // they contain a table themselves
       await button.click();
       await page.getByRole("menuitem", { name: "Show the table" }).click();
-      assert.equal(await figure.locator("tbody tr").count(), rows.length, `${title}: table and CSV differ`);
+      await until(() => figure.locator("tbody tr").count(), rows.length, `${title}: table and CSV differ`);
       if (title === "Latency over time" && path === paths.problem)
         assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // deploys, which the heat map marks
       assert.deepEqual(await violations(page), [], `axe: ${title} as a table`);

@@ -1,5 +1,6 @@
 // Form controls: choices, selects and search fields.
 import { type KeyboardEvent, useEffect, useState } from "react";
+import { count } from "../logic/format.ts";
 import { maxSearchLength } from "../url.ts";
 
 // Choice selects one of a few values with buttons side by side.
@@ -17,6 +18,19 @@ export function Choice<T extends string>(props: {
         </button>
       ))}
     </div>
+  );
+}
+
+// More shows, below a list, the number of items that it leaves out, or that it shows on demand. what says more about
+// them.
+export function More(props: { rest: number; what?: string; shown: boolean; toggle: () => void }) {
+  if (props.rest <= 0) return null;
+  return (
+    <p className="under">
+      <button type="button" className="link" aria-expanded={props.shown} onClick={props.toggle}>
+        {props.shown ? "Fewer" : `${count(props.rest)} more${props.what ?? ""}`}
+      </button>
+    </p>
   );
 }
 

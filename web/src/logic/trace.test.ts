@@ -1,7 +1,17 @@
 // Rows of a waterfall, search in them, and zoom.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { extent, matchPositions, matchingRows, nextMatch, rowLabel, rows, visibleRows } from "./waterfall.ts";
+import {
+  type Row,
+  extent,
+  matchPositions,
+  matchingRows,
+  nextMatch,
+  rowLabel,
+  rows,
+  totals,
+  visibleRows,
+} from "./waterfall.ts";
 import { formatZoom, parseZoom, place, rangeBetween, scaleRange, shiftRange } from "./zoom.ts";
 
 const span = (
@@ -140,4 +150,19 @@ test("search ignores case, is limited to visible rows, and wraps around", () => 
     nextMatch([2, 5], -1, -1),
     nextMatch([], 3, 1),
   ]).toEqual([2, 9, 2, 5, 9, 5, undefined]);
+});
+
+test("totals add the spans of an operation, and lead to the longest", () => {
+  const row = (id: string, name: string, ...critical: [number, number][]) =>
+    ({ id, span: { ...span(id, "", 0, 1), name }, critical: critical.map(([from, to]) => ({ from, to })) }) as Row;
+  const all = [
+    row("a", "call", [0, 10]),
+    row("b", "wait sync", [0, 8]),
+    row("c", "wait sync", [10, 19]),
+    row("d", "idle"),
+  ];
+  expect(totals(all).map((t) => [t.text, t.ns, t.count, t.row.id])).toEqual([
+    ["s wait for the disk (fsync)", 17, 2, "c"],
+    ["s call", 10, 1, "a"],
+  ]);
 });

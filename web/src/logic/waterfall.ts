@@ -49,6 +49,25 @@ function gaps(sections: Interval[], children: Span[], wire: Interval[], min: num
   return found;
 }
 
+// Total is the self time on the critical path of all spans with the same service and name. row is the longest of them.
+export type Total = { text: string; ns: number; count: number; row: Row };
+
+// ownTime returns the self time on the critical path of a row.
+export const ownTime = (row: Row) => row.critical.reduce((sum, c) => sum + c.to - c.from, 0);
+
+// totals returns the totals of rows, the largest first: hundreds of short waits or queries may add up to most of a trace.
+export function totals(all: Row[]): Total[] {
+  const found = new Map<string, Total>();
+  for (const row of all) {
+    if (row.critical.length === 0) continue;
+    const [text, ns] = [rowLabel(row), ownTime(row)];
+    const t = found.get(text);
+    if (!t) found.set(text, { text, ns, count: 1, row });
+    else found.set(text, { text, ns: t.ns + ns, count: t.count + 1, row: ns > ownTime(t.row) ? row : t.row });
+  }
+  return [...found.values()].sort((a, b) => b.ns - a.ns);
+}
+
 // rowLabel returns the text of a row, which a search matches.
 export function rowLabel({ span, gap }: Row): string {
   if (!gap) return `${span.service} ${spanName(span.name)}`;

@@ -1,6 +1,7 @@
 // The attributes in which the two sides of a comparison differ, as the service tested them.
 import type { Schemas } from "../api/client.ts";
 import { count, duration, milli, percent, pValue, range, signed } from "../logic/format.ts";
+import { More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
@@ -90,20 +91,12 @@ export function Attributes({ title, kind, of }: Props) {
           ))}
         </Table>
       )}
-      {found.length < items.length && (
-        <p className="under">
-          <button
-            type="button"
-            className="link"
-            aria-expanded={shown === "all"}
-            onClick={() => setShown(shown === "all" ? "significant" : "all")}
-          >
-            {shown === "all"
-              ? "Show only significant differences"
-              : `${count(items.length - found.length)} more, not significant (p above ${significant})`}
-          </button>
-        </p>
-      )}
+      <More
+        rest={items.length - found.length}
+        what={`, not significant (p above ${significant})`}
+        shown={shown === "all"}
+        toggle={() => setShown(shown === "all" ? "significant" : "all")}
+      />
     </Figure>
   );
 }

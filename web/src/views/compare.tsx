@@ -7,7 +7,7 @@ import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../logic/format.ts";
 import { boxes } from "../logic/icicle.ts";
 import { useTitle } from "../components/basics.tsx";
-import { Choice, Search, Select } from "../components/controls.tsx";
+import { Choice, More, Search, Select } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { OpName } from "../components/names.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
@@ -391,18 +391,12 @@ function Locations({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
         kind={kind}
         c={shown === "all" ? c : { ...c, edges: c.edges.slice(0, fewLocations) }}
       />
-      {rest > 0 && (
-        <p className="under">
-          <button
-            type="button"
-            className="link"
-            aria-expanded={shown === "all"}
-            onClick={() => setShown(shown === "all" ? "few" : "all")}
-          >
-            {shown === "all" ? "Fewer" : `${count(rest)} more, with smaller differences`}
-          </button>
-        </p>
-      )}
+      <More
+        rest={rest}
+        what=", with smaller differences"
+        shown={shown === "all"}
+        toggle={() => setShown(shown === "all" ? "few" : "all")}
+      />
     </Figure>
   );
 }

@@ -1,10 +1,10 @@
 // The edges of a problem, as a critical path and as a list.
 import type { Schemas } from "../api/client.ts";
 import { HeatLegend, Icicle, heat } from "../charts/icicle.tsx";
-import { count, duration, milli, percent, range, share, signed } from "../logic/format.ts";
+import { duration, milli, percent, range, share, signed } from "../logic/format.ts";
 import { boxes } from "../logic/icicle.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
-import { Choice } from "../components/controls.tsx";
+import { Choice, More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { OpName } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
@@ -199,20 +199,12 @@ export function Edges({ p, edges: all, located }: { p: Problem; edges: Edge[]; l
           </tr>
         ))}
       </Table>
-      {few.length < edges.length && (
-        <p className="under">
-          <button
-            type="button"
-            className="link"
-            aria-expanded={expanded}
-            onClick={() => setShown(expanded ? "most" : "all")}
-          >
-            {expanded
-              ? "Show only the largest"
-              : `${count(edges.length - few.length)} more, with less than ${percent(minShare)} each`}
-          </button>
-        </p>
-      )}
+      <More
+        rest={edges.length - few.length}
+        what={`, with less than ${percent(minShare)} each`}
+        shown={expanded}
+        toggle={() => setShown(expanded ? "most" : "all")}
+      />
     </Figure>
   );
 }

@@ -7,13 +7,14 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
+import { operationName } from "../logic/waits.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
-import { Select } from "../components/controls.tsx";
+import { More, Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
@@ -24,7 +25,7 @@ import { EarlierIncidents } from "./earlier.tsx";
 import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
-import { Time } from "./services.tsx";
+import { Beside, Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
@@ -280,7 +281,7 @@ function Suspects({ of: x }: { of: Incident }) {
           s.owner ? ownerText(s.owner) : "",
           s.score,
           ...suspectCells(s),
-          s.operations.map(operationName).join("; "),
+          s.operations.map(suspectOperation).join("; "),
           s.instances.map((i) => `${i.key}=${i.value} (${percent(i.part)})`).join("; "),
         ]),
       })}
@@ -323,7 +324,7 @@ function Suspects({ of: x }: { of: Incident }) {
                   .slice(0, maxOperations)
                   .map((o, i) => (
                     <li key={i}>
-                      <OpName>{operationName(o)}</OpName>{" "}
+                      <OpName>{suspectOperation(o)}</OpName>{" "}
                       {o.score >= leastOperation && <span className="dim small nowrap">+{percent(o.score)}</span>}
                     </li>
                   ))}
@@ -345,13 +346,12 @@ function Suspects({ of: x }: { of: Incident }) {
           </tr>
         ))}
       </Table>
-      {few.length < x.suspects.length && (
-        <p className="under">
-          <button type="button" className="link" onClick={() => setShown(shown === "all" ? "likely" : "all")}>
-            {shown === "all" ? "Fewer" : `${count(x.suspects.length - few.length)} more, much less likely`}
-          </button>
-        </p>
-      )}
+      <More
+        rest={x.suspects.length - few.length}
+        what=", much less likely"
+        shown={shown === "all"}
+        toggle={() => setShown(shown === "all" ? "likely" : "all")}
+      />
     </Figure>
   );
 }
@@ -361,8 +361,8 @@ const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score
 
 const leastOperation = 0.005; // of the usual time of a request, that an operation adds
 
-// operationName names an operation of a suspect, with the callee of a call.
-const operationName = (o: Schemas["SuspectOperation"]) =>
+// suspectOperation names an operation of a suspect, with the callee of a call.
+const suspectOperation = (o: Schemas["SuspectOperation"]) =>
   `${o.service} ${o.operation}${o.target ? ` → ${[o.target.service, o.target.operation].filter(Boolean).join(" ")}` : ""}`;
 
 const maxCharted = 20; // request types to choose from
@@ -413,8 +413,9 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
         >
           {places.map((s, i) => (
             <tr key={i}>
-              <td title={s.context.join(" → ")}>
-                <Name>{s.operation}</Name> {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+              <td title={s.context.map(operationName).join(" → ")}>
+                <Name>{operationName(s.operation)}</Name>{" "}
+                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
               </td>
               <td className="bars">
                 {share(s.share.value)}{" "}
@@ -557,7 +558,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
     <Figure
       id="request-types"
       title="Affected request types"
-      hint="Since the onset and in healthy times. Names lead to a comparison of the two."
+      hint="Since the onset; small: in healthy times. Names lead to a comparison of the two."
       table={() => ({
         header: [
           "request type",
@@ -598,8 +599,8 @@ function RequestTypes({ of: x }: { of: Incident }) {
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
             { text: "Slower", number: true },
-            { text: "P50", number: true, title: "Median since the onset; small: usually" },
-            { text: "P99", number: true, title: "99th percentile since the onset; small: usually" },
+            { text: "P50", number: true, title: "Median since the onset" },
+            { text: "P99", number: true, title: "99th percentile since the onset" },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
             { text: "Requests", number: true, title: "Since the onset" },
           ]}
@@ -627,8 +628,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
                 <Time now={t.p99_ns} usual={t.usual_p99_ns} />
               </td>
               <td data-label="Failed" className="number">
-                {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
-                <span className="dim nowrap">usually {percent(t.usual_failed)}</span>
+                <Beside now={percent(t.failed)} usual={percent(t.usual_failed)} notable={failsMore(t)} />
               </td>
               <td data-label="Requests" className="number">
                 {count(t.requests)}

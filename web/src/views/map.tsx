@@ -18,7 +18,7 @@ import {
 import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
-import { Choice, Search } from "../components/controls.tsx";
+import { Choice, More, Search } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
@@ -480,7 +480,8 @@ const few = 30; // calls in the table at first
 
 // CallTable lists the calls: those that are not as usual first, then by rate.
 function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
-  const [all, setAll] = useState(false);
+  const [listed, setListed] = useEnum("calls", ["few", "all"]);
+  const all = listed === "all";
   const rows = calls
     .filter((c) => selected === "" || c.caller === selected || c.callee === selected)
     .sort((a, b) => Number(isBad(b)) - Number(isBad(a)) || b.now.rate - a.now.rate);
@@ -521,13 +522,7 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
         ))}
       </Table>
       {rows.length === 0 && <p className="dim">No calls between these services.</p>}
-      {rows.length > few && (
-        <p className="under">
-          <button type="button" className="link" onClick={() => setAll(!all)}>
-            {all ? "Fewer" : `${count(rows.length - few)} more`}
-          </button>
-        </p>
-      )}
+      <More rest={rows.length - few} shown={all} toggle={() => setListed(all ? "few" : "all")} />
     </Figure>
   );
 }

@@ -1,6 +1,7 @@
 // Comparison: how a trace differs from normal ones of its request type.
 import type { Schemas } from "../api/client.ts";
 import { count, duration, keepUnits } from "../logic/format.ts";
+import { More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useQuery, useSet } from "../url.ts";
@@ -82,13 +83,7 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
           ))}
         </Table>
       )}
-      {c.findings.length > few && (
-        <p className="under">
-          <button type="button" className="link" onClick={() => setOpen(all ? [] : ["differences"])}>
-            {all ? "Fewer" : `${count(c.findings.length - few)} more`}
-          </button>
-        </p>
-      )}
+      <More rest={c.findings.length - few} shown={all} toggle={() => setOpen(all ? [] : ["differences"])} />
     </Figure>
   );
 }

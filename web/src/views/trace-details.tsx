@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, rank } from "../logic/format.ts";
 import { spanName, waitedFor } from "../logic/waits.ts";
-import { type Row, rowLabel } from "../logic/waterfall.ts";
+import { type Row, totals } from "../logic/waterfall.ts";
 import { When } from "../components/basics.tsx";
 
 type Trace = Schemas["Trace"];
@@ -110,21 +110,16 @@ const pair = ([name, value]: [string, string], i: number) => (
 );
 
 const maxListed = 6;
-const own = (row: Row) => row.critical.reduce((sum, c) => sum + c.to - c.from, 0);
 const long = (row: Row) => row.gap!.to - row.gap!.from;
 
 // Breakdown lists the spans with the most self time on the critical path, and the longest gaps.
 function Breakdown({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row) => void }) {
-  const spans = useMemo(() => all.filter((row) => row.critical.length > 0).sort((a, b) => own(b) - own(a)), [all]);
+  const spans = useMemo(() => totals(all), [all]);
   const gaps = useMemo(() => all.filter((row) => row.gap).sort((a, b) => long(b) - long(a)), [all]);
   return (
     <aside className="side">
       <h2>Time breakdown</h2>
-      <Shares
-        of={spans.slice(0, maxListed).map((row) => ({ row, ns: own(row), text: rowLabel(row) }))}
-        whole={trace.duration_ns}
-        pick={pick}
-      />
+      <Shares of={spans.slice(0, maxListed)} whole={trace.duration_ns} pick={pick} />
       {gaps.length > 0 && <h3>Unaccounted for</h3>}
       <Shares
         of={gaps.slice(0, maxListed).map((row) => ({
@@ -145,20 +140,23 @@ function Shares({
   whole,
   pick,
 }: {
-  of: { row: Row; ns: number; text: string }[];
+  of: { row: Row; ns: number; text: string; count?: number }[];
   whole: number;
   pick: (row: Row) => void;
 }) {
   return (
     <dl>
-      {of.map(({ row, ns, text }) => (
+      {of.map(({ row, ns, text, count: spans = 1 }) => (
         <div key={row.id} style={{ display: "contents" }}>
           <dt className="number">{percent(ns / (whole || 1))}</dt>
           <dd>
             <button type="button" className="link" onClick={() => pick(row)}>
               {text}
             </button>{" "}
-            <span className="dim small">{duration(ns)}</span>
+            <span className="dim small">
+              {duration(ns)}
+              {spans > 1 && ` in ${count(spans)} spans`}
+            </span>
           </dd>
         </div>
       ))}

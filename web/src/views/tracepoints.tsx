@@ -4,6 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { bytes, count, digits, duration, percent, factor } from "../logic/format.ts";
+import { spanName } from "../logic/waits.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
@@ -249,7 +250,7 @@ function TracepointRow({ t, service, changed }: { t: Tracepoint; service: string
   return (
     <tr>
       <td>
-        <OpName>{operation!}</OpName>
+        <OpName>{spanName(operation!)}</OpName>
         {name !== operation && !name!.endsWith(`/${operation}`) && <div className="small dim mono path">{name}</div>}
       </td>
       <td>

@@ -5,6 +5,7 @@ import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { bytes, count, digits, duration, percent, share, abbreviate } from "../logic/format.ts";
+import { spanName } from "../logic/waits.ts";
 import { initiallyFolded, visible } from "../logic/tree.ts";
 import { useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -129,7 +130,7 @@ function Contexts({ tree, requested, located, reload }: ContextsProps) {
   const passes = useMemo(() => {
     if (!q && !state) return undefined;
     const low = q.toLowerCase();
-    const text = (n: Node) => `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase();
+    const text = (n: Node) => `${n.service} ${n.operation} ${spanName(n.operation)} ${n.tracepoint_name}`.toLowerCase();
     return (n: Node) => (!state || n.state === state) && (!low || text(n).includes(low));
   }, [q, state]);
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, passes]);
@@ -230,7 +231,7 @@ function Contexts({ tree, requested, located, reload }: ContextsProps) {
               depth: Math.min(n.depth, maxIndent),
               text: [
                 ...marks,
-                abbreviate(n.operation, 70),
+                abbreviate(spanName(n.operation), 70),
                 n.service && `· ${abbreviate(n.service, maxServiceLength)}`,
               ].join(" "),
               cells: [n.state, hitsOf(n), cpuOf(n)],
@@ -352,7 +353,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
         ) : (
           <span className="fold" />
         )}
-        <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
+        <span title={`${spanName(n.operation)}, ${n.service} (${n.layer}, ${n.kind})`}>
           {match && (
             <span aria-label={`matched to the problem: ${share(match.score)} of the slowdown`}>
               ◆ {percent(Math.min(1, match.score ?? 0))}{" "}
@@ -360,7 +361,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
           )}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="being tried now or next">▶ </span>}
-          {n.operation} <span className="dim">{abbreviate(n.service, maxServiceLength)}</span>
+          {spanName(n.operation)} <span className="dim">{abbreviate(n.service, maxServiceLength)}</span>
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
         </span>
       </div>
@@ -457,7 +458,7 @@ function NodeDetails({
   return (
     <>
       <h2>
-        {n.service} {n.operation}
+        {n.service} {spanName(n.operation)}
       </h2>
       <dl>
         <dt>State</dt>
