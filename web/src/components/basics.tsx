@@ -1,7 +1,6 @@
 // Small components shared by all views.
 import { type ReactNode, useEffect } from "react";
 import { ago, time } from "../logic/format.ts";
-import { operationName } from "../logic/waits.ts";
 import { useNow, useZone } from "../settings.ts";
 import { Term } from "./tooltip.tsx";
 
@@ -47,8 +46,7 @@ export function Bar({
 }
 
 // ContextPath shows the last operations of a calling context; its title is the whole path.
-export function ContextPath({ of: context }: { of: string[] }) {
-  const of = context.map(operationName);
+export function ContextPath({ of }: { of: string[] }) {
   if (of.length < 2) return <span className="path">{of[0]}</span>;
   return (
     <span className="path" title={of.join(" → ")}>

@@ -1,7 +1,6 @@
 // Names of services, operations and instances, set apart from prose.
 import { useState } from "react";
 import { pieces } from "../logic/incidents.ts";
-import { operationName } from "../logic/waits.ts";
 import { useNow } from "../settings.ts";
 
 // Name is a chip. Its text is isolated, as by bdi, inside of which a line may break before the first letter.
@@ -11,10 +10,10 @@ export const Name = ({ children }: { children: string }) => (
   </code>
 );
 
-// OpName is the chip of an operation, in the weight of its surroundings. A wait in the kernel is named for people.
+// OpName is the chip of an operation, in the weight of its surroundings.
 export const OpName = ({ children }: { children: string }) => (
   <code className="name op" dir="auto">
-    {operationName(children)}
+    {children}
   </code>
 );
 

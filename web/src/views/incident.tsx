@@ -7,7 +7,6 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
-import { operationName } from "../logic/waits.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
@@ -413,9 +412,8 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
         >
           {places.map((s, i) => (
             <tr key={i}>
-              <td title={s.context.map(operationName).join(" → ")}>
-                <Name>{operationName(s.operation)}</Name>{" "}
-                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+              <td title={s.context.join(" → ")}>
+                <Name>{s.operation}</Name> {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
               </td>
               <td className="bars">
                 {share(s.share.value)}{" "}
