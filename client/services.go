@@ -45,22 +45,23 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	}
 	row := func(state, service, rate, errors, p50, p99, own string) string {
 		return terminal.PadRight(state, 9) + "  " + terminal.PadRight(service, width) + "  " + terminal.PadLeft(rate, 16) + "  " +
-			terminal.PadLeft(errors, 15) + "  " + terminal.PadLeft(p50, 9) + "  " + terminal.PadLeft(p99, 9) + "  " + terminal.PadLeft(own, 20)
+			terminal.PadLeft(errors, 15) + "  " + terminal.PadLeft(p50, 17) + "  " + terminal.PadLeft(p99, 17) + "  " + terminal.PadLeft(own, 20)
 	}
-	p.printf("%s\n", p.dim(row("STATE", "SERVICE", "CALLS (USUALLY)", "FAIL (USUALLY)", "P50", "P99", "OWN TIME (USUALLY)")))
+	p.printf("%s\n", p.dim(row("STATE", "SERVICE", "CALLS (USUALLY)", "FAIL (USUALLY)", "P50 (USUALLY)", "P99 (USUALLY)", "OWN TIME (USUALLY)")))
 	for i := range list.Items {
 		x := &list.Items[i]
 		beside := func(format func(float64) string, now *float64, usual func(*contract.ServiceLoad) *float64) string {
 			text := format(of(now))
-			if x.Usual != nil {
-				text += " (" + format(of(usual(x.Usual))) + ")"
+			if x.Usual != nil && usual(x.Usual) != nil {
+				text += " (" + format(*usual(x.Usual)) + ")"
 			}
 			return text
 		}
 		p.printf("%s\n", row(serviceState(x.State), serviceName(x),
 			beside(callsPerSecond, &x.Now.Rate, func(l *contract.ServiceLoad) *float64 { return &l.Rate }),
 			beside(units.Percent, x.Now.Failed, func(l *contract.ServiceLoad) *float64 { return l.Failed }),
-			units.Nanos(of(x.Now.P50Ns)), units.Nanos(of(x.Now.P99Ns)),
+			beside(units.Nanos, x.Now.P50Ns, func(l *contract.ServiceLoad) *float64 { return l.P50Ns }),
+			beside(units.Nanos, x.Now.P99Ns, func(l *contract.ServiceLoad) *float64 { return l.P99Ns }),
 			beside(units.Nanos, x.Now.OwnNs, func(l *contract.ServiceLoad) *float64 { return l.OwnNs })))
 		if x.Reason != "" {
 			p.printf("           %s\n", p.attention(x.State, clean(x.Reason)))
