@@ -145,6 +145,19 @@ type affected struct {
 	Alerted  Severity // see [Incident.AlertedSeverity]
 }
 
+// mostly reports whether requests of one type lose at least half of what all affected requests lose.
+func (a *affected) mostly(requestType analysis.Hash) bool {
+	own, all := 0.0, 0.0
+	for i := range a.Types {
+		x := &a.Types[i]
+		all += x.lost()
+		if x.RequestType == requestType {
+			own = x.lost()
+		}
+	}
+	return own >= all/2
+}
+
 // followIncidents renews the request types and the problems of the open incidents at the end of an epoch.
 func (c *Core) followIncidents(now trace.Nanos) {
 	tracked := c.incidents.Incidents()

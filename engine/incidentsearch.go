@@ -319,12 +319,13 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 
 // located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
 // one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
-// cause.
+// cause, and one of requests that lose little of the whole says nothing of the others, unless it was the place before.
 func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
-	problems := c.affected[s.incident].Problems
+	a := c.affected[s.incident]
 	for i := range c.problems {
 		p := &c.problems[i]
-		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(problems, p.ID) {
+		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(a.Problems, p.ID) ||
+			p.ID != a.Place.Of && !a.mostly(p.RequestType) {
 			continue
 		}
 		v := c.state.Investigation(p.ID)

@@ -46,3 +46,30 @@ func TestLossOfNewOperations(t *testing.T) {
 		t.Errorf("excess %g without healthy requests", unknown.excess)
 	}
 }
+
+// The place of a problem is that of an incident only if its requests lose at least half of the whole, or once it was.
+func TestPlaceOfProblem(t *testing.T) {
+	var table trace.Table
+	gateway := table.Symbol("gateway")
+	op := table.Op(gateway, table.Symbol("POST /orders"), trace.Server)
+	id, slow, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, analysis.Hash{Lo: 3}
+	for _, c := range []struct {
+		lost, others float64 // ns a request
+		place        analysis.Hash
+		located      bool
+	}{
+		{60, 40, analysis.Hash{}, true},
+		{20, 80, analysis.Hash{}, false},
+		{20, 80, id, true},
+	} {
+		core := &Core{table: &table, problems: []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}}
+		core.state.Investigations = []search.Investigation{{Problem: id, Status: search.Located, Suspects: []search.Suspect{{Op: op}}}}
+		core.affected = map[uint64]*affected{7: {
+			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
+			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},
+		}}
+		if got := core.located(&incidentSearch{incident: 7, service: gateway}); (got != nil) != c.located {
+			t.Errorf("%+v: located %t", c, got != nil)
+		}
+	}
+}

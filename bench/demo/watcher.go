@@ -207,7 +207,7 @@ func pickNames(picks []contract.Pick) string {
 }
 
 // readPlace takes the place located by the investigation of an incident. Only that of the fault's incident is the
-// answer: Sibyl does not know of faults, so that the place of another incident may be right as well.
+// answer: other services may have become slow as well.
 func (w *watcher) readPlace(ctx context.Context, id string) {
 	r, err := w.server.client.GetInvestigationWithResponse(ctx, id)
 	x := w.incident(id)
