@@ -162,7 +162,7 @@ test("totals add the spans of an operation, and lead to the longest", () => {
     row("d", "idle"),
   ];
   expect(totals(all).map((t) => [t.text, t.ns, t.count, t.row.id])).toEqual([
-    ["s wait for the disk (fsync)", 17, 2, "c"],
+    ["s waiting for the disk (fsync)", 17, 2, "c"],
     ["s call", 10, 1, "a"],
   ]);
 });
