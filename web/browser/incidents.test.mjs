@@ -133,8 +133,8 @@ test("the page shows the search inside the first suspect, its places, tracepoint
   const tracepoint = { since: incident.opened, value: 0.4, cause: "largest share" };
   await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
   const suspects = [place(1), place(4)];
-  const now = await show("investigating", { on: 1, tried: 3, reason: "searching", suspects });
-  assert.match(now, /investigating.*1 tracepoint on in search: waiting for requests/);
+  const now = await show("investigating", { on: 1, tried: 3, reason: "waiting for requests", suspects });
+  assert.match(now, /investigating.*Waiting for requests\. 1 tracepoint on, 3 tracepoints tried\./);
   assert.match(now, /search place 1.*76\s%.*70\s% to 81\s%.*search place 4.*19\s%/);
   assert.match(now, /On now: search\/place-1/);
   const done = await show("located", { on: 0, reason: "one location carries 76 % of the problem", suspects });
