@@ -243,7 +243,7 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 		if kind != "" {
 			events = append(events, contract.Event{
 				Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table().Text(now.suspect)),
-				Sentence: new(incidentSentence(c, describe.New(c.Table(), describe.Verbatim), x)),
+				Sentence: new(incidentSentence(c, namesOfAffected(c), x)),
 			})
 		}
 		if now.located && !before.located && x.Closed == 0 {
@@ -252,6 +252,15 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 	}
 	a.hub.incidents = known
 	return events
+}
+
+// namesOfAffected returns names that include the request types of incidents.
+func namesOfAffected(c *engine.Core) *describe.Names {
+	names := describe.New(c.Table(), describe.Verbatim)
+	for _, s := range c.AffectedTypes() {
+		names.Add(&s)
+	}
+	return names
 }
 
 // locatedEvent returns the event of an incident whose place is known since this epoch: its investigation located it, or

@@ -190,6 +190,9 @@ func TestIncidentEvents(t *testing.T) {
 			if *e.Incident != hex16(id) || *e.Service == "" || *e.Sentence == "" {
 				t.Errorf("event %+v", e)
 			}
+			if sentence := w.incidents(t, "").Items[0].Sentence; e.Type != "incident.located" && *e.Sentence != sentence {
+				t.Errorf("%s: %q, the incident says %q", e.Type, *e.Sentence, sentence)
+			}
 			all = append(all, e.Type)
 		}
 		return all
