@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files of the services.
+// Files of the services. With a fault, a call of the disk lasts much longer than the way back to a CPU after it, also
+// where many programs want the CPUs.
 const (
-	recordBytes  = 4 << 10  // of a log
-	loggedBytes  = 64 << 10 // of a record with the fault [Fsync]
+	recordBytes  = 4 << 10 // of a log
+	loggedBytes  = 1 << 20 // of a record with the fault [Fsync]
 	archiveBytes = 32 << 20
 	readBytes    = 64 << 10
+	coldBytes    = 1 << 20 // of a read with the fault [Disk]
 	alignment    = 4 << 10 // of reads past the page cache
 )
 
@@ -87,13 +89,13 @@ func (s *service) reads(name string) (step, error) {
 	s.archives[name] = a
 	return s.leaf(name, func(*call) error {
 		if s.faultAt(Disk, name) == nil {
-			return a.read(a.file)
+			return a.read(a.file, readBytes)
 		}
 		cold, err := a.cold()
 		if err != nil {
 			return err
 		}
-		return repeat(diskDelay, func() error { return a.read(cold) })
+		return repeat(diskDelay, func() error { return a.read(cold, coldBytes) })
 	}), nil
 }
 
@@ -107,14 +109,14 @@ type archive struct {
 func newArchive(file *os.File) *archive {
 	a := &archive{file: file}
 	a.buffers.New = func() any {
-		b := make([]byte, readBytes+alignment)
+		b := make([]byte, coldBytes+alignment)
 		skip := -uintptr(unsafe.Pointer(&b[0])) % alignment
-		b = b[skip : skip+readBytes]
+		b = b[skip : skip+coldBytes]
 		return &b
 	}
 	a.cold = sync.OnceValues(func() (*os.File, error) {
-		part := bytes.Repeat([]byte("picture of the product; "), readBytes/24+1)[:readBytes]
-		for at := int64(0); at < archiveBytes; at += readBytes {
+		part := bytes.Repeat([]byte("picture of the product; "), coldBytes/24+1)[:coldBytes]
+		for at := int64(0); at < archiveBytes; at += coldBytes {
 			if _, err := file.WriteAt(part, at); err != nil {
 				return nil, fmt.Errorf("fill %s: %w", filepath.Base(file.Name()), err)
 			}
@@ -127,11 +129,11 @@ func newArchive(file *os.File) *archive {
 	return a
 }
 
-// read reads a random part.
-func (a *archive) read(file *os.File) error {
+// read reads a random part of n bytes, at most coldBytes.
+func (a *archive) read(file *os.File, n int64) error {
 	b, _ := a.buffers.Get().(*[]byte) // New makes no others
 	defer a.buffers.Put(b)
-	if _, err := file.ReadAt(*b, rand.Int64N(archiveBytes/readBytes)*readBytes); err != nil {
+	if _, err := file.ReadAt((*b)[:n], rand.Int64N(archiveBytes/n)*n); err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(file.Name()), err)
 	}
 	return nil

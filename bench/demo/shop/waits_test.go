@@ -101,7 +101,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.archives["history.archive"]
-	if err := a.read(a.file); err != nil {
+	if err := a.read(a.file, coldBytes); err != nil {
 		t.Error(err)
 	}
 	cold, err := a.cold()
@@ -110,7 +110,7 @@ func TestArchive(t *testing.T) {
 	}
 	defer func() { _ = cold.Close() }()
 	for range 3 {
-		if err := a.read(cold); err != nil {
+		if err := a.read(cold, coldBytes); err != nil {
 			t.Error(err)
 		}
 	}
