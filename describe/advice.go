@@ -14,6 +14,7 @@ import (
 type Advice struct {
 	Suspects []baselinediff.Suspect // ranked
 	Closed   bool
+	Unseen   bool   // no traces arrived when it closed
 	Accepted bool   // as normal, which closed it
 	By       string // the person who accepted it; empty: unknown
 	Text     string // the note of that person; may be empty
@@ -53,6 +54,8 @@ func (n *Names) Advice(x *Advice) string {
 			text += " The note: " + n.Clean(x.Text)
 		}
 		return text
+	case x.Closed && x.Unseen:
+		return "Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether it is over."
 	case x.Closed:
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:
@@ -150,7 +153,7 @@ func (n *Names) searching(x *Advice, name string) string {
 		if !x.leads() {
 			where = " in " + name
 		}
-		return " The search" + where + " goes on, with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
+		return " Sibyl searches further" + where + ", with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
 	}
 	return ""
 }

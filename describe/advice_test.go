@@ -63,6 +63,7 @@ func TestAdvice(t *testing.T) {
 		"Look at the CPU limit, the connection pools and the network of cart":                           of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
 		"Look at cart GET /cart in a slow trace":                                                        of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
 		"Look at the slow traces through cart":                                                          of(baselinediff.Suspect{Own: 1}),
+		"Check that the application still runs and sends traces: none arrived when the incident closed": {Closed: true, Unseen: true},
 		"Nothing to do: Ann accepted this behaviour as normal":                                          {Closed: true, Accepted: true, By: "Ann"},
 		"Nothing to do: Ann accepted this behaviour as normal, and it may go on. The note: cold caches": {Closed: true, Accepted: true, By: "Ann", Text: "cold caches"},
 		"Nothing to do: somebody accepted this behaviour as normal":                                     {Closed: true, Accepted: true},
@@ -70,13 +71,13 @@ func TestAdvice(t *testing.T) {
 		"Look at cart GET /cart: it carries 76 % of the lost time.":                                     located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
-			"The search in cart goes on, with 3 tracepoints on: waiting for requests.": searching,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":                                      &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.":                                 &led,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with no tracepoint on: it has just begun.": whole,
+			"Sibyl searches further in cart, with 3 tracepoints on: waiting for requests.": searching,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with":                                      &slight,
+		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":                                 &led,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with no tracepoint on: it has just begun.": whole,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
-			"The search goes on, with no tracepoint on: it has just begun.": &deployedAndLed,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. The search in cart goes on, with no tracepoint on: it has just begun.":      starved,
+			"Sibyl searches further, with no tracepoint on: it has just begun.": &deployedAndLed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches further in cart, with no tracepoint on: it has just begun.":  starved,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
 			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,

@@ -85,8 +85,21 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	}
 	s.failing, s.quiet = "", true
 	s.play(10*time.Minute, nil)
-	if all := s.tracker.Incidents(); all[0].Closed == 0 {
-		t.Error("the incident has not closed")
+	if all := s.tracker.Incidents(); all[0].Closed == 0 || !all[0].Unseen {
+		t.Errorf("closed at %d, unseen %t: want both, since no traces arrive", all[0].Closed, all[0].Unseen)
+	}
+}
+
+// TestSeenEnd ends a fault while requests go on: its incident is known to be over.
+func TestSeenEnd(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.failing = "cart"
+	s.play(10*time.Minute, nil)
+	s.failing = ""
+	s.play(10*time.Minute, nil)
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed == 0 || all[0].Unseen {
+		t.Errorf("incidents %+v, want one that is over", all)
 	}
 }
 

@@ -32,6 +32,8 @@ type Incident struct {
 	Accepted     bool
 	AcceptedBy   string
 	AcceptedText string
+	// Unseen reports that no traces arrived when it closed: nobody knows whether it is over.
+	Unseen bool
 	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
 	Alerted trace.Symbol
 	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their

@@ -776,6 +776,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		x.skip(now, history, x.affected...)
 	}
 	if now.Sub(x.Seen) >= quiet+x.every {
+		x.Unseen = history.Requests(baselinediff.Interval{From: now.Add(-quiet), To: now}) == 0
 		x.close(now)
 		return false
 	}

@@ -182,7 +182,7 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) *describe.Advice {
 	deploy := x.SuspectDeploy(deploys)
 	a := &describe.Advice{
-		Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Text: x.AcceptedText, Into: x.Into, Steady: x.IsSteady(now),
+		Suspects: x.Suspects, Closed: x.Closed != 0, Unseen: x.Unseen, Accepted: x.Accepted, By: x.AcceptedBy, Text: x.AcceptedText, Into: x.Into, Steady: x.IsSteady(now),
 		Version: deploy.Version, Before: deploy.Before,
 	}
 	switch {

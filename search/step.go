@@ -149,7 +149,7 @@ func (s *investigationStep) reopen() {
 //     out or the investigation gives up.
 func (s *investigationStep) search() {
 	if len(s.searched) == 0 {
-		s.setStatus(s.v.Status, "no edge carries the problem")
+		s.setStatus(s.v.Status, "no operation stands out any more")
 		return
 	}
 	if !slices.ContainsFunc(s.searched, func(o *operationScope) bool { return len(o.roots) > 0 }) {
