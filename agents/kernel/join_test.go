@@ -194,10 +194,12 @@ func TestNoWrongTrace(t *testing.T) {
 	if missing != uint64(len(events)) {
 		t.Errorf("%d of %d events are counted", missing, len(events))
 	}
-	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums+l.Threads != 0 {
+	// The kernel refuses memory for the state of a thread while another CPU changes the same storage; it is asked again at
+	// the next switch.
+	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums != 0 || l.Threads > uint64(len(events)/1000) {
 		t.Errorf("losses %+v, %v", l, err)
 	}
-	if right < len(calls)/2 || lacking*100 > right || none == 0 {
+	if right < len(calls)/2 || lacking*50 > right || none == 0 { // on a busy machine more goroutines change their threads
 		t.Error("want nearly all waits of sampled spans to have them, and others none")
 	}
 }
