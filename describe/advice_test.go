@@ -63,7 +63,7 @@ func TestAdvice(t *testing.T) {
 		"Look at the CPU limit, the connection pools and the network of cart":                           of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
 		"Look at cart GET /cart in a slow trace":                                                        of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
 		"Look at the slow traces through cart":                                                          of(baselinediff.Suspect{Own: 1}),
-		"Check that the application still runs and sends traces: none arrived when the incident closed": {Closed: true, Unseen: true},
+		"Check that the application still runs and sends traces: none":                                  {Closed: true, Unseen: true},
 		"Nothing to do: Ann accepted this behaviour as normal":                                          {Closed: true, Accepted: true, By: "Ann"},
 		"Nothing to do: Ann accepted this behaviour as normal, and it may go on. The note: cold caches": {Closed: true, Accepted: true, By: "Ann", Text: "cold caches"},
 		"Nothing to do: somebody accepted this behaviour as normal":                                     {Closed: true, Accepted: true},
