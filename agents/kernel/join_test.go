@@ -194,8 +194,8 @@ func TestNoWrongTrace(t *testing.T) {
 	if missing != uint64(len(events)) {
 		t.Errorf("%d of %d events are counted", missing, len(events))
 	}
-	// The kernel refuses memory for the state of a thread while another CPU changes the same storage; it is asked again at
-	// the next switch.
+	// The kernel refuses memory for the state of a thread while another CPU changes the same storage; it is asked again
+	// at the next switch.
 	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums != 0 || l.Threads > uint64(len(events)/1000) {
 		t.Errorf("losses %+v, %v", l, err)
 	}
