@@ -127,7 +127,8 @@ func isOwn(c *config.Config, server string) bool {
 func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
-	if isOwn(c, server) {
+	own := isOwn(c, server)
+	if own {
 		r.add(checkAddresses(ctx, c, err == nil)...)
 		r.add(checkData(c)...)
 		r.add(checkClock(), checkFiles())
@@ -138,7 +139,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 		})
 	}
 	if err != nil {
-		r.add(unreachable(ctx, err, server))
+		r.add(unreachable(ctx, err, server, own))
 		return r
 	}
 	r.add(checkService(status, at)...)
@@ -147,9 +148,10 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 	return r
 }
 
-// unreachable is the finding about a service that does not answer.
-func unreachable(ctx context.Context, err error, server string) finding {
-	if isLocal(server) && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
+// unreachable is the finding about a service that does not answer. own reports that it is the one with these settings: it
+// need not run yet.
+func unreachable(ctx context.Context, err error, server string, own bool) finding {
+	if own && isLocal(server) && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
 	}
 	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}

@@ -102,6 +102,9 @@ func TestDoctorElsewhere(t *testing.T) {
 	if !strings.Contains(r.out, `"machine"`) || strings.Contains(r.out, `"otlp.grpc"`) {
 		t.Errorf("%s, want the machine skipped", r.out)
 	}
+	if r.code != cli.ExitError {
+		t.Errorf("exit code %d for a service that does not answer, though it is named: %s", r.code, r.out)
+	}
 }
 
 // TestDoctorOfInstances: an instance differs if an open incident is its own, or since the start.

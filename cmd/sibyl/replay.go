@@ -137,7 +137,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 // printSummary writes the summary of a replay.
 func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
 	if s.Requests == 0 {
-		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
+		return cli.ErrNoTrace
 	}
 	if f.output.Value == "json" {
 		return json.NewEncoder(p.out).Encode(s)

@@ -231,6 +231,10 @@ func TestNoTrace(t *testing.T) {
 	if r := sibyl(t, "", "trace", "-"); r.code != 1 || r.err != "sibyl: the input holds no trace that could be read\n" {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
 	}
+	_, address := serve(t)
+	if r := sibyl(t, "no trace", "replay", "--to", address, "-"); r.code != 1 || r.out != "" || !strings.Contains(r.err, "no trace that could be read") {
+		t.Errorf("replay: exit code %d, %q, output %q", r.code, r.err, r.out)
+	}
 	for _, format := range []string{"table", "json"} {
 		r := sibyl(t, "no trace", "analyze", "-o", format, "-")
 		if r.code != 1 || r.out != "" || !strings.Contains(r.err, "no trace that could be read") {
