@@ -177,8 +177,8 @@ func TestNoWrongTrace(t *testing.T) {
 			right++
 		case c.Trace == [16]byte{}:
 			none++
-		case e.Class == waits.Futex && e.Found == waits.NoGoroutine:
-			suspended++ // the call has returned; the goroutine waits for one of Go's processors, and the thread for it
+		case e.Found == waits.NoGoroutine && (e.Class == waits.Futex || e.Class == waits.RunQueue || e.Class == waits.Preempted):
+			suspended++ // the call has returned; the goroutine waits for one of Go's processors, and the thread waits or spins
 		default:
 			lacking++
 		}
@@ -199,7 +199,7 @@ func TestNoWrongTrace(t *testing.T) {
 	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums != 0 || l.Threads > uint64(len(events)/1000) {
 		t.Errorf("losses %+v, %v", l, err)
 	}
-	if right < len(calls)/2 || lacking*50 > right || none == 0 { // on a busy machine more goroutines change their threads
+	if right < len(calls)/2 || lacking*100 > right || none == 0 {
 		t.Error("want nearly all waits of sampled spans to have them, and others none")
 	}
 }
