@@ -115,13 +115,15 @@ func explain(err error) error {
 	switch {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("load the probes: the kernel refuses them; please report this with the version of the kernel: %w", err)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	case isDenied(err):
 		return denied("bpf", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return &MissingError{[]string{err.Error()}}
 	}
 	return fmt.Errorf("load the probes: %w", err)
 }
+
+func isDenied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
 // denied returns the error about a system call that is denied although the rights suffice.
 func denied(call string, err error) error {

@@ -292,11 +292,12 @@ func (o *observer) readStacks() error {
 		t.Count += sum.Count - before.Count
 		t.TotalNs += sum.TotalNs - before.TotalNs
 	}
-	crowded, err := o.crowded(all)
+	losses, err := o.probes.Losses()
 	if err != nil {
 		return err
 	}
-	if crowded || len(all) >= maxStacks {
+	if len(all) >= maxStacks || o.crowded(all, losses.Stacks) {
+		o.madeRoom, o.lostStacks = o.reads, losses.Stacks
 		return o.makeRoom(all)
 	}
 	o.stacks = all
@@ -309,27 +310,19 @@ const (
 	mostLost   = 0.02
 )
 
-// crowded reports whether many stacks were lost since the last ones have made room: each has one place, by its hash, so
-// that another one may have it.
-func (o *observer) crowded(all map[waits.StackKey]waits.StackSum) (bool, error) {
-	losses, err := o.probes.Losses()
-	if err != nil {
-		return false, err
-	}
+// crowded reports whether many of the stacks were lost since the last ones have made room: each has one place, by its
+// hash, so that another one may have it.
+func (o *observer) crowded(all map[waits.StackKey]waits.StackSum, lost uint64) bool {
 	samples := uint64(0)
 	for _, sum := range all {
 		samples += sum.Count
 	}
-	return o.reads-o.madeRoom >= keptStacks && float64(losses.Stacks-o.lostStacks) > mostLost*float64(samples), nil
+	return o.reads-o.madeRoom >= keptStacks && float64(lost-o.lostStacks) > mostLost*float64(samples)
 }
 
 // makeRoom deletes all stacks in the kernel and their sums. Waits that have one of them just now lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
-	losses, err := o.probes.Losses()
-	if err != nil {
-		return err
-	}
-	o.stacks, o.lostStacks, o.madeRoom = nil, losses.Stacks, o.reads
+	o.stacks = nil
 	clear(o.names)
 	if err := o.probes.DeleteStackSums(all); err != nil {
 		return err

@@ -432,7 +432,7 @@ func (p *Probes) attachClock(cpu int) error {
 	if errors.Is(err, unix.ENODEV) {
 		return nil // the CPU is offline
 	}
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+	if isDenied(err) {
 		return denied("perf_event_open", err)
 	}
 	if err != nil {

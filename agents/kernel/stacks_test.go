@@ -13,19 +13,25 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
+// startCat starts a program that waits for lines in a pipe, and writes them.
+func startCat(t *testing.T) (pid uint32, in io.Writer, out *bufio.Reader) {
+	t.Helper()
+	c := exec.Command("cat")
+	to, from := startPiped(t, c)
+	t.Cleanup(func() {
+		_ = to.Close()
+		_ = c.Wait()
+	})
+	return uint32(c.Process.Pid), to, bufio.NewReader(from)
+}
+
 // Waits whose classes nobody wants take no room for stacks from others.
 func TestStacksOfWantedClasses(t *testing.T) {
 	p := open(t, Options{StackPeriod: 1})
-	c := exec.Command("cat")
-	in, out := startPiped(t, c)
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = c.Wait()
-	})
-	lines := bufio.NewReader(out)
+	pid, in, out := startCat(t)
 	// stacks has cat wait for lines, and reports whether there are stacks then.
 	stacks := func(class waits.Class) bool {
-		apply(t, p, uint32(c.Process.Pid), Target{Classes: waits.Set(0).With(class), Stacks: true}, waits.Thresholds{})
+		apply(t, p, pid, Target{Classes: waits.Set(0).With(class), Stacks: true}, waits.Thresholds{})
 		if err := p.ForgetStacks(); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +39,7 @@ func TestStacksOfWantedClasses(t *testing.T) {
 			if _, err := io.WriteString(in, "line\n"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := lines.ReadString('\n'); err != nil {
+			if _, err := out.ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -53,13 +59,7 @@ func TestStacksOfWantedClasses(t *testing.T) {
 // A wait loses its stack if that is deleted before its end: another stack may have taken the identity.
 func TestForgottenStacks(t *testing.T) {
 	p := open(t, Options{StackPeriod: 1})
-	c := exec.Command("cat")
-	in, out := startPiped(t, c)
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = c.Wait()
-	})
-	pid := uint32(c.Process.Pid)
+	pid, in, out := startCat(t)
 	apply(t, p, pid, everything, waits.Thresholds{waits.Pipe: 1})
 	waitForInput := func() {
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -72,7 +72,6 @@ func TestForgottenStacks(t *testing.T) {
 			}
 		}
 	}
-	lines := bufio.NewReader(out)
 	for i, forgets := range []bool{false, false, true, false} {
 		if waitForInput(); forgets {
 			if err := p.ForgetStacks(); err != nil {
@@ -82,7 +81,7 @@ func TestForgottenStacks(t *testing.T) {
 		if _, err := io.WriteString(in, "line\n"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lines.ReadString('\n'); err != nil {
+		if _, err := out.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 		stacks := 0

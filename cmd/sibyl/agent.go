@@ -221,7 +221,7 @@ func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	return nil
 }
 
-// continuous reports whether the format is one of which there can be many reports.
+// continuous reports whether the output may hold many reports, one after the other.
 func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
 
 // settings returns the observation that the flags select. given reports whether a flag is.
