@@ -151,7 +151,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 // unreachable is the finding about a service that does not answer. own reports that it is the one with these settings:
 // it need not run yet.
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
-	if own && isLocal(server) && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
+	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
 	}
 	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
