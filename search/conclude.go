@@ -27,7 +27,7 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
 	case located && (!s.ranking().undivided() || s.inside(top) || leavesApplication(s.epoch.in.Table, top.Op)):
-		s.settle(Located, describe(top))
+		s.settle(Located, s.describe(top))
 		return
 	case located && s.betweenServices(top.Op):
 		reason = "the time passes between two services, where no tracepoint runs"
@@ -60,12 +60,16 @@ func (s *investigationStep) betweenServices(step trace.Op) bool {
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
 }
 
-// describe returns the reason why s is located.
-func describe(s *Suspect) string {
-	if s.Open > 0 {
-		return "one location carries " + part(s.Share) + " of the problem, and no candidate below it fits the budget"
+// describe returns the reason why a suspect is located.
+func (s *investigationStep) describe(x *Suspect) string {
+	below := "no candidate below it is left"
+	switch {
+	case x.Open > 0:
+		below = "no candidate below it fits the budget"
+	case s.returns(func(*location) bool { return true }):
+		below = "records of the candidates below it are missing"
 	}
-	return "one location carries " + part(s.Share) + " of the problem, and no candidate below it is left"
+	return "one location carries " + part(x.Share) + " of the problem, and " + below
 }
 
 // part formats a share. Noise may estimate more than all.
@@ -82,16 +86,12 @@ func (s *investigationStep) exhaust() {
 	v := s.v
 	v.Idle++
 	top := &v.Suspects[0]
-	next := 0.0
-	if len(v.Suspects) > 1 {
-		next = v.Suspects[1].Share
-	}
 	over := v.Idle > idleEpochs || top.Requests >= enoughRequests || top.Tracepoint == 0
 	switch {
-	case top.Low > next && top.Share >= s.searched[0].score/2 && top.Open == 0:
+	case s.leads():
 		s.conclude(true, "")
 	case over:
-		s.conclude(top.Share > 1.5*next && top.Open == 0, "no candidates are left, and no location stands out")
+		s.conclude(top.Share > 1.5*s.runnerUp() && top.Open == 0, "no candidates are left, and no location stands out")
 	default:
 		s.setStatus(Investigating, "no candidates are left; watching the top suspects")
 		s.watch()

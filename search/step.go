@@ -237,17 +237,40 @@ const longestWait = 36
 
 // awaits reports whether a tracepoint that the investigation has tried showed nothing because its records are missing,
 // and can soon be tried again: until then it may carry the problem, unless it runs only below a location that does not.
-// An investigation that is old does not wait.
+// An investigation that is old does not wait. Nor does one with a clear leader wait for functions below it, which run
+// so often that their agents drop records, and would drop them again.
 func (s *investigationStep) awaits() bool {
-	return s.v.Epochs < longestWait && slices.ContainsFunc(s.searched, func(o *operationScope) bool {
+	leads := s.leads()
+	return s.v.Epochs < longestWait && s.returns(func(l *location) bool { return !leads || l.layer == cct.Kernel })
+}
+
+// returns reports whether the search may go on at a location that counts: one whose records are missing and that can
+// soon be tried again.
+func (s *investigationStep) returns(counts func(l *location) bool) bool {
+	return slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {
 			if l.known || !s.epoch.excluded.returning[l.tp] || !l.anyRegion && !slices.Contains(s.live, knownLocation{o, l.region}) {
 				return false
 			}
 			_, tried := slices.BinarySearch(s.v.Tried, l.tp)
-			return tried
+			return tried && counts(&l)
 		})
 	})
+}
+
+// leads reports whether the first suspect carries most of the leading operation, surely more than any other, and no
+// candidate below it is left.
+func (s *investigationStep) leads() bool {
+	top := &s.v.Suspects[0]
+	return top.Low > s.runnerUp() && top.Share >= s.searched[0].score/2 && top.Open == 0
+}
+
+// runnerUp returns the share of the second suspect; 0 if there is none.
+func (s *investigationStep) runnerUp() float64 {
+	if len(s.v.Suspects) < 2 {
+		return 0
+	}
+	return s.v.Suspects[1].Share
 }
 
 // doubtful reports whether the leading operation may be no slower than before, as in the first epochs of a small
