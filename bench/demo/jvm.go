@@ -261,6 +261,10 @@ func (x *jvmRun) close() error {
 	return err
 }
 
+// armThinkTime is the mean think time between the requests to two arms: a JVM compiles its methods after some thousand
+// calls, and the healthy time must not consist of that.
+const armThinkTime = meanThinkTime / 4
+
 // serveCustomers runs the customers until ctx ends. Each sends every request to all arms, in random order.
 func (x *jvmRun) serveCustomers(ctx context.Context) {
 	paths := shop.JavaPaths()
@@ -273,7 +277,7 @@ func (x *jvmRun) serveCustomers(ctx context.Context) {
 				x.latencies[arm] = append(x.latencies[arm], float64(time.Since(began))/1e6)
 				x.mu.Unlock()
 			}
-			think(ctx, r)
+			think(ctx, r, armThinkTime)
 		}
 	})
 }

@@ -40,13 +40,13 @@ type load struct {
 func (l *load) run(ctx context.Context, gateway string, seed uint64) {
 	runCustomers(ctx, seed, func(_ uint64, client *http.Client, r *rand.Rand) {
 		l.send(ctx, client, gateway, r)
-		think(ctx, r)
+		think(ctx, r, meanThinkTime)
 	})
 }
 
 // think waits for the think time of a customer, or for the end of ctx.
-func think(ctx context.Context, r *rand.Rand) {
-	pause := min(time.Duration(r.ExpFloat64()*float64(meanThinkTime)), maxThinkTime)
+func think(ctx context.Context, r *rand.Rand, mean time.Duration) {
+	pause := min(time.Duration(r.ExpFloat64()*float64(mean)), maxThinkTime)
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():

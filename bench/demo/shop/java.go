@@ -200,8 +200,8 @@ func JavaPaths() []string { return []string{"/list", "/item", "/compare", "/sell
 
 // Warming up: without it, the compiler of the JVM would make the healthy time faster and faster.
 const (
-	warmUpRequests = 800 // to each path
-	warmUpTime     = 30 * time.Second
+	warmUpRequests = 800         // to each path
+	warmUpTime     = time.Minute // more than one JVM may warm up at once
 	warmUpClients  = 4
 )
 

@@ -10,7 +10,7 @@ import shop.catalog.product.Product;
 @Component
 public class Similarity {
   private static final int KEPT = 3_000_000; // objects of the heap that the collector must mark
-  private static final int GARBAGE = 2_500_000; // objects per request
+  private static final int GARBAGE = 6_000_000; // objects per request
 
   private final Faults faults;
   private volatile Link kept;
