@@ -18,23 +18,10 @@ import (
 
 // Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
 func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
-	all := &contract.IncidentList{Items: []contract.Incident{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.IncidentList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListIncidentsWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Muted, all.Epoch, all.Learning, all.LearningLeftNs =
-			page.NextCursor, page.Total, page.Muted, page.Epoch, page.Learning, page.LearningLeftNs
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListIncidentsWithResponse(ctx, &q)
+	}, func(l *contract.IncidentList) (*[]contract.Incident, *string) { return &l.Items, l.NextCursor })
 }
 
 // incidentID matches the ID of an incident.

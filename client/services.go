@@ -12,23 +12,10 @@ import (
 
 // Services returns up to most services that match q, those of open incidents first; 0: all.
 func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
-	all := &contract.ServiceList{}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.ServiceList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListServicesWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		items := append(all.Items, page.Items...)
-		*all = *page
-		all.Items = items
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListServicesWithResponse(ctx, &q)
+	}, func(l *contract.ServiceList) (*[]contract.Service, *string) { return &l.Items, l.NextCursor })
 }
 
 // ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need
