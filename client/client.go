@@ -127,8 +127,8 @@ func (c *Client) withHint(err error) error {
 const pageSize = 1000
 
 // readPages reads a list page by page, until it has most items (0: all) or the last page. Query requests a page; parts
-// returns the place of its items, and the cursor of the next page, nil if there is none. The other fields of the list are
-// those of the page read last.
+// returns the place of its items, and the cursor of the next page, nil if there is none. The other fields of the list
+// are those of the page read last.
 func readPages[L, T any](
 	c *Client, most int, query func(limit *int, cursor *string) (responseWith[L], error), parts func(*L) (items *[]T, next *string),
 ) (*L, error) {
@@ -243,11 +243,22 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
+		return "", c.noProblem(ctx, name, list)
 	case 1:
 		return found[0], nil
 	}
 	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
+}
+
+// noProblem returns the error for the name of a problem that is not in the list of open ones.
+func (c *Client) noProblem(ctx context.Context, name string, open *contract.ProblemList) error {
+	if incident, err := c.findIncident(ctx, name); err == nil && len(name) >= minPrefix {
+		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
+	}
+	if open.Learning && len(open.Items) == 0 {
+		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; sibyl problems tells how long", name)
+	}
+	return fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
 // withPrefix returns the IDs in a list that begin with a prefix, each once; none if the prefix is too short.

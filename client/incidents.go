@@ -162,6 +162,9 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	if list.Muted > 0 {
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
+	if len(list.Items) > 0 {
+		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request, in usual durations of a request. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
+	}
 	return p.flush(w)
 }
 
@@ -247,6 +250,8 @@ const (
 	shownIncidentSuspects = 5
 	shownParts            = 3 // instances and operations of a suspect
 	shownTypes            = 12
+	shownProblems         = 12
+	leastScore            = 0.005 // of operations after the first
 )
 
 // ShowIncident writes an incident with its evidence.
@@ -282,11 +287,12 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	p.links(x)
 	p.printf("\n%s\n", p.bold("Timeline"))
 	for i := range d.Timeline {
-		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
+		p.event(d.Timeline[i].At, d.Timeline[i].Text)
 	}
+	p.problems(x)
 	p.earlier(d)
 	if len(d.Exemplars) > 0 {
-		p.printf("\n%s\n", p.bold("Sample traces"))
+		p.printf("\n%s %s\n", p.bold("Sample traces"), p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
 		for i := range d.Exemplars {
 			e := &d.Exemplars[i]
 			failed := ""
@@ -297,6 +303,22 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 		}
 	}
 	return p.flush(w)
+}
+
+// problems writes the IDs of the problems of an incident.
+func (p *page) problems(x *contract.Incident) {
+	if len(x.Problems) == 0 {
+		return
+	}
+	p.printf("\n%s %s\n", p.bold("Problems"), p.dim("sibyl problems ID shows the places, attributes and gains of one"))
+	ids := make([]string, 0, len(x.Problems))
+	for _, id := range x.Problems[:min(len(x.Problems), shownProblems)] {
+		ids = append(ids, id[:8])
+	}
+	p.printf("%s", p.style.Wrap(strings.Join(ids, ", "), 2))
+	if more := len(x.Problems) - len(ids); more > 0 {
+		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more problem")))
+	}
 }
 
 // earlier writes the closed incidents with the same first suspect.
@@ -333,6 +355,9 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 	}
 	for i := range s.Operations[:min(len(s.Operations), shownParts)] {
 		x := &s.Operations[i]
+		if i > 0 && x.Score < leastScore {
+			break
+		}
 		text := clean(x.Service + " " + x.Operation)
 		if x.Target != nil {
 			text += " → " + clean(x.Target.Service+" "+x.Target.Operation)
