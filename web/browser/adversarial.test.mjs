@@ -110,7 +110,7 @@ test("a page says that figures stand still although the service answers", async 
   assert.equal(await page.getByText("No new figures").count(), 0);
   for (let i = 0; i < 8; i++) {
     send("decision"); // the stream is not silent
-    await page.clock.runFor(10_000);
+    await page.clock.fastForward(10_000);
   }
   await page.getByText(/^No new figures for (\d\d s|\d min)\.$/).waitFor();
   await context.close();

@@ -29,7 +29,7 @@ export function Navigation({ views }: { views: View[] }) {
         <Menu
           label={current ? `${current.name}, and more views` : "More views"}
           icon={`${current?.name ?? "More"} ▾`}
-          className={current ? "more current" : "more"}
+          className={current ? "rest current" : "rest"}
           items={rest.map((v) => ({ text: v.name, act: () => go(v.path) }))}
         />
       )}

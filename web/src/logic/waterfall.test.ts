@@ -1,4 +1,4 @@
-// Rows of a waterfall, search in them, and zoom.
+// Rows of a waterfall, and search in them.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import {
@@ -12,14 +12,13 @@ import {
   totals,
   visibleRows,
 } from "./waterfall.ts";
-import { formatZoom, parseZoom, place, rangeBetween, scaleRange, shiftRange } from "./zoom.ts";
 
 const span = (
   id: string,
   parent: string,
   start_ns: number,
   duration_ns: number,
-  kind = "internal",
+  rest: Partial<Schemas["Span"]> = {},
 ): Schemas["Span"] => ({
   id,
   parent,
@@ -27,7 +26,7 @@ const span = (
   duration_ns,
   service: "s",
   name: id,
-  kind,
+  kind: "internal",
   error: false,
   attributes: [],
   tracepoint: "",
@@ -35,12 +34,13 @@ const span = (
   percentile: null,
   usual_ns: null,
   among: 0,
+  ...rest,
 });
 
 const traceOf = (spans: Schemas["Span"][], ...sections: [string, number, number][]): Schemas["Trace"] => ({
   id: "0",
   start: "",
-  duration_ns: 1000,
+  duration_ns: spans[0]?.duration_ns ?? 0,
   flags: [],
   spans,
   dropped_spans: 0,
@@ -49,8 +49,8 @@ const traceOf = (spans: Schemas["Span"][], ...sections: [string, number, number]
   ranked_since: null,
   roots: [
     {
-      span: "root",
-      duration_ns: 1000,
+      span: spans[0]?.id ?? "",
+      duration_ns: spans[0]?.duration_ns ?? 0,
       refined: [],
       sections: sections.map(([s, start_ns, end_ns]) => ({ span: s, start_ns, end_ns })),
     },
@@ -61,8 +61,8 @@ const call = [
   span("root", "", 0, 1000),
   span("a", "root", 100, 200),
   span("aside", "root", 320, 100),
-  span("b", "root", 600, 300, "client"),
-  span("served", "b", 700, 199, "server"),
+  span("b", "root", 600, 300, { kind: "client" }),
+  span("served", "b", 700, 199, { kind: "server" }),
 ];
 const path: [string, number, number][] = [
   ["root", 0, 100],
@@ -73,6 +73,63 @@ const path: [string, number, number][] = [
   ["b", 899, 900],
   ["root", 900, 1000],
 ];
+
+test("rows are in pre-order, and ancestors of the critical path are on it", () => {
+  const trace = traceOf(
+    [
+      span("root", "", 0, 100),
+      span("call", "root", 10, 50, { kind: "client" }),
+      span("served", "call", 15, 40, { kind: "server" }),
+      span("late", "root", 70, 20),
+      span("lost", "nowhere", 5, 5),
+    ],
+    ["root", 0, 1],
+    ["served", 15, 55],
+  );
+  const all = rows(trace, false);
+  expect(all.map((r) => [r.span.id, r.depth, r.end, r.onPath])).toEqual([
+    ["root", 0, 4, true],
+    ["call", 1, 3, true],
+    ["served", 2, 3, true],
+    ["late", 1, 4, false],
+    ["lost", 0, 5, false],
+  ]);
+  expect(all[1]!.wire).toEqual([
+    { from: 10, to: 15 },
+    { from: 55, to: 60 },
+  ]);
+  expect(visibleRows(all, new Set(["call"]), false, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual([
+    "root",
+    "call",
+    "late",
+    "lost",
+  ]);
+  expect(visibleRows(all, new Set(), true, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual([
+    "root",
+    "call",
+    "served",
+  ]);
+});
+
+test("rows breaks cycles of parents, ignores duplicate IDs, and handles deep traces", () => {
+  const round = rows(
+    traceOf([span("below", "a", 0, 1), span("a", "b", 0, 1), span("b", "a", 0, 1), span("own", "own", 0, 1)]),
+    false,
+  );
+  expect(round.map((r) => [r.id, r.depth])).toEqual([
+    ["a", 0],
+    ["below", 1],
+    ["b", 1],
+    ["own", 0],
+  ]);
+  const chain = Array.from({ length: 30 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1));
+  expect(rows(traceOf([...chain, ...chain]), false).length).toBe(30); // duplicates must not multiply with depth
+  const deep = rows(
+    traceOf(Array.from({ length: 50_000 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1))),
+    false,
+  );
+  expect([deep.length, deep.at(-1)!.depth, deep[0]!.end]).toEqual([50_000, 49_999, 50_000]);
+});
 
 test("long intervals of self time in which no child ran are gaps", () => {
   const all = rows(traceOf(call, ...path), false);
@@ -109,29 +166,6 @@ test("visibleRows returns the rows that overlap the range", () => {
   const during = (from: number, to: number) => visibleRows(all, new Set(), false, { from, to }).map((i) => all[i]!.id);
   expect(during(330, 400)).toEqual(["root", "aside"]);
   expect(during(910, 950)).toEqual(["root", "root~900"]);
-});
-
-test("parseZoom inverts formatZoom; invalid texts are the whole", () => {
-  expect(parseZoom(formatZoom({ from: 10.4, to: 60 }, 100), 100)).toEqual({ from: 10, to: 60 });
-  expect(formatZoom({ from: 0, to: 100 }, 100)).toBe("");
-  for (const text of ["", "5", "a-b", "60-10", "10-101", "-1-5"])
-    expect(parseZoom(text, 100)).toEqual({ from: 0, to: 100 });
-});
-
-test("ranges stay within the whole and have a minimum width", () => {
-  expect(rangeBetween(700, -5, 1e6)).toEqual({ from: 0, to: 700 });
-  expect(rangeBetween(500, 500, 1e6)).toEqual({ from: 400, to: 600 });
-  expect(rangeBetween(1e6, 2e6, 1e6)).toEqual({ from: 999_900, to: 1e6 });
-  expect(shiftRange({ from: 10, to: 30 }, -50, 100)).toEqual({ from: 0, to: 20 });
-  expect(shiftRange({ from: 10, to: 30 }, 80, 100)).toEqual({ from: 80, to: 100 });
-  expect(scaleRange({ from: 40, to: 60 }, 0.5, 100)).toEqual({ from: 45, to: 55 });
-  expect(scaleRange({ from: 40, to: 60 }, 50, 100)).toEqual({ from: 0, to: 100 });
-});
-
-test("place clips an interval to the range", () => {
-  expect(place({ from: 0, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0, width: 0.5 });
-  expect(place({ from: 80, to: 90 }, { from: 25, to: 75 })).toBeUndefined();
-  expect(place({ from: 50, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0.5, width: 0 });
 });
 
 test("search ignores case, is limited to visible rows, and wraps around", () => {
