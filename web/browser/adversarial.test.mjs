@@ -57,6 +57,48 @@ test("a silent event stream is replaced", async () => {
   await context.close();
 });
 
+// epochShown returns the end of the epoch that the list of problems shows, in ms.
+const epochShown = (page) =>
+  page
+    .locator(".under time")
+    .first()
+    .evaluate((e) => Date.parse(e.dateTime));
+
+test("figures follow again after the service restarted, and after a proxy swallowed the stream during a sleep", async () => {
+  const own = await serve();
+  const swallowed = []; // streams whose events do not arrive any more, while they stay open
+  const streams = [];
+  const proxy = await own.proxy((request, response) => {
+    if (!request.url.endsWith("/events")) return false;
+    const write = response.write.bind(response);
+    response.write = (...chunk) => swallowed.includes(response) || write(...chunk);
+    streams.push(response);
+    return false;
+  });
+  const { page, context } = await open(browser);
+  await page.goto(`${proxy}/problems`);
+  await page.locator(".live:not(.off)").waitFor();
+  await settle(page);
+  await own.restart();
+  const restarted = Date.parse((await own.api("/status")).epoch.ended ?? 0);
+  await until(async () => (await epochShown(page)) > restarted, true, "after the restart", 40_000);
+  await page.locator(".live:not(.off)").waitFor();
+
+  swallowed.push(...streams);
+  const before = streams.length;
+  await page.clock.install();
+  await page.clock.fastForward(3_600_000); // timers stop while a computer sleeps
+  for (let i = 0; i < 100 && streams.length === before; i++) {
+    await pause(100);
+    await page.clock.fastForward(1000);
+  }
+  assert.ok(streams.length > before, "no other stream");
+  const slept = await epochShown(page);
+  await until(async () => (await epochShown(page)) > slept, true, "after the sleep", 40_000);
+  await context.close();
+  await own.stop();
+});
+
 test("a hidden page leaves its event stream, and catches up when it is visible again", async () => {
   const streams = [];
   const proxy = await service.proxy((request, response) => {
@@ -106,7 +148,6 @@ test("a page says that figures stand still although the service answers", async 
   await page.route("**/api/v1/status", (route) => route.fulfill({ json: status })); // no other epoch ends
   await page.goto(proxy);
   await page.locator(".live:not(.off)").waitFor();
-  await settle(page);
   assert.equal(await page.getByText("No new figures").count(), 0);
   for (let i = 0; i < 8; i++) {
     send("decision"); // the stream is not silent
