@@ -491,9 +491,9 @@ function searchText(v: Schemas["Investigation"], x: Incident): string {
     case "investigating":
       return keepUnits(`${sentence(v.reason) || `Sibyl is about to search in ${x.service}.`} ${on} on, ${tried}`);
     case "gone":
-      return `The search ended with the incident. ${tried}`;
+      return `The search ended with the incident.${v.tried > 0 ? ` ${tried}` : ""}`;
     default:
-      return keepUnits(`${sentence(v.reason)} ${tried}`);
+      return keepUnits(`${sentence(v.reason)}${v.tried > 0 ? ` ${tried}` : ""}`);
   }
 }
 
