@@ -62,11 +62,11 @@ func (p *page) serviceTable(all []contract.Service) {
 	}
 	beside := stateWidth+2+name+len(loadColumns)*(2+besideWidth) <= p.style.Line()
 	row := func(state, service string, width int, cell func(column int) string) string {
-		line := terminal.PadRight(state, stateWidth) + "  " + terminal.PadRight(service, name)
+		line := []string{terminal.PadRight(state, stateWidth), terminal.PadRight(service, name)}
 		for i := range loadColumns {
-			line += "  " + terminal.PadLeft(cell(i), width)
+			line = append(line, terminal.PadLeft(cell(i), width))
 		}
-		return strings.TrimRight(line, " ") + "\n"
+		return strings.TrimRight(strings.Join(line, "  "), " ") + "\n"
 	}
 	width, after := loadWidth, ""
 	if beside {
