@@ -346,7 +346,10 @@ test("a brushed time range is compared with the rest", async () => {
   await brush(page, [0.5, 60], [0.9, 60]);
   await page.waitForURL(/compare\?.*by=selection&from=.*&to=/);
   await settle(page);
-  assert.match(await page.textContent(".diagnosis"), /for the sampled requests that arrived from .* for the rest/);
+  assert.match(
+    await page.textContent(".diagnosis"),
+    /for the sampled requests that arrived from .* for the other sampled requests/,
+  );
   await context.close();
 });
 
@@ -379,7 +382,7 @@ test("a brushed box compares its requests with the rest; the keyboard can select
   assert.match(
     summary,
     new RegExp(
-      `for the sampled requests that arrived from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the rest \\(${count(brushed.b.requests)}\\)`,
+      `for the sampled requests that arrived from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the other sampled requests \\(${count(brushed.b.requests)}\\)`,
     ),
   );
   assert.doesNotMatch(summary, /\dT\d/, "a time is not formatted");
@@ -700,17 +703,19 @@ test("dead letters can be shown and deleted", async () => {
 
 test("a tree shows a located tracepoint below collapsed nodes", async () => {
   const { page, context } = await open(browser);
-  const tree = paths.tree.split("?")[0].split("/").at(-1);
-  const { items } = await service.api(`/trees/${tree}?limit=1000`);
+  const { items: problems } = await service.api("/problems");
+  const p = problems.find((p) => p.onset === "changed" && p.state !== "none"); // with an investigation of its own
+  const { items } = await service.api(`/trees/${p.request_type}?limit=1000`);
   const deep = items.find(
     (n) =>
       n.depth > 5 &&
       n.tracepoint_name &&
       items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1,
   );
-  await page.route("**/api/v1/investigations/*", async (route) => {
+  await page.route("**/api/v1/problems/*", async (route) => {
     const response = await route.fetch();
     const detail = await response.json();
+    const found = detail.investigation;
     const suspect = {
       tracepoint: deep.tracepoint_name,
       operation: deep.operation,
@@ -724,12 +729,15 @@ test("a tree shows a located tracepoint below collapsed nodes", async () => {
       response,
       json: {
         ...detail,
-        requested: [],
-        investigation: { ...detail.investigation, state: "located", suspects: [suspect] },
+        investigation: {
+          ...found,
+          requested: [],
+          investigation: { ...found.investigation, state: "located", suspects: [suspect] },
+        },
       },
     });
   });
-  await page.goto(service.url + paths.tree);
+  await page.goto(`${service.url}/trees/${p.request_type}?problem=${p.id}`);
   await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();
   await page.getByText("★ located").waitFor();
   await context.close();
