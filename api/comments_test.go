@@ -7,12 +7,19 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // created returns the object in an answer.
@@ -145,7 +152,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// The report of an incident is a file of either format.
+// The report of an incident is a file of either format. Its chart has the durations that are kept, by the minute.
 func TestIncidentReport(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID)
@@ -162,8 +169,25 @@ func TestIncidentReport(t *testing.T) {
 			t.Errorf("%s: disposition %q", format, name)
 		}
 	}
-	if body := w.call(t, http.MethodGet, path+"/report?format=html", nil).Body.String(); !strings.Contains(body, "<polyline") {
-		t.Errorf("no chart in %s", body)
+	x := w.incidents(t, "").Items[0]
+	types, onset := x.RequestTypes, trace.Nanos(x.Onset.UnixNano())
+	id, err := analysis.ParseHash(types[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticks := make(map[store.Tick]*group.Past)
+	for from := store.TickOf(onset.Add(-20 * time.Minute)); from < onset; from = from.Add(stats.Tick) {
+		p := &group.Past{}
+		p.Total.Add(10e6)
+		p.Latency.Add(10e6, 1)
+		ticks[store.Tick{Group: id, From: from}] = p
+	}
+	if err := w.history.AddTicks(ticks); err != nil {
+		t.Fatal(err)
+	}
+	body := w.call(t, http.MethodGet, path+"/report?format=html", nil).Body.String()
+	if points := regexp.MustCompile(`class="mean" points="([^"]*)"`).FindStringSubmatch(body); points == nil || len(strings.Fields(points[1])) < 20 {
+		t.Errorf("the chart does not have the minutes before the onset: %v", points)
 	}
 	if out := w.call(t, http.MethodGet, "/api/v1/incidents/00000000000000ff/report", nil); out.Code != http.StatusNotFound {
 		t.Errorf("of an unknown incident: %d", out.Code)

@@ -55,7 +55,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 			part := value(q.Slowest, defaultSlowest)
 			split = slowestSide(sampled, part)
 			one = populationOf("the slowest "+units.Percent(part)+" of the sampled requests", sampled, split, first)
-			other = populationOf("the rest", sampled, split, second)
+			other = populationOf(others, sampled, split, second)
 			if one.n == 0 || other.n == 0 {
 				one, other = slowest(g, part)
 			}
@@ -110,7 +110,7 @@ func populationOf(label string, requests []*observation.Observation, of func(*ob
 
 // compare splits requests into those in the box and the rest. A nonempty note explains why the result is unreliable.
 func (b *box) compare(requests []*observation.Observation) (within, rest population, note string) {
-	within, rest = populationOf(b.label(), requests, b.side, first), populationOf("the rest", requests, b.side, second)
+	within, rest = populationOf(b.label(), requests, b.side, first), populationOf(others, requests, b.side, second)
 	since := trace.MaxNanos
 	for _, o := range requests {
 		since = min(since, o.Start)
@@ -143,7 +143,7 @@ func slowest(g *group.Group, part float64) (slow, rest population) {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
 	n := int(math.Ceil(part * float64(len(order))))
-	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]), s.population("the rest", order[n:])
+	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]), s.population(others, order[n:])
 }
 
 // box is a range of durations and of times.
@@ -183,8 +183,11 @@ func (b *box) split(g *group.Group) (within, rest population, note string) {
 			out = append(out, row)
 		}
 	}
-	return s.population(b.label(), in), s.population("the rest", out), b.note(s.since(), len(in), len(out), untimed)
+	return s.population(b.label(), in), s.population(others, out), b.note(s.since(), len(in), len(out), untimed)
 }
+
+// others is the label of the sampled requests outside of a selection.
+const others = "the other sampled requests"
 
 func (b *box) label() string {
 	label := "the sampled requests that "
@@ -309,7 +312,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 		to = trace.MaxNanos
 	}
 	var all group.Past
-	p := population{label: "the requests in this range of time"}
+	p := population{label: "the requests in the chosen range of time"}
 	for _, w := range g.Windows() {
 		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
 			continue
@@ -322,6 +325,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 	}
 	p.n, p.mean, p.edges = all.Total.N, math.NaN(), make(map[trace.Edge]float64)
 	if p.n > 0 {
+		p.label = "the requests from " + instantText(p.from) + " to " + instantText(p.to)
 		p.mean = all.Total.Mean()
 		for _, e := range all.Edges {
 			p.edges[e.Edge] = all.Mean(e)

@@ -54,6 +54,24 @@ func TestCompareBox(t *testing.T) {
 	}
 }
 
+// The labels of both sides tell them apart.
+func TestCompareLabels(t *testing.T) {
+	w := newTroubled(t)
+	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
+	first, last := windows[0], windows[len(windows)-1]
+	stamp := func(at time.Time) string { return at.Format(time.RFC3339) }
+	for query, want := range map[string][2]string{
+		"?slowest=0.1": {"the slowest 10 % of the sampled requests", others},
+		fmt.Sprintf("?from=%s&base_from=%s&base_to=%s", stamp(last.From), stamp(first.From), stamp(first.To)): {
+			"the requests from " + stamp(last.From) + " to " + stamp(last.To), "the requests from " + stamp(first.From) + " to " + stamp(first.To),
+		},
+	} {
+		if c := w.compareWorst(t, query); c.A.Label != want[0] || c.B.Label != want[1] {
+			t.Errorf("%s: %q and %q", query, c.A.Label, c.B.Label)
+		}
+	}
+}
+
 // A comparison labels its box, and suggests a remedy if the box holds no sampled request.
 func TestCompareBoxBefore(t *testing.T) {
 	w := newTroubled(t)

@@ -97,22 +97,22 @@ func TestNext(t *testing.T) {
 	w := newHarness(t)
 	names, tried := w.renderer(w.core), []trace.Symbol{1}
 	for want, c := range map[string]struct {
-		v        *search.Investigation
-		incident *string
-		missing  []string
+		v       *search.Investigation
+		advice  *string
+		missing []string
 	}{
 		"Queued: too many other problems are being investigated.":                         {},
 		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
 		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Requested: make([]search.TracepointRequest, 1)}},
-		"One place stands out.":                                            {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
-		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried", Tried: tried}},
-		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted, Tried: tried}, missing: []string{"a b", "c d"}},
-		"Add tracepoints within a b: Sibyl found none to try.":             {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b"}},
-		"Add tracepoints where the time is lost: Sibyl found none to try.": {v: &search.Investigation{Status: search.Exhausted}},
-		"The available tracepoints show no more. None fits the budget.":    {v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3}},
-		"It is part of an incident, which Sibyl investigates as a whole.":  {v: &search.Investigation{Status: search.Gone}, incident: new("101885cb3de75177")},
+		"One place stands out.":                                                         {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
+		"The available tracepoints show no more. All were tried.":                       {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried", Tried: tried}},
+		"Add tracepoints within a b, c d: the existing ones show no more.":              {v: &search.Investigation{Status: search.Exhausted, Tried: tried}, missing: []string{"a b", "c d"}},
+		"Add tracepoints within a b: Sibyl found none to try.":                          {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b"}},
+		"Add tracepoints where the time is lost: Sibyl found none to try.":              {v: &search.Investigation{Status: search.Exhausted}},
+		"The available tracepoints show no more. None fits the budget.":                 {v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3}},
+		"It is part of an incident, which Sibyl investigates as a whole. Roll it back.": {v: &search.Investigation{Status: search.Gone}, advice: new("Roll it back.")},
 	} {
-		if got := names.next(c.v, c.incident, c.missing); got != want {
+		if got := names.next(c.v, c.advice, c.missing); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}

@@ -72,6 +72,9 @@ func TestIncidents(t *testing.T) {
 	}
 	for _, id := range w.core.Incidents()[0].Problems {
 		p := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil)).Problem
+		if advice := w.renderer(w.core).adviceWith(&p, id); advice == nil || *advice != w.incident(t).Next {
+			t.Errorf("the advice for %s is not that for its incident: %v", id, advice)
+		}
 		if p.Incident == nil || *p.Incident != hex16(w.core.Incidents()[0].ID) || p.Since == nil {
 			t.Errorf("a problem of the incident: %+v", p)
 		}

@@ -99,11 +99,32 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 	if err != nil {
 		return nil, err
 	}
+	l, err := a.latency(ctx, id, from, to, edge)
+	if err != nil {
+		return nil, err
+	}
+	d := contract.GetGroupLatency200JSONResponse{From: at(l.from), To: at(l.to), BinNs: l.length.Nanoseconds(), Usual: l.usual, Windows: []contract.Window{}}
+	for i := range l.requests {
+		d.Windows = append(d.Windows, window(&l.requests[i]))
+	}
+	return d, nil
+}
+
+// binnedLatency holds the requests of a group in bins of time, and its usual durations; nil: unknown.
+type binnedLatency struct {
+	bins
+	requests []group.PastWindow // bins with requests, oldest first
+	usual    *contract.UsualLatency
+}
+
+// latency returns the requests of a group within a span, in bins one of which begins at edge, as [binsOf] says.
+func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
 		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
 	}
 	var windows, present []group.PastWindow // present: the period that is not over
+	var err error
 	if b.ticks {
 		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
 			return nil, err
@@ -115,14 +136,14 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 			return nil, err
 		}
 	}
-	d := contract.GetGroupLatency200JSONResponse{From: at(b.from), To: at(b.to), BinNs: b.length.Nanoseconds(), Windows: []contract.Window{}}
+	var usual *contract.UsualLatency
 	known := false
 	err = a.ask(ctx, func(c *engine.Core) {
 		g := c.Grouper().Group(id)
 		if known = g != nil; !known {
 			return
 		}
-		d.Usual = usualLatency(g)
+		usual = usualLatency(g)
 		if start := group.PeriodOf(c.Ended()); !b.ticks && c.Ended() != 0 {
 			w := group.PastWindow{From: start, To: c.Ended()}
 			if g.InPeriod(start, &w.Past); w.Total.N > 0 {
@@ -139,10 +160,7 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 	if !known && len(windows) == 0 {
 		return nil, notFound("group")
 	}
-	for _, w := range b.join(append(windows, present...)) {
-		d.Windows = append(d.Windows, window(&w))
-	}
-	return d, nil
+	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
 }
 
 // usualLatency returns the durations of the healthy requests of a group; nil if there are none.

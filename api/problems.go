@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -123,7 +124,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		v := c.State().Investigation(id)
 		d = names.problemDetail(&s.problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
-		d.Next = names.next(v, d.Problem.Incident, d.Missing)
+		d.Next = names.next(v, names.adviceWith(&d.Problem, id), d.Missing)
 	})
 	if err != nil {
 		return nil, err
@@ -179,11 +180,24 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 	}
 }
 
-// next describes the next step for a problem, which may belong to an incident: Sibyl's, or a remedy for people.
-func (r renderer) next(v *search.Investigation, incident *string, missing []string) string {
+// adviceWith returns the next step for the open incident that contains a problem, which lists show as row; nil if there
+// is none.
+func (r renderer) adviceWith(row *contract.Problem, problem analysis.Hash) *string {
+	id, within := r.core.IncidentWith(problem)
+	if row.Incident == nil || !within {
+		return nil
+	}
+	all := r.core.Incidents()
+	i := slices.IndexFunc(all, func(x engine.Incident) bool { return x.ID == id })
+	return new(notify.Advice(r.Names, &all[i], r.core.Investigation(id), r.core.Deploys(), r.core.Ended()))
+}
+
+// next describes the next step for a problem: Sibyl's, or a remedy for people. advice is that for the incident to which
+// the problem belongs; nil: none.
+func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
 	if v == nil || v.Status == search.Gone {
-		if incident != nil {
-			return "It is part of an incident, which Sibyl investigates as a whole."
+		if advice != nil {
+			return strings.TrimSpace("It is part of an incident, which Sibyl investigates as a whole. " + *advice)
 		}
 		return "Queued: too many other problems are being investigated."
 	}

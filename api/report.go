@@ -3,10 +3,15 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/report/postmortem"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Time around an incident for which its report shows durations.
@@ -49,13 +54,35 @@ func (a *API) newReport(ctx context.Context, incident string) (*postmortem.Repor
 	if len(x.RequestTypes) == 0 {
 		return report, nil
 	}
-	q := contract.GetGroupHistoryParams{From: new(x.Onset.Add(-reportedBefore).Format(time.RFC3339Nano))}
+	report.Latency, err = a.latencyAround(ctx, x)
+	return report, err
+}
+
+// latencyAround returns the durations of the first request type of x around x, by bins of which one begins at the
+// onset; none if they are not kept.
+func (a *API) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
+	id, err := analysis.ParseHash(x.RequestTypes[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	onset, to := trace.Nanos(x.Onset.UnixNano()), trace.Nanos(a.options.Clock().UnixNano())
 	if x.Closed != nil {
-		q.To = new(x.Closed.Add(reportedAfter).Format(time.RFC3339Nano))
+		to = min(to, trace.Nanos(x.Closed.Add(reportedAfter).UnixNano()))
 	}
-	history, err := a.GetGroupHistory(ctx, contract.GetGroupHistoryRequestObject{Group: x.RequestTypes[0].ID, Params: q})
-	if h, ok := history.(contract.GetGroupHistory200JSONResponse); ok && err == nil {
-		report.Latency = h.Windows
+	from := onset.Add(-reportedBefore)
+	var all []group.Numbers
+	if to.Sub(from) > shortSpan {
+		all, err = a.history.Windows(id, from, to, true)
+	} else {
+		var l *binnedLatency
+		if l, err = a.latency(ctx, id, from, to, onset); l != nil {
+			for i := range l.requests {
+				all = append(all, l.requests[i].Numbers(l.requests[i].From, l.requests[i].To))
+			}
+		}
 	}
-	return report, nil // without the chart if its windows are not kept
+	if errors.Is(err, refusal.NotFound) {
+		return nil, nil
+	}
+	return pastWindows(all), err
 }

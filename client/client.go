@@ -126,44 +126,40 @@ func (c *Client) withHint(err error) error {
 // pageSize is the largest page requested.
 const pageSize = 1000
 
-// pages calls read for each page, with its size and cursor, until it has read most items (0: all) or the last page.
-// Read returns the number of items and the cursor of the next page; nil if there is none.
-func pages(most int, read func(limit *int, cursor *string) (int, *string, error)) error {
+// readPages reads a list page by page, until it has most items (0: all) or the last page. Query requests a page; parts
+// returns the place of its items, and the cursor of the next page, nil if there is none. The other fields of the list
+// are those of the page read last.
+func readPages[L, T any](
+	c *Client, most int, query func(limit *int, cursor *string) (responseWith[L], error), parts func(*L) (items *[]T, next *string),
+) (*L, error) {
+	items := []T{}
 	var cursor *string
-	for n := 0; ; {
+	for {
 		size := pageSize
 		if most > 0 {
-			size = min(size, most-n)
+			size = min(size, most-len(items))
 		}
-		got, next, err := read(&size, cursor)
+		r, err := query(&size, cursor)
+		page, err := body(c, r, err)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		n, cursor = n+got, next
-		if next == nil || most > 0 && n >= most {
-			return nil
+		got, next := parts(page)
+		items = append(items, *got...)
+		if next == nil || most > 0 && len(items) >= most {
+			*got = items
+			return page, nil
 		}
+		cursor = next
 	}
 }
 
 // Problems returns up to most open problems that match q, in its order; 0: all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
-	all := &contract.ProblemList{Items: []contract.Problem{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.ProblemList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListProblemsWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Epoch, all.Learning, all.LearningLeftNs = page.NextCursor, page.Total, page.Epoch, page.Learning, page.LearningLeftNs
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListProblemsWithResponse(ctx, &q)
+	}, func(l *contract.ProblemList) (*[]contract.Problem, *string) { return &l.Items, l.NextCursor })
 }
 
 // problemID matches the ID of a problem.
@@ -247,11 +243,22 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
+		return "", c.noProblem(ctx, name, list)
 	case 1:
 		return found[0], nil
 	}
 	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
+}
+
+// noProblem returns the error for the name of a problem that is not in the list of open ones.
+func (c *Client) noProblem(ctx context.Context, name string, open *contract.ProblemList) error {
+	if incident, err := c.findIncident(ctx, name); err == nil && len(name) >= minPrefix {
+		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
+	}
+	if open.Learning && len(open.Items) == 0 {
+		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; sibyl problems tells how long", name)
+	}
+	return fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
 // withPrefix returns the IDs in a list that begin with a prefix, each once; none if the prefix is too short.
@@ -267,42 +274,18 @@ func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 
 // Tracepoints returns up to most tracepoints that match q, in its order; 0: all.
 func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
-	all := &contract.TracepointList{Items: []contract.Tracepoint{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.TracepointList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListTracepointsWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Epoch = page.NextCursor, page.Epoch
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListTracepointsWithResponse(ctx, &q)
+	}, func(l *contract.TracepointList) (*[]contract.Tracepoint, *string) { return &l.Items, l.NextCursor })
 }
 
 // Agents returns up to most agents that match q; 0: all.
 func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
-	all := &contract.AgentList{Items: []contract.Agent{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.AgentList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListAgentsWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Conflicts = page.NextCursor, page.Total, page.Conflicts
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListAgentsWithResponse(ctx, &q)
+	}, func(l *contract.AgentList) (*[]contract.Agent, *string) { return &l.Items, l.NextCursor })
 }
 
 // tracepointID matches the ID of a tracepoint.
@@ -352,20 +335,9 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 
 // DeadLetters returns up to most dead letters, oldest first; 0: all.
 func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
-	all := &contract.DeadLetterList{Items: []contract.DeadLetter{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
-		r, err := c.api.ListDeadLettersWithResponse(ctx, &contract.ListDeadLettersParams{Limit: limit, Cursor: cursor})
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items, all.NextCursor = append(all.Items, page.Items...), page.NextCursor
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.DeadLetterList], error) {
+		return c.api.ListDeadLettersWithResponse(ctx, &contract.ListDeadLettersParams{Limit: limit, Cursor: cursor})
+	}, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) { return &l.Items, l.NextCursor })
 }
 
 // DeadLetter returns the dead letter with a number.

@@ -129,10 +129,19 @@ func TestShow(t *testing.T) {
 		"closed.txt": func(w io.Writer) error {
 			list, err := c.Problems(t.Context(), contract.ListProblemsParams{Closed: new(true)}, 1)
 			if err == nil {
+				list.Items = list.Items[:1]
 				x := &list.Items[0]
-				x.Closed = new(x.Since.Add(150 * time.Minute))
+				x.Closed = new(x.Since.Add(5 * time.Minute))
 			}
 			return errors.Join(err, ShowProblems(w, list, style, now))
+		},
+		"problem-of-incident.txt": func(w io.Writer) error {
+			d, err := c.Problem(t.Context(), problem[:6])
+			if err == nil {
+				d.Problem.Incident, d.Problem.State, d.Investigation = new(incident), contract.StateNone, nil
+				d.Next = "It is part of an incident, which Sibyl investigates as a whole. Roll it back."
+			}
+			return errors.Join(err, ShowProblem(w, d, terminal.Style{Width: 80}, now))
 		},
 		"problem.txt": func(w io.Writer) error {
 			d, err := c.Problem(t.Context(), problem[:6])
@@ -187,6 +196,22 @@ func TestShow(t *testing.T) {
 		if diff := cmp.Diff(string(want), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// The name of an unknown problem is an error that leads on: to the incident of that name, or to the list.
+func TestNoProblem(t *testing.T) {
+	c, _ := serve(t)
+	for name, want := range map[string]string{
+		incident[:8]: "sibyl incidents " + incident[:8] + " shows it", "9": "sibyl problems lists them", "ffff": "sibyl problems lists them",
+	} {
+		if _, err := c.Problem(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want: %s", name, err, want)
+		}
+	}
+	err := c.noProblem(t.Context(), "1", &contract.ProblemList{Learning: true})
+	if !strings.Contains(err.Error(), "is learning") {
+		t.Errorf("while learning: %v", err)
 	}
 }
 

@@ -18,23 +18,10 @@ import (
 
 // Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
 func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
-	all := &contract.IncidentList{Items: []contract.Incident{}}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.IncidentList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListIncidentsWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Muted, all.Epoch, all.Learning, all.LearningLeftNs =
-			page.NextCursor, page.Total, page.Muted, page.Epoch, page.Learning, page.LearningLeftNs
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListIncidentsWithResponse(ctx, &q)
+	}, func(l *contract.IncidentList) (*[]contract.Incident, *string) { return &l.Items, l.NextCursor })
 }
 
 // incidentID matches the ID of an incident.
@@ -175,6 +162,9 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	if list.Muted > 0 {
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
+	if len(list.Items) > 0 {
+		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request, in usual durations of a request. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
+	}
 	return p.flush(w)
 }
 
@@ -260,6 +250,8 @@ const (
 	shownIncidentSuspects = 5
 	shownParts            = 3 // instances and operations of a suspect
 	shownTypes            = 12
+	shownProblems         = 12
+	leastScore            = 0.005 // of operations after the first
 )
 
 // ShowIncident writes an incident with its evidence.
@@ -295,11 +287,12 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	p.links(x)
 	p.printf("\n%s\n", p.bold("Timeline"))
 	for i := range d.Timeline {
-		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
+		p.event(d.Timeline[i].At, d.Timeline[i].Text)
 	}
+	p.problems(x)
 	p.earlier(d)
 	if len(d.Exemplars) > 0 {
-		p.printf("\n%s\n", p.bold("Sample traces"))
+		p.printf("\n%s %s\n", p.bold("Sample traces"), p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
 		for i := range d.Exemplars {
 			e := &d.Exemplars[i]
 			failed := ""
@@ -310,6 +303,22 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 		}
 	}
 	return p.flush(w)
+}
+
+// problems writes the IDs of the problems of an incident.
+func (p *page) problems(x *contract.Incident) {
+	if len(x.Problems) == 0 {
+		return
+	}
+	p.printf("\n%s %s\n", p.bold("Problems"), p.dim("sibyl problems ID shows the places, attributes and gains of one"))
+	ids := make([]string, 0, len(x.Problems))
+	for _, id := range x.Problems[:min(len(x.Problems), shownProblems)] {
+		ids = append(ids, id[:8])
+	}
+	p.printf("%s", p.style.Wrap(strings.Join(ids, ", "), 2))
+	if more := len(x.Problems) - len(ids); more > 0 {
+		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more problem")))
+	}
 }
 
 // earlier writes the closed incidents with the same first suspect.
@@ -346,6 +355,9 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 	}
 	for i := range s.Operations[:min(len(s.Operations), shownParts)] {
 		x := &s.Operations[i]
+		if i > 0 && x.Score < leastScore {
+			break
+		}
 		text := clean(x.Service + " " + x.Operation)
 		if x.Target != nil {
 			text += " → " + clean(x.Target.Service+" "+x.Target.Operation)

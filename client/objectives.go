@@ -57,13 +57,13 @@ func (p *page) objective(x *contract.Objective) {
 	}
 	var rates []string
 	for _, r := range x.Windows {
-		rate := span(time.Duration(r.WindowNs)) + " " + units.Ratio(r.Rate) + "×"
+		rate := units.Coarse(time.Duration(r.WindowNs)) + " " + units.Ratio(r.Rate) + "×"
 		if r.Rate >= r.Alert {
 			rate = p.style.Paint(terminal.Red, rate)
 		}
 		rates = append(rates, rate)
 	}
-	p.printf("    %s (in %s %s of %s requests missed)\n", left(x.Remaining), span(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
+	p.printf("    %s (in %s %s of %s requests missed)\n", left(x.Remaining), units.Coarse(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -12,23 +13,10 @@ import (
 
 // Services returns up to most services that match q, those of open incidents first; 0: all.
 func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
-	all := &contract.ServiceList{}
-	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.ServiceList], error) {
 		q.Limit, q.Cursor = limit, cursor
-		r, err := c.api.ListServicesWithResponse(ctx, &q)
-		page, err := body(c, r, err)
-		if err != nil {
-			return 0, nil, err
-		}
-		items := append(all.Items, page.Items...)
-		*all = *page
-		all.Items = items
-		return len(page.Items), page.NextCursor, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+		return c.api.ListServicesWithResponse(ctx, &q)
+	}, func(l *contract.ServiceList) (*[]contract.Service, *string) { return &l.Items, l.NextCursor })
 }
 
 // ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need
@@ -39,39 +27,80 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 		p.printf("No service matches.\n")
 		return p.flush(w)
 	}
-	width := terminal.Width("SERVICE")
-	for i := range list.Items {
-		width = max(width, terminal.Width(serviceName(&list.Items[i])))
-	}
-	row := func(state, service, rate, errors, p50, p99, own string) string {
-		return terminal.PadRight(state, 9) + "  " + terminal.PadRight(service, width) + "  " + terminal.PadLeft(rate, 16) + "  " +
-			terminal.PadLeft(errors, 15) + "  " + terminal.PadLeft(p50, 17) + "  " + terminal.PadLeft(p99, 17) + "  " + terminal.PadLeft(own, 20)
-	}
-	p.printf("%s\n", p.dim(row("STATE", "SERVICE", "CALLS (USUALLY)", "FAIL (USUALLY)", "P50 (USUALLY)", "P99 (USUALLY)", "OWN TIME (USUALLY)")))
-	for i := range list.Items {
-		x := &list.Items[i]
-		beside := func(format func(float64) string, now *float64, usual func(*contract.ServiceLoad) *float64) string {
-			text := format(of(now))
-			if x.Usual != nil && usual(x.Usual) != nil {
-				text += " (" + format(*usual(x.Usual)) + ")"
-			}
-			return text
-		}
-		p.printf("%s\n", row(serviceState(x.State), serviceName(x),
-			beside(callsPerSecond, &x.Now.Rate, func(l *contract.ServiceLoad) *float64 { return &l.Rate }),
-			beside(units.Percent, x.Now.Failed, func(l *contract.ServiceLoad) *float64 { return l.Failed }),
-			beside(units.Nanos, x.Now.P50Ns, func(l *contract.ServiceLoad) *float64 { return l.P50Ns }),
-			beside(units.Nanos, x.Now.P99Ns, func(l *contract.ServiceLoad) *float64 { return l.P99Ns }),
-			beside(units.Nanos, x.Now.OwnNs, func(l *contract.ServiceLoad) *float64 { return l.OwnNs })))
-		if x.Reason != "" {
-			p.printf("           %s\n", p.attention(x.State, clean(x.Reason)))
-		}
-	}
+	p.serviceTable(list.Items)
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("%s\n", p.dim("In the ten minutes to "+list.To.Local().Format("15:04:05")+"; OWN TIME is that of a call in the service itself."))
+	p.printf("\n%s", p.hint("CALLS, FAIL and OWN TIME: the ten minutes to "+list.To.Local().Format("15:04:05")+"; P50 and P99: the last five to ten minutes. OWN TIME: the part of a call that the service itself takes.", 0))
 	return p.flush(w)
+}
+
+// loadColumns are the columns of a load.
+var loadColumns = [...]struct {
+	head string
+	of   func(*contract.ServiceLoad) string
+}{
+	{"CALLS", func(l *contract.ServiceLoad) string { return callsPerSecond(l.Rate) }},
+	{"FAIL", func(l *contract.ServiceLoad) string { return units.Percent(of(l.Failed)) }},
+	{"P50", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.P50Ns)) }},
+	{"P99", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.P99Ns)) }},
+	{"OWN TIME", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.OwnNs)) }},
+}
+
+// Widths of the columns of services: usual values stand beside the present ones, or below them if lines are short.
+const (
+	stateWidth  = len("suspected")
+	besideWidth = 17
+	loadWidth   = 9
+)
+
+// serviceTable writes services with their loads and, below those that need attention, the reason.
+func (p *page) serviceTable(all []contract.Service) {
+	name := terminal.Width("SERVICE")
+	for i := range all {
+		name = max(name, terminal.Width(serviceName(&all[i])))
+	}
+	beside := stateWidth+2+name+len(loadColumns)*(2+besideWidth) <= p.style.Line()
+	row := func(state, service string, width int, cell func(column int) string) string {
+		line := []string{terminal.PadRight(state, stateWidth), terminal.PadRight(service, name)}
+		for i := range loadColumns {
+			line = append(line, terminal.PadLeft(cell(i), width))
+		}
+		return strings.TrimRight(strings.Join(line, "  "), " ") + "\n"
+	}
+	width, after := loadWidth, ""
+	if beside {
+		width, after = besideWidth, " (USUALLY)"
+	}
+	p.printf("%s", p.dim(row("STATE", "SERVICE", width, func(i int) string { return loadColumns[i].head + after })))
+	for i := range all {
+		x := &all[i]
+		usually := func(i int) string {
+			if text := loadColumns[i].of(x.Usual); text != units.Unknown {
+				return text
+			}
+			return ""
+		}
+		p.printf("%s", row(serviceState(x.State), serviceName(x), width, func(i int) string {
+			text := loadColumns[i].of(&x.Now)
+			if beside && x.Usual != nil && usually(i) != "" {
+				text += " (" + usually(i) + ")"
+			}
+			return text
+		}))
+		if !beside && x.Usual != nil {
+			p.printf("%s", p.dim(row("", "  usually", width, usually)))
+		}
+		if x.Reason != "" {
+			reason := clean(x.Reason)
+			if x.State == contract.ServiceStateIncident && len(x.Incidents) > 0 {
+				reason += " → sibyl incidents " + x.Incidents[0].ID[:8]
+			}
+			for line := range strings.Lines(p.style.Wrap(reason, stateWidth+2)) {
+				p.printf("%s\n", p.attention(x.State, strings.TrimRight(line, "\n")))
+			}
+		}
+	}
 }
 
 // callsPerSecond formats a rate of calls.

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,24 +58,11 @@ func perSecond(x *float64) string {
 	return units.Unknown
 }
 
-// span formats a duration in its largest unit.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", max(0, int(d.Seconds())))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
-}
-
 func (p *page) since(t *time.Time) string {
 	if t == nil {
 		return "not investigated yet"
 	}
-	return "since " + t.Local().Format("15:04:05") + " (" + span(p.now.Sub(*t)) + ")"
+	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
 
 // period returns the time of a problem.
@@ -83,7 +72,7 @@ func (p *page) period(x *contract.Problem) string {
 	}
 	text := "closed " + x.Closed.Local().Format("Jan 2 15:04")
 	if x.Since != nil {
-		text += " after " + span(x.Closed.Sub(*x.Since))
+		text += " after " + units.Coarse(x.Closed.Sub(*x.Since))
 	}
 	return text
 }
@@ -105,55 +94,54 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 		p.printf("No problem matches.\n")
 	}
 	if len(list.Items) > 0 {
-		p.printf("%s\n", p.dim(problemRow("RANK", "ID", "STATE", "SINCE", "IMPACT", "P99", "DIAGNOSIS")))
+		since := "SINCE"
+		if list.Items[0].Closed != nil {
+			since = "CLOSED"
+		}
+		p.printf("%s\n", p.dim(problemRow("RANK", "ID", "STATE", since, "LOST", "P50", "P99")))
 	}
 	for i := range list.Items {
 		x := &list.Items[i]
 		since := units.Unknown
 		switch {
 		case x.Closed != nil:
-			since = "closed " + span(now.Sub(*x.Closed)) + " ago"
+			since = units.Coarse(now.Sub(*x.Closed)) + " ago"
 		case x.Since != nil:
-			since = span(now.Sub(*x.Since))
+			since = units.Coarse(now.Sub(*x.Since))
 		}
-		row := problemRow(strconv.Itoa(x.Rank), x.ID[:8], problemState(x), since, perSecond(x.Impact), nanos(x.P99Ns), "")
+		p.printf("%s\n", problemRow(strconv.Itoa(x.Rank), x.ID[:8], problemState(x), since, perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns)))
 		attribute := terminal.Yellow
 		if x.Onset == contract.OnsetChanged {
 			attribute = terminal.Red
 		}
-		diagnosis := beginning(clean(x.Diagnosis), max(leastDiagnosis, style.Line()-terminal.Width(row)))
-		p.printf("%s%s\n", row, style.Paint(attribute, diagnosis))
+		for line := range strings.Lines(style.Wrap(clean(x.Diagnosis), rankWidth+2)) {
+			p.printf("%s\n", style.Paint(attribute, strings.TrimRight(line, "\n")))
+		}
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("%s\n", p.dim("sibyl explain RANK shows a problem with its evidence; IMPACT is the time lost per second."))
+		p.printf("\n%s", p.hint("LOST: the time that all requests lose in a second. sibyl problems ID (or RANK) shows a problem with its evidence.", 0))
 	}
 	return p.flush(w)
 }
 
-// leastDiagnosis is the least width of the diagnosis in the table of problems.
-const leastDiagnosis = 40
-
-// beginning returns the first words of a text that fit into a width.
-func beginning(text string, width int) string {
-	if terminal.Width(text) <= width {
-		return text
+// hint returns a quiet text in lines, indented by n spaces.
+func (p *page) hint(text string, n int) string {
+	var b strings.Builder
+	for line := range strings.Lines(p.style.Wrap(text, n)) {
+		b.WriteString(p.dim(strings.TrimRight(line, "\n")) + "\n")
 	}
-	short := ""
-	for word := range strings.FieldsSeq(text) {
-		if terminal.Width(short)+terminal.Width(word)+2 > width {
-			break
-		}
-		short += word + " "
-	}
-	return short + "…"
+	return b.String()
 }
 
-func problemRow(rank, id, state, since, impact, p99, diagnosis string) string {
-	return terminal.PadLeft(rank, 4) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 20) + "  " + terminal.PadRight(since, 8) +
-		"  " + terminal.PadLeft(impact, 10) + "  " + terminal.PadLeft(p99, 8) + "  " + diagnosis
+// rankWidth is the width of the column of ranks.
+const rankWidth = 4
+
+func problemRow(rank, id, state, since, lost, p50, p99 string) string {
+	return terminal.PadLeft(rank, rankWidth) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 17) + "  " + terminal.PadRight(since, 11) +
+		"  " + terminal.PadLeft(lost, 9) + "  " + terminal.PadLeft(p50, 7) + "  " + terminal.PadLeft(p99, 7)
 }
 
 // stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
@@ -171,10 +159,13 @@ func problemState(x *contract.Problem) string {
 	case x.Closed != nil || x.State != contract.StateNone:
 		return stateText(x.State)
 	case x.Incident != nil:
-		return "incident " + (*x.Incident)[:8]
+		return incidentName(x)
 	}
 	return "queued"
 }
+
+// incidentName names the incident that contains a problem.
+func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
 // learning writes that nothing of a kind is reported yet, and how long that takes.
 func (p *page) learning(kind string, left *int64) {
@@ -182,7 +173,7 @@ func (p *page) learning(kind string, left *int64) {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
 		return
 	}
-	p.printf("Sibyl is learning normal behaviour. It reports %s after %s more of traffic.\n", kind, span(time.Duration(*left)+time.Second-1))
+	p.printf("Sibyl is learning normal behaviour. It reports %s after %s more of traffic.\n", kind, units.Left(time.Duration(*left)))
 }
 
 // problem writes a problem in three lines: rank, kind and state; the diagnosis; the figures.
@@ -191,21 +182,17 @@ func (p *page) problem(x *contract.Problem) {
 	if x.Onset == contract.OnsetChanged {
 		attribute = terminal.Red
 	}
-	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), stateText(x.State))
-	switch {
-	case x.Closed != nil: // nothing waits any more
-	case x.State == contract.StateNone && x.Incident != nil:
-		p.printf(": part of incident %s", (*x.Incident)[:8])
-	case x.State == contract.StateNone:
-		p.printf(": queued")
+	state := problemState(x)
+	if x.Closed == nil && x.Incident != nil {
+		state = "part of " + incidentName(x)
 	}
-	p.printf("  %s", p.period(x))
+	p.printf("%s %s  %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), state, p.period(x))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("    %s\n", p.dim(fmt.Sprintf("%s  impact %s  CoV %s  p50 %s  p99 %s  %s requests/s", x.ID[:8], perSecond(x.Impact), intervalText(x.Cov),
-		nanos(x.P50Ns), nanos(x.P99Ns), units.Ratio(of(x.Rate)))))
+	p.printf("%s", p.hint(fmt.Sprintf("ID %s, loses %s, P50 %s, P99 %s, CoV %s, %s requests/s", x.ID[:8], perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
+		intervalText(x.Cov), units.Ratio(of(x.Rate))), 4))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
 	}
@@ -214,6 +201,7 @@ func (p *page) problem(x *contract.Problem) {
 // Limits of the evidence shown; JSON output holds all of it.
 const (
 	shownEdges        = 6
+	leastEdge         = 0.005 // share from which edges after the first are shown
 	shownExplanations = 5
 	shownCauses       = 3
 	shownSuspects     = 3
@@ -225,6 +213,9 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 	p := &page{style: style, now: now}
 	p.problem(&d.Problem)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
+	if x := d.Problem.Incident; x != nil && d.Problem.Closed == nil {
+		p.printf("  %s\n", p.dim("sibyl incidents "+(*x)[:8]+" shows the incident."))
+	}
 	p.edges(d)
 	if len(d.Explanations) > 0 {
 		p.printf("\n%s\n", p.bold("Correlated with"))
@@ -291,28 +282,54 @@ func (p *page) edges(d *contract.ProblemDetail) {
 		title = "Where the change is"
 	}
 	p.printf("\n%s\n", p.bold(title))
-	for i := range d.Edges[:min(len(d.Edges), shownEdges)] {
-		e := &d.Edges[i]
-		share := of(e.Score)
+	share := func(e *contract.Edge) float64 {
 		if d.Problem.Kind == contract.KindVariable {
-			share = of(e.ShareVariance.Value)
+			return of(e.ShareVariance.Value)
 		}
+		return of(e.Score)
+	}
+	edges := slices.Clone(d.Edges)
+	slices.SortStableFunc(edges, func(x, y contract.Edge) int { return cmp.Compare(share(&y), share(&x)) })
+	shown := 0
+	for i := range edges[:min(len(edges), shownEdges)] {
+		e := &edges[i]
+		if i > 0 && !(share(e) >= leastEdge) { // or unknown
+			break
+		}
+		shown++
 		line := fmt.Sprintf("%s per request", units.Nanos(of(e.MeanNs)))
 		if x := of(e.ExcessNs.Value); x > 0 {
 			line += ", " + units.Signed(x) + " above the baseline"
 		}
-		p.printf("  %s %s %s\n", terminal.PadLeft(units.Percent(share), 6), clean(e.Place.Label), p.dim(line))
+		p.entry(units.Percent(share(e)), clean(e.Place.Label), line)
 	}
-	if more := len(d.Edges) - shownEdges; more > 0 {
-		p.printf("  %s\n", p.dim(fmt.Sprintf("… and %s", units.Plural(more, "more place"))))
+	switch more := len(edges) - shown; {
+	case more > 0 && shown < shownEdges:
+		p.printf("  %s\n", p.dim(fmt.Sprintf("… and %s with less than %s each", units.Plural(more, "more place"), units.Percent(leastEdge))))
+	case more > 0:
+		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more place")))
 	}
+}
+
+// entry writes a number, a text, and a note, which begins a line of its own if both do not fit into one.
+func (p *page) entry(number, text, note string) {
+	const column = 10
+	p.printf("  %s %s", terminal.PadLeft(number, column-3), text)
+	if column+terminal.Width(text)+1+terminal.Width(note) > p.style.Line() {
+		p.printf("\n%s", strings.Repeat(" ", column-1))
+	}
+	p.printf(" %s\n", p.dim(note))
 }
 
 // investigation writes the state of a search with the places of most time: those of the evidence, if it is over and
 // located one, because present requests lack the tracepoints.
 func (p *page) investigation(d *contract.InvestigationDetail, located *contract.LocatedPlace) {
 	v := &d.Investigation
-	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), stateText(v.State), units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
+	p.printf("\n%s %s", p.bold("Investigation"), stateText(v.State))
+	if v.On > 0 || v.Tried > 0 {
+		p.printf(", %s on, %s tried", units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
+	}
+	p.printf("\n")
 	if v.Reason != "" {
 		p.printf("%s", p.style.Wrap(clean(v.Reason), 2))
 	}
@@ -341,8 +358,13 @@ func (p *page) timeline(decisions []contract.Decision) {
 	p.printf("\n%s\n", p.bold("Decisions"))
 	for i := min(len(decisions), shownDecisions) - 1; i >= 0; i-- {
 		x := &decisions[i]
-		p.printf("  %s  %s\n", x.At.Local().Format("15:04:05"), clean(x.Text))
+		p.event(x.At, x.Text)
 	}
+}
+
+// event writes a time with a text.
+func (p *page) event(at time.Time, text string) {
+	p.printf("  %s  %s\n", clock(at), strings.TrimSpace(p.style.Wrap(clean(text), len("  15:04:05  "))))
 }
 
 // ShowTracepoints writes tracepoints as a table.
@@ -408,7 +430,7 @@ func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now
 		case x.Conflicts > 0:
 			why = "another agent used its ID in " + units.Plural(x.Conflicts, "message")
 		}
-		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), span(now.Sub(x.Seen)), why)
+		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), units.Coarse(now.Sub(x.Seen)), why)
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
@@ -435,13 +457,13 @@ func cpu(x *float64) string {
 func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	if o := x.Override; o != nil {
 		if o.Until != nil {
-			until = "+" + span(o.Until.Sub(p.now))
+			until = "+" + units.Coarse(o.Until.Sub(p.now))
 		}
 		return until, fmt.Sprintf("%s by %s", overrideVerbs[o.Kind], o.By)
 	}
 	for i := range x.Leases {
 		if l := &x.Leases[i]; i == 0 || l.Cause != "" {
-			until, why = "+"+span(l.Expires.Sub(p.now)), l.Cause
+			until, why = "+"+units.Coarse(l.Expires.Sub(p.now)), l.Cause
 			if l.Owner != "" {
 				why += " (problem " + l.Owner[:8] + ")"
 			}
@@ -471,7 +493,7 @@ func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.
 }
 
 func (p *page) deadLetter(x *contract.DeadLetter) {
-	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, span(p.now.Sub(x.At)))
+	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, units.Coarse(p.now.Sub(x.At)))
 	p.printf("%s", p.style.Wrap(clean(units.Plural(x.Attempts, "attempt")+": "+x.Error), 6))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,10 +14,72 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Trace returns a kept trace with its critical path.
-func (c *Client) Trace(ctx context.Context, id string) (*contract.Trace, error) {
-	r, err := c.api.GetTraceWithResponse(ctx, strings.ToLower(id))
+// Traces returns up to most kept traces that match q, in its order; 0: all.
+func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most int) (*contract.TraceList, error) {
+	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.TraceList], error) {
+		q.Limit, q.Cursor = limit, cursor
+		return c.api.ListTracesWithResponse(ctx, &q)
+	}, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) { return &l.Items, l.NextCursor })
+}
+
+// traceID matches the ID of a trace.
+var traceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// Trace returns a kept trace with its critical path, named by its ID or a prefix of the ID.
+func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error) {
+	id := strings.ToLower(name)
+	if !traceID.MatchString(id) {
+		var err error
+		if id, err = c.findTrace(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	r, err := c.api.GetTraceWithResponse(ctx, id)
 	return body(c, r, err)
+}
+
+// findTrace returns the ID of the kept trace with a prefix of the ID.
+func (c *Client) findTrace(ctx context.Context, prefix string) (string, error) {
+	if len(prefix) < minPrefix {
+		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at least the first %d digits of it", prefix, minPrefix)
+	}
+	list, err := c.Traces(ctx, contract.ListTracesParams{Trace: &prefix}, 2)
+	switch {
+	case err != nil:
+		return "", err
+	case len(list.Items) == 0:
+		return "", fmt.Errorf("no kept trace begins with %s: sibyl traces lists the kept ones; your tracing backend may have it", prefix)
+	case len(list.Items) > 1:
+		return "", fmt.Errorf("the IDs of several traces begin with %s: give more digits", prefix)
+	}
+	return list.Items[0].ID, nil
+}
+
+// ShowTraces writes a list of kept traces, in its order.
+func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ time.Time) error {
+	p := &page{style: style}
+	if len(list.Items) == 0 {
+		p.printf("No kept trace matches. Sibyl keeps samples only: your tracing backend may have it.\n")
+		for _, l := range list.Links {
+			p.printf("  %s  %s\n", clean(l.Name), clean(l.URL))
+		}
+		return p.flush(w)
+	}
+	const id = 10
+	row := func(name, start, duration, spans, failed, request string) string {
+		return terminal.PadRight(name, id) + terminal.PadRight(start, 21) + terminal.PadLeft(duration, 8) + terminal.PadLeft(spans, 7) + terminal.PadLeft(failed, 8) + "  " + request
+	}
+	p.printf("%s\n", p.dim(row("ID", "STARTED", "TOOK", "SPANS", "FAILED", "REQUEST")))
+	for i := range list.Items {
+		x := &list.Items[i]
+		line := row(x.ID[:8], x.Start.Local().Format(time.DateTime), units.Nanos(float64(x.DurationNs)), units.Count(x.Spans), units.Count(x.Errors), "")
+		p.printf("%s%s\n", line, terminal.Shorten(clean(x.Service+" "+x.Operation), style.Line()-terminal.Width(line)))
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	p.printf("\n%s", p.hint("FAILED: the number of spans that failed. sibyl traces ID shows a trace, and how it differs from normal ones.", 0))
+	return p.flush(w)
 }
 
 // Limits of a trace as text.
@@ -24,6 +87,7 @@ const (
 	shownSpans    = 60
 	unusualFrom   = 95 // percentile from which a span is longer than usual
 	leastPathPart = 0.005
+	continued     = 4 // columns by which the further lines of a span are indented
 )
 
 // ShowTrace writes a trace: the spans that carry its critical path, those that failed, and those longer than usual, in
@@ -33,6 +97,9 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339), units.Duration(time.Duration(t.DurationNs)), units.Plural(len(t.Spans), "span"))
 	for _, flag := range t.Flags {
 		p.printf("  %s\n", clean(flag))
+	}
+	if t.Comparison != nil {
+		p.printf("%s\n", style.Wrap(clean(t.Comparison.Sentence), 0))
 	}
 	depth := depths(t.Spans)
 	shown, left := 0, 0
@@ -44,7 +111,9 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 			continue
 		}
 		shown++
-		p.printf("%s%s\n", strings.Repeat("  ", min(depth[x.ID], 20)), spanText(x, t.DurationNs))
+		indent := 2 * min(depth[x.ID], 20)
+		lines := style.Wrap(spanText(x, t.DurationNs), indent+continued)
+		p.printf("%s", lines[continued:])
 	}
 	if left > 0 {
 		p.printf("… and %s off the critical path, as long as usual\n", units.Plural(left, "more span"))
@@ -57,7 +126,7 @@ func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentil
 
 // spanText describes a span of a trace of the given duration in ns.
 func spanText(x *contract.Span, whole int64) string {
-	text := fmt.Sprintf("%s %s (%s)  %s", clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
+	text := fmt.Sprintf("%s %s (%s): %s", clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
 	if x.ExclusiveNs > 0 {
 		text += fmt.Sprintf(", %s of its own on the critical path (%s of the request)", units.Duration(time.Duration(x.ExclusiveNs)), units.Percent(float64(x.ExclusiveNs)/float64(max(whole, 1))))
 	}
@@ -72,7 +141,7 @@ func spanText(x *contract.Span, whole int64) string {
 		attributes = append(attributes, clean(a.Key)+"="+clean(a.Value))
 	}
 	if len(attributes) > 0 {
-		text += "  [" + strings.Join(attributes, " ") + "]"
+		text += " [" + strings.Join(attributes, " ") + "]"
 	}
 	return text
 }

@@ -1,6 +1,9 @@
 package client
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +14,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// TestShowTrace: a trace shows the spans of its critical path, failed ones and unusually long ones, with control
-// characters escaped, and survives spans that are their own ancestors.
+// TestShowTrace: a trace shows its difference from normal ones, the spans of its critical path, failed ones and
+// unusually long ones, with control characters escaped, and survives spans that are their own ancestors.
 func TestShowTrace(t *testing.T) {
-	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Spans: []contract.Span{
+	comparison := &contract.TraceComparison{Sentence: "This request took 80 ms longer than such requests usually do."}
+	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Comparison: comparison, Spans: []contract.Span{
 		{ID: "1", Service: "shop", Name: "GET /cart", Kind: "server", DurationNs: 100e6, ExclusiveNs: 10e6},
 		{ID: "2", Parent: "1", Service: "shop", Name: "quick", Kind: "internal", DurationNs: 1e3},
 		{
@@ -26,17 +30,86 @@ func TestShowTrace(t *testing.T) {
 		{ID: "6", Parent: "5", Service: "loop", Name: "b", Kind: "client", DurationNs: 1e3},
 	}}
 	var b strings.Builder
-	if err := ShowTrace(&b, trace, terminal.Style{}, time.Time{}); err != nil {
+	if err := ShowTrace(&b, trace, terminal.Style{Width: 80}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	want := `trace abc  1970-01-01T00:00:00Z, 100 ms, 6 spans
-shop GET /cart (server)  100 ms, 10 ms of its own on the critical path (10 % of the request)
-  cart GET· (server)  90 ms, 90 ms of its own on the critical path (90 % of the request), longer than 99 % of such spans  [k=v]
-    cart SELECT (client)  1 µs, FAILED
-  loop a (client)  1 µs, FAILED
+This request took 80 ms longer than such requests usually do.
+
+shop GET /cart (server): 100 ms, 10 ms of its own on the critical path (10 %
+    of the request)
+  cart GET· (server): 90 ms, 90 ms of its own on the critical path (90 % of
+      the request), longer than 99 % of such spans [k=v]
+    cart SELECT (client): 1 µs, FAILED
+  loop a (client): 1 µs, FAILED
 … and 2 more spans off the critical path, as long as usual
 `
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Error(d)
+	}
+}
+
+// Traces are read page by page, found by the beginning of their ID, and written in lines of the terminal.
+func TestTraces(t *testing.T) {
+	const a, b = "0114a5fa724917998cc31597940696c8", "0733d175000000000000000000000000"
+	item := func(id, operation string) string {
+		return `{"id":"` + id + `","start":"2026-01-02T03:04:05Z","duration_ns":490000000,"errors":1,"group":"","operation":"` + operation +
+			`","request_type_name":"","service":"frontend","services":3,"span":"","spans":8,"strata":["slow"]}`
+	}
+	list := func(next string, items ...string) string {
+		return `{"items":[` + strings.Join(items, ",") + `],"kept":2,"read":2,"links":[{"name":"Jaeger","url":"http://jaeger.invalid/search"}],"next_cursor":` + next + `}`
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		q := r.URL.Query()
+		switch {
+		case r.URL.Path == "/api/v1/traces/"+a:
+			_, _ = io.WriteString(w, `{"id":"`+a+`"}`)
+		case q.Get("trace") == "0114":
+			_, _ = io.WriteString(w, list("null", item(a, "GET /orders")))
+		case q.Get("trace") == "0000", q.Get("service") == "none":
+			_, _ = io.WriteString(w, list("null"))
+		case q.Get("cursor") == "x":
+			_, _ = io.WriteString(w, list("null", item(b, "GET /a/very/long/path/of/products/{id}")))
+		default:
+			_, _ = io.WriteString(w, list(`"x"`, item(a, `GET\u001b`)))
+		}
+	}))
+	defer s.Close()
+	c, err := New(s.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := func(q contract.ListTracesParams) string {
+		found, err := c.Traces(t.Context(), q, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := ShowTraces(&out, found, terminal.Style{Width: 80}, now); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	want := `ID        STARTED                  TOOK  SPANS  FAILED  REQUEST
+0114a5fa  2026-01-02 03:04:05    490 ms      8       1  frontend GET·
+0733d175  2026-01-02 03:04:05    490 ms      8       1  frontend GE…roducts/{id}
+
+FAILED: the number of spans that failed. sibyl traces ID shows a trace, and how
+it differs from normal ones.
+`
+	if d := cmp.Diff(want, show(contract.ListTracesParams{})); d != "" {
+		t.Error(d)
+	}
+	if got := show(contract.ListTracesParams{Service: new("none")}); !strings.Contains(got, "No kept trace matches") || !strings.Contains(got, "http://jaeger.invalid/search") {
+		t.Errorf("none: %s", got)
+	}
+	if found, err := c.Trace(t.Context(), "0114"); err != nil || found.ID != a {
+		t.Errorf("by its first digits: %v, %v", found, err)
+	}
+	for name, part := range map[string]string{"01": "at least the first 4 digits", "0000": "sibyl traces lists", "abcd": "several traces"} {
+		if _, err := c.Trace(t.Context(), name); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -80,6 +80,8 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 		text = "Look at what holds the lock for which " + where + " waits; the waits in sample traces have stacks."
 	case "sleep":
 		text = "Look at retries, rate limits and timers in " + where + ": it pauses by itself."
+	case "other":
+		text = "Look at " + where + ": something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks."
 	default:
 		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
 	}

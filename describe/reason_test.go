@@ -46,6 +46,12 @@ func TestReason(t *testing.T) {
 			"all of the lost time is waiting for a terminal in orders",
 			"Look at orders: it spends its time waiting for a terminal. That is all of the lost time.",
 		},
+		{
+			op("wait other"),
+			Reason{Wait: op("wait other"), Share: 1},
+			"all of the lost time is waiting for something else in the kernel in orders",
+			"Look at orders: something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks. That is all of the lost time.",
+		},
 	} {
 		if got := n.Located(c.place, 0.9, false, c.why).String(); got != c.text {
 			t.Errorf("%q, want %q", got, c.text)

@@ -27,6 +27,7 @@ var waiting = map[string]string{
 	"iouring":   "waiting for I/O (io_uring)",
 	"child":     "waiting for a process that it started",
 	"tty":       "waiting for a terminal",
+	"other":     "waiting for something else in the kernel",
 }
 
 // waitingForCPU describes two classes, which call for the same remedy: a thread that other threads interrupt, and one

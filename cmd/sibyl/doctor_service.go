@@ -44,7 +44,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = failed, "No span has arrived."
 		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
 	case last != nil && at.Sub(*last) > silence:
-		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Duration(at.Sub(*last)))
+		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Coarse(at.Sub(*last)))
 		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
 	default:
 		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "export request"))
@@ -57,13 +57,16 @@ func checkLearning(s *contract.Status) finding {
 	f := finding{Check: "learning", State: fine, Saw: fmt.Sprintf("%s learned; incidents and problems are reported.", units.Plural(s.RequestTypes, "request type"))}
 	var left []string
 	if ns := s.Learning.IncidentsLeftNs; ns != nil {
-		left = append(left, "incidents after "+units.Duration(time.Duration(*ns))+" more of traffic")
+		left = append(left, "incidents after "+units.Left(time.Duration(*ns))+" more of traffic")
 	}
 	if ns := s.Learning.LeftNs; ns != nil {
-		left = append(left, "problems after "+units.Duration(time.Duration(*ns))+" more of traffic")
+		left = append(left, "problems after "+units.Left(time.Duration(*ns))+" more of traffic")
 	}
 	if len(left) > 0 {
 		f.Saw = "Sibyl is learning. It reports " + strings.Join(left, ", ") + "."
+		if s.Learning.IncidentsLeftNs == nil {
+			f.Saw += " Incidents are reported already."
+		}
 	}
 	f.Saw += checkKnown(&s.Learning)
 	return f
@@ -73,10 +76,10 @@ func checkLearning(s *contract.Status) finding {
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	if ns := l.OperationsLeftNs; ns != nil {
-		missing = append(missing, "single operations, for "+units.Duration(time.Duration(*ns))+" more")
+		missing = append(missing, "single operations, for "+units.Left(time.Duration(*ns))+" more")
 	}
 	if ns := l.GrowthLeftNs; ns != nil {
-		missing = append(missing, "changes that take days, for "+units.Duration(time.Duration(*ns))+" more")
+		missing = append(missing, "changes that take days, for "+units.Left(time.Duration(*ns))+" more")
 	}
 	if len(missing) == 0 {
 		return ""

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -17,7 +18,8 @@ func (p *process) explainCommand() *cobra.Command {
 		Use:   "explain PROBLEM",
 		Short: "Show a problem of a running service with its evidence",
 		Long: `Explain shows one problem of a running sibyl serve, open or closed: its diagnosis, the next step, the edges that carry it, correlated
-variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four.`,
+variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four. It is the same as
+sibyl problems PROBLEM.`,
 		Example: `  sibyl explain 1
   sibyl explain f072d879 -o json | jq '.edges[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -31,18 +33,23 @@ variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID
 	f := addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, problemNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		api, err := f.client(p)
-		if err != nil {
-			return err
-		}
-		d, err := api.Problem(c.Context(), args[0])
-		switch {
-		case err != nil:
-			return err
-		case output.Value == "json":
-			return writeJSON(p.out, d)
-		}
-		return client.ShowProblem(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+		return p.showProblem(c.Context(), f, output.Value, args[0])
 	}
 	return c
+}
+
+// showProblem shows one problem.
+func (p *process) showProblem(ctx context.Context, f *serverFlags, output, name string) error {
+	api, err := f.client(p)
+	if err != nil {
+		return err
+	}
+	d, err := api.Problem(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case output == "json":
+		return writeJSON(p.out, d)
+	}
+	return client.ShowProblem(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
 }

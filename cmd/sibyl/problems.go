@@ -87,27 +87,35 @@ func (p *process) problemsCommand() *cobra.Command {
 	var muted, closed bool
 	var query string
 	c := &cobra.Command{
-		Use:   "problems",
-		Short: "List the problems of a running service, ranked",
+		Use:   "problems [PROBLEM]",
+		Short: "List the problems of a running service, ranked, or show one",
 		Long: `Problems lists the open problems of a running sibyl serve: diagnosis, onset, impact, and the state of the investigation.
-Changed problems are red, chronic ones yellow. With --closed it lists those that have closed, the last one first, as they were then.`,
+Changed problems are red, chronic ones yellow. With --closed it lists those that have closed, the last one first, as they were then.
+With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one with its evidence.`,
 		Example: `  sibyl problems
   sibyl problems --sort impact --query checkout
   sibyl problems --closed                    those of the last days
-  sibyl explain 1                            the first problem with its evidence`,
-		Args: cobra.NoArgs,
+  sibyl problems 1                           the first problem with its evidence`,
+		Args: cli.Arguments(0, 1),
 	}
 	sort.Flag(c, "sort", "", "sort order")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
 	c.Flags().BoolVar(&closed, "closed", false, "list closed problems instead of open ones; --sort does not apply")
 	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
 	f := addListFlags(c, "problems", 20)
-	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
+	c.ValidArgsFunction = p.complete(f.server, problemNames)
+	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query, Closed: &closed}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)
 		}
 		return api.Problems(ctx, q, f.limit)
 	}, client.ShowProblems)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return list(c, args)
+		}
+		return p.showProblem(c.Context(), f.server, f.output.Value, args[0])
+	}
 	return c
 }

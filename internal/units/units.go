@@ -48,6 +48,22 @@ func Nanos(ns float64) string {
 	return digits(ns/steps[i].nanos) + " " + steps[i].name
 }
 
+// Coarse returns d in whole units for the time since or until an event, like "40 s", "12 min" or "3 days".
+func Coarse(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(max(0, int(d.Seconds()))) + " s"
+	case d < 2*time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + " days"
+}
+
+// Left is Coarse for time that is left, rounded up to a second: it is 0 s only at the end.
+func Left(d time.Duration) string { return Coarse(d + time.Second - 1) }
+
 // Signed is Nanos with a plus sign for positive values.
 func Signed(ns float64) string {
 	if ns >= leastNanos && finite(ns) {

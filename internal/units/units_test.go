@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestFormat checks the rules that the web UI shares.
@@ -49,6 +50,19 @@ func TestFormat(t *testing.T) {
 	}
 	if len(vectors) != len(formats) {
 		t.Errorf("vectors for %d functions, want %d", len(vectors), len(formats))
+	}
+}
+
+func TestCoarse(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 59900 * time.Millisecond: "59 s", 290 * time.Second: "4 min", 119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 171 * time.Hour: "7 days",
+	} {
+		if got := Coarse(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	if got := Left(time.Millisecond); got != "1 s" {
+		t.Errorf("a millisecond is left: %q", got)
 	}
 }
 

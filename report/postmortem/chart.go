@@ -30,10 +30,9 @@ const (
 	chartLevels             = 4
 )
 
-// newChart returns nil if there is too little to draw.
+// newChart returns nil if there is nothing to draw.
 func newChart(r *Report) *chart {
-	const leastWindows = 3
-	if len(r.Latency) < leastWindows || len(r.Detail.Incident.RequestTypes) == 0 {
+	if len(r.Latency) == 0 {
 		return nil
 	}
 	from, to := r.Latency[0].From, r.Latency[len(r.Latency)-1].To
@@ -52,7 +51,11 @@ func newChart(r *Report) *chart {
 	y := func(ns float64) float64 { return chartHeight * (1 - ns/highest) }
 	c := &chart{label: "Mean and p99 of durations from " + clock(from) + " to " + clock(to) + ", at most " + units.Nanos(highest)}
 	var mean, p99 polyline
-	for _, w := range r.Latency {
+	for i, w := range r.Latency {
+		if i > 0 && w.From.After(r.Latency[i-1].To) {
+			mean.add(0, nil, y)
+			p99.add(0, nil, y)
+		}
 		middle := x(w.From.Add(w.To.Sub(w.From) / 2))
 		mean.add(middle, w.MeanNs, y)
 		p99.add(middle, w.P99Ns, y)
@@ -67,7 +70,9 @@ func newChart(r *Report) *chart {
 		c.levels = append(c.levels, mark{y(ns), units.Nanos(ns)})
 	}
 	incident := &r.Detail.Incident
-	c.marks = []mark{{x(incident.Onset), "onset"}}
+	if !incident.Onset.Before(from) {
+		c.marks = []mark{{x(incident.Onset), "onset"}}
+	}
 	if incident.Closed != nil && incident.Closed.Before(to) {
 		c.marks = append(c.marks, mark{x(*incident.Closed), "closed"})
 	}
@@ -90,8 +95,11 @@ func (p *polyline) add(x float64, ns *float64, y func(float64) float64) {
 }
 
 func (p *polyline) done() []string {
-	if len(p.points) == 0 {
+	switch len(p.points) {
+	case 0:
 		return p.lines
+	case 1: // round ends make it a dot
+		p.points = append(p.points, p.points[0])
 	}
 	return append(p.lines, strings.Join(p.points, " "))
 }

@@ -18,7 +18,8 @@ type Report struct {
 	Detail *contract.IncidentDetail
 	UI     string // address of the UI, for links; empty: no links
 	At     time.Time
-	// Latency holds the windows, oldest first, of the first request type around the incident; HTML draws them.
+	// Latency holds the windows with requests, oldest first, of the first request type around the incident; HTML draws
+	// them. None: they are not kept.
 	Latency []contract.PastWindow
 }
 
@@ -266,11 +267,15 @@ func (r *Report) requestTypes() section {
 }
 
 func (r *Report) latency() section {
-	c := newChart(r)
-	if c == nil {
+	types := r.Detail.Incident.RequestTypes
+	if len(types) == 0 {
 		return section{}
 	}
-	return section{title: "Latency", note: "Mean and p99 of " + r.Detail.Incident.RequestTypes[0].Name + ".", chart: c}
+	c := newChart(r)
+	if c == nil {
+		return section{title: "Latency", note: "The durations of " + types[0].Name + " around the incident are not kept any more."}
+	}
+	return section{title: "Latency", note: "Mean and p99 of " + types[0].Name + ".", chart: c}
 }
 
 func (r *Report) objectives() section {

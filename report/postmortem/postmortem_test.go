@@ -88,6 +88,26 @@ func TestSparse(t *testing.T) {
 	}
 }
 
+// One window is drawn, too, as a dot; a time without requests interrupts the lines; without windows the report says why
+// it has no chart.
+func TestLatency(t *testing.T) {
+	r := sample(t)
+	lines := func() int { return strings.Count(render(t, "html", r), "<polyline") }
+	all := r.Latency
+	if r.Latency = all[:1]; lines() != 2 {
+		t.Errorf("one window: %d lines", lines())
+	}
+	if r.Latency = append(all[:1:1], all[2]); lines() != 4 {
+		t.Errorf("two windows apart: %d lines", lines())
+	}
+	r.Latency = nil
+	for format := range formats {
+		if got := render(t, format, r); !strings.Contains(got, "around the incident are not kept any more") {
+			t.Errorf("%s does not say why it has no chart", format)
+		}
+	}
+}
+
 // Text from traces and people has no meaning to either format, wherever it occurs.
 func TestHostile(t *testing.T) {
 	r := sample(t)

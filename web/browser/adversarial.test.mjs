@@ -57,6 +57,106 @@ test("a silent event stream is replaced", async () => {
   await context.close();
 });
 
+// epochShown returns the end of the epoch that the list of problems shows, in ms.
+const epochShown = (page) =>
+  page
+    .locator(".under time")
+    .first()
+    .evaluate((e) => Date.parse(e.dateTime));
+
+test("figures follow again after the service restarted, and after a proxy swallowed the stream during a sleep", async () => {
+  const own = await serve();
+  const swallowed = []; // streams whose events do not arrive any more, while they stay open
+  const streams = [];
+  const proxy = await own.proxy((request, response) => {
+    if (!request.url.endsWith("/events")) return false;
+    const write = response.write.bind(response);
+    response.write = (...chunk) => swallowed.includes(response) || write(...chunk);
+    streams.push(response);
+    return false;
+  });
+  const { page, context } = await open(browser);
+  await page.goto(`${proxy}/problems`);
+  await page.locator(".live:not(.off)").waitFor();
+  await settle(page);
+  await own.restart();
+  const restarted = Date.parse((await own.api("/status")).epoch.ended ?? 0);
+  await until(async () => (await epochShown(page)) > restarted, true, "after the restart", 40_000);
+  await page.locator(".live:not(.off)").waitFor();
+
+  swallowed.push(...streams);
+  const before = streams.length;
+  await page.clock.install();
+  await page.clock.fastForward(3_600_000); // timers stop while a computer sleeps
+  for (let i = 0; i < 100 && streams.length === before; i++) {
+    await pause(100);
+    await page.clock.fastForward(1000);
+  }
+  assert.ok(streams.length > before, "no other stream");
+  const slept = await epochShown(page);
+  await until(async () => (await epochShown(page)) > slept, true, "after the sleep", 40_000);
+  await context.close();
+  await own.stop();
+});
+
+test("a hidden page leaves its event stream, and catches up when it is visible again", async () => {
+  const streams = [];
+  const proxy = await service.proxy((request, response) => {
+    if (!request.url.endsWith("/events")) return false;
+    const stream = { send: events(response), open: true, id: request.headers["last-event-id"] };
+    response.on("close", () => (stream.open = false));
+    return streams.push(stream) > 0;
+  });
+  const { page, context } = await open(browser);
+  const show = (hidden) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  await page.clock.install();
+  await page.goto(proxy);
+  await until(() => streams.length, 1);
+  streams[0].send("epoch");
+  await page.locator(".live:not(.off)").waitFor();
+  await settle(page);
+  await show(true);
+  await page.clock.fastForward(5000);
+  await pause(200);
+  assert.equal(streams[0].open, true, "the stream ended at once");
+  await page.clock.fastForward(10_000);
+  await until(() => streams[0].open, false);
+  await page.clock.fastForward(600_000);
+  await pause(200);
+  assert.equal(streams.length, 1);
+  await show(false);
+  await until(() => streams.length, 2);
+  assert.equal(streams[1].id, "x-1", "the stream does not resume");
+  assert.equal(await page.getByText("not responding").count(), 0);
+  assert.equal(await page.locator(".live").textContent(), "● Live");
+  await context.close();
+});
+
+test("a page says that figures stand still although the service answers", async () => {
+  let send;
+  const proxy = await service.proxy((request, response) => {
+    if (request.url.endsWith("/events")) return Boolean((send = events(response)));
+    return false;
+  });
+  const { page, context } = await open(browser);
+  await page.clock.install();
+  const status = await service.api("/status");
+  await page.route("**/api/v1/status", (route) => route.fulfill({ json: status })); // no other epoch ends
+  await page.goto(proxy);
+  await page.locator(".live:not(.off)").waitFor();
+  assert.equal(await page.getByText("No new figures").count(), 0);
+  for (let i = 0; i < 8; i++) {
+    send("decision"); // the stream is not silent
+    await page.clock.fastForward(10_000);
+  }
+  await page.getByText(/^No new figures for (\d\d s|\d min)\.$/).waitFor();
+  await context.close();
+});
+
 test("responses slower than the events that refresh them are shown", async () => {
   const timers = [];
   const proxy = await service.proxy(async (request, response) => {

@@ -44,40 +44,45 @@ export async function serve({ base = "", token = "", empty = false, large = fals
         encoding: "utf8",
       }).match(/\S{20,}/)[0]
     : "";
-  const child = spawn(
-    sibyl,
-    [
-      "serve",
-      "--data-dir",
-      dir,
-      "--http",
-      address,
-      "--otlp-grpc",
-      `127.0.0.1:${grpc}`,
-      "--otlp-http",
-      `127.0.0.1:${otlp}`,
-      "--learning",
-      "1m",
-      "--api-base-path",
-      base,
-      "--trace-url",
-      '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]',
-      ...args,
-    ],
-    { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } },
-  );
   const url = `http://${address}${base}`;
-  for (let i = 0; ; i++) {
-    if (
-      await fetch(`${url}/readyz`).then(
-        (r) => r.ok,
-        () => false,
+  let child;
+  const start = async () => {
+    child = spawn(
+      sibyl,
+      [
+        "serve",
+        "--data-dir",
+        dir,
+        "--http",
+        address,
+        "--otlp-grpc",
+        `127.0.0.1:${grpc}`,
+        "--otlp-http",
+        `127.0.0.1:${otlp}`,
+        "--learning",
+        "1m",
+        "--api-base-path",
+        base,
+        "--trace-url",
+        '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]',
+        ...args,
+      ],
+      { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } },
+    );
+    for (let i = 0; ; i++) {
+      if (
+        await fetch(`${url}/readyz`).then(
+          (r) => r.ok,
+          () => false,
+        )
       )
-    )
-      break;
-    if (i > 200 || child.exitCode !== null) fail("the service did not become ready");
-    await new Promise((done) => setTimeout(done, 100));
-  }
+        break;
+      if (i > 200 || child.exitCode !== null) fail("the service did not become ready");
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  };
+  const end = () => new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
+  await start();
   const api = async (path) => {
     const response = await fetch(`${url}/api/v1${path}`, {
       headers: secret ? { Authorization: `Bearer ${secret}` } : {},
@@ -110,7 +115,11 @@ export async function serve({ base = "", token = "", empty = false, large = fals
   };
   const stop = () => {
     proxies.forEach((server) => (server.closeAllConnections(), server.close()));
-    return new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
+    return end();
+  };
+  const restart = async () => {
+    await end();
+    await start();
   };
   // send exports traces as OTLP/JSON.
   const send = async (request) => {
@@ -121,7 +130,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
     });
     if (!response.ok) fail(`spans were not accepted: ${await response.text()}`);
   };
-  return { url, api, send, secret, proxy, stop, pid: child.pid };
+  return { url, api, send, secret, proxy, stop, restart, pid: child.pid };
 }
 
 // viewPaths returns a path of every view, for a problem; by default, the worst one that began with a change.
@@ -207,9 +216,9 @@ export async function settle(page) {
 }
 
 // until waits until a value that read returns is as wanted. It fails with the last one if none is.
-export async function until(read, wanted, message) {
+export async function until(read, wanted, message, ms = 10_000) {
   let got;
-  for (let i = 0; i < 200; i++) {
+  for (let i = 0; i < ms / 50; i++) {
     got = await read();
     if (isDeepStrictEqual(got, wanted)) return;
     await new Promise((done) => setTimeout(done, 50));

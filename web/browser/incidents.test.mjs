@@ -109,6 +109,32 @@ test("an incident leads to its requests, sample traces and problems, and back", 
   await context.close();
 });
 
+test("names in the heading of an incident lead to their evidence", async () => {
+  const { page, context } = await open(browser);
+  await page.route(`**/api/v1${pathOf(incident)}`, async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    const [suspect] = detail.incident.suspects;
+    suspect.instances = [{ key: "service.instance.id", value: "search-7", calls: 90, part: 1 }];
+    Object.assign(detail.incident, {
+      place: "search index.read",
+      sentence: `Requests take twice as long since 02:41; search index.read carries 90 % of the lost time, on search-7.`,
+    });
+    await route.fulfill({ response, json: detail });
+  });
+  await page.goto(`${service.url}${pathOf(incident)}?latency=lines`);
+  await settle(page);
+  for (const [name, section] of [
+    ["search index.read", "search"],
+    ["search-7", "suspects"],
+  ]) {
+    await page.locator("h1 a", { hasText: name }).click();
+    await page.waitForURL(new RegExp(`latency=lines#${section}$`));
+    await page.locator(`#${section}`).waitFor();
+  }
+  await context.close();
+});
+
 test("the page shows the search inside the first suspect, its places, tracepoints and decisions", async () => {
   const { page, context } = await open(browser);
   const detail = await service.api(pathOf(incident));

@@ -154,6 +154,89 @@ test("a touch explains one term after the other", async () => {
   await context.close();
 });
 
+test("no tooltip lies over an open menu", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  const tooltip = page.getByRole("tooltip");
+  const button = page.getByRole("button", { name: "Theme, time, help" });
+  await button.hover();
+  await tooltip.waitFor();
+  await button.click();
+  await page.getByRole("menu").waitFor();
+  const box = await button.boundingBox();
+  for (let i = 0; i < 5; i++) await page.mouse.move(box.x + 4 + i, box.y + 4 + i); // over the button, below the menu
+  assert.equal(await tooltip.isVisible(), false);
+  for (const term of await page.locator(".facts .term").all()) {
+    await term.hover({ force: true });
+    assert.equal(await tooltip.isVisible(), false);
+  }
+  await page.keyboard.press("Escape");
+  await page.getByRole("menu").waitFor({ state: "detached" });
+  await page.locator(".facts .term").first().hover();
+  await tooltip.waitFor();
+  await context.close();
+});
+
+test("views for which the navigation has no room are in its menu", async () => {
+  const { page, context } = await visit(browser, `${service.url}/services`, { width: 1440 });
+  const nav = page.getByRole("navigation", { name: "Views" });
+  const links = () =>
+    nav
+      .getByRole("link")
+      .evaluateAll((all) =>
+        all.filter((e) => e.checkVisibility({ visibilityProperty: true })).map((e) => e.textContent),
+      );
+  const all = await links();
+  assert.equal(all.length, 10);
+  assert.equal(await nav.getByRole("button").count(), 0);
+  for (const width of [768, 360]) {
+    await page.setViewportSize({ width, height: 800 });
+    const more = nav.getByRole("button", { name: "More views" });
+    await more.waitFor();
+    const shown = await links();
+    assert.ok(shown.length >= 3 && shown.length < 10, `${width}: ${shown}`);
+    const { right, lines } = await nav.evaluate((e) => ({
+      right: Math.max(
+        ...[...e.querySelectorAll("a, button")]
+          .filter((x) => x.checkVisibility({ visibilityProperty: true }))
+          .map((x) => x.getBoundingClientRect().right),
+      ),
+      lines: new Set(
+        [...e.querySelectorAll("a, button")]
+          .filter((x) => x.checkVisibility({ visibilityProperty: true }))
+          .map((x) => Math.round(x.getBoundingClientRect().bottom)),
+      ).size,
+    }));
+    assert.ok(right <= width, `${width}: up to ${right} px`);
+    assert.equal(lines, 1, `${width}: the bottoms of the links differ`);
+    await more.click();
+    const rest = await page.getByRole("menuitem").allTextContents();
+    assert.deepEqual([...shown, ...rest], all);
+    await page.keyboard.press("Escape");
+  }
+  await nav.getByRole("button", { name: "More views" }).click();
+  await page.getByRole("menuitem", { name: "Status" }).click();
+  await page.waitForURL(/\/status/);
+  await nav.getByRole("button", { name: "Status, and more views" }).waitFor();
+  await context.close();
+});
+
+test("no view asks for something that does not exist", async () => {
+  const { page, context } = await open(browser);
+  const missing = [];
+  page.on("response", (r) => r.status() >= 400 && missing.push(`${r.status()} ${r.url()}`));
+  // The tree of a problem that is not investigated by itself, but with its incident or later.
+  const { items } = await service.api("/problems");
+  const waiting = items.filter((p) => p.state === "none");
+  assert.ok(waiting.length > 0, "no problem without an investigation");
+  const trees = waiting.slice(0, 3).map((p) => `/trees/${p.request_type}?problem=${p.id}`);
+  for (const path of [...Object.values(paths), ...trees]) {
+    await page.goto(service.url + path);
+    await settle(page);
+  }
+  assert.deepEqual(missing, []);
+  await context.close();
+});
+
 test("the numbers of the diagnosis link to their evidence", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   const hrefs = await page.locator(".diagnosis a").evaluateAll((links) => links.map((a) => a.hash));
@@ -263,7 +346,10 @@ test("a brushed time range is compared with the rest", async () => {
   await brush(page, [0.5, 60], [0.9, 60]);
   await page.waitForURL(/compare\?.*by=selection&from=.*&to=/);
   await settle(page);
-  assert.match(await page.textContent(".diagnosis"), /for the sampled requests that arrived from .* for the rest/);
+  assert.match(
+    await page.textContent(".diagnosis"),
+    /for the sampled requests that arrived from .* for the other sampled requests/,
+  );
   await context.close();
 });
 
@@ -296,7 +382,7 @@ test("a brushed box compares its requests with the rest; the keyboard can select
   assert.match(
     summary,
     new RegExp(
-      `for the sampled requests that arrived from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the rest \\(${count(brushed.b.requests)}\\)`,
+      `for the sampled requests that arrived from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the other sampled requests \\(${count(brushed.b.requests)}\\)`,
     ),
   );
   assert.doesNotMatch(summary, /\dT\d/, "a time is not formatted");
@@ -617,17 +703,19 @@ test("dead letters can be shown and deleted", async () => {
 
 test("a tree shows a located tracepoint below collapsed nodes", async () => {
   const { page, context } = await open(browser);
-  const tree = paths.tree.split("?")[0].split("/").at(-1);
-  const { items } = await service.api(`/trees/${tree}?limit=1000`);
+  const { items: problems } = await service.api("/problems");
+  const p = problems.find((p) => p.onset === "changed" && p.state !== "none"); // with an investigation of its own
+  const { items } = await service.api(`/trees/${p.request_type}?limit=1000`);
   const deep = items.find(
     (n) =>
       n.depth > 5 &&
       n.tracepoint_name &&
       items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1,
   );
-  await page.route("**/api/v1/investigations/*", async (route) => {
+  await page.route("**/api/v1/problems/*", async (route) => {
     const response = await route.fetch();
     const detail = await response.json();
+    const found = detail.investigation;
     const suspect = {
       tracepoint: deep.tracepoint_name,
       operation: deep.operation,
@@ -641,12 +729,15 @@ test("a tree shows a located tracepoint below collapsed nodes", async () => {
       response,
       json: {
         ...detail,
-        requested: [],
-        investigation: { ...detail.investigation, state: "located", suspects: [suspect] },
+        investigation: {
+          ...found,
+          requested: [],
+          investigation: { ...found.investigation, state: "located", suspects: [suspect] },
+        },
       },
     });
   });
-  await page.goto(service.url + paths.tree);
+  await page.goto(`${service.url}/trees/${p.request_type}?problem=${p.id}`);
   await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();
   await page.getByText("★ located").waitFor();
   await context.close();

@@ -46,6 +46,28 @@ test("dragging on the overview zooms, sets the URL, and can be reset", async () 
   await context.close();
 });
 
+test("on a phone the names of spans are not cut, and rows do not overlap", async () => {
+  const { page, context } = await visit(browser, service.url + path, { width: 360 });
+  const rows = await page.locator(".waterfall .vrow").evaluateAll((all) =>
+    all.map((e) => {
+      const name = e.querySelector(".vname > span[title]");
+      const { top, bottom } = e.getBoundingClientRect();
+      return {
+        top,
+        bottom,
+        text: name.textContent,
+        cut: name.scrollWidth - name.clientWidth,
+        depth: parseInt(e.querySelector(".vname").style.getPropertyValue("--depth")),
+      };
+    }),
+  );
+  assert.ok(rows.length > 5, `${rows.length} rows`);
+  for (const row of rows.filter((r) => r.depth < 12 && r.text.length < 40))
+    assert.ok(row.cut <= 0, `${row.text}: ${row.cut} px`);
+  for (let i = 1; i < rows.length; i++) assert.ok(Math.abs(rows[i].top - rows[i - 1].bottom) < 1, `row ${i}`);
+  await context.close();
+});
+
 test("keys zoom and move the visible range", async () => {
   const { page, context } = await visit(browser, service.url + path);
   const zoom = () => new URL(page.url()).searchParams.get("zoom")?.split("-").map(Number);

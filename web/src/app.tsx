@@ -3,20 +3,31 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
-import { connect, disconnect } from "./api/events.ts";
+import { connect, disconnect, pauseHidden } from "./api/events.ts";
 import { queryClient, useConnection, useIncidents, useResource } from "./api/queries.ts";
 import { coarseDuration, stateLabel } from "./logic/format.ts";
+import { stalledFor } from "./logic/epochs.ts";
 import { isMuted } from "./logic/incidents.ts";
 import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";
 import { Menu } from "./components/menu.tsx";
+import { Navigation } from "./components/navigation.tsx";
 import { SavedViews } from "./components/saved-views.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
 import { Toast } from "./components/toast.tsx";
 import { Tooltip } from "./components/tooltip.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
-import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
+import {
+  ThemeContext,
+  NowContext,
+  type Theme,
+  useTheme,
+  useApplyTheme,
+  useClock,
+  useNow,
+  useZone,
+} from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Incidents } from "./views/incidents.tsx";
 
@@ -60,8 +71,12 @@ export function App() {
   }, []);
   useEffect(() => {
     if (locked) return;
-    connect();
-    return disconnect;
+    const visible = pauseHidden();
+    if (!document.hidden) connect();
+    return () => {
+      visible();
+      disconnect();
+    };
   }, [locked, run]);
   const enter = () => {
     setLocked(false);
@@ -122,14 +137,14 @@ function Frame() {
         <Link href="/" className="brand">
           Sibyl
         </Link>
-        <nav aria-label="Views">
-          {views.map(([path, name]) => (
-            <Link key={path} href={path} aria-current={isCurrent(at, path) ? "page" : undefined}>
-              {name}
-              {path === "/" && <OpenCount />}
-            </Link>
-          ))}
-        </nav>
+        <Navigation
+          views={views.map(([path, name]) => ({
+            path,
+            name,
+            current: isCurrent(at, path),
+            badge: path === "/" && <OpenCount />,
+          }))}
+        />
         <LiveIndicator of={connection} />
         <SavedViews />
         <Preferences help={() => setHelp(true)} />
@@ -282,6 +297,7 @@ const outage = 10_000; // ms without events until a banner says so
 // Banners show messages that concern all views.
 function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
   const elapsed = useElapsed(since);
+  const now = useNow();
   const { value: status, failure } = useResource("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
   if (failure && failure.status !== 401)
@@ -295,6 +311,14 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
       <>
         <strong>Sibyl is not responding.</strong> The service may have stopped, or the network may be down. This page
         retries automatically. This page may be out of date.
+      </>,
+    );
+  const stalled = live && status?.ready ? stalledFor(status.epoch, now, elapsed) : 0;
+  if (stalled > 0)
+    notices.push(
+      <>
+        <strong>No new figures for {coarseDuration(stalled)}.</strong> Sibyl answers, but has not judged anything since
+        then: it may be overloaded. See <Link href="/status">its status</Link> and its log.
       </>,
     );
   const [version, setVersion] = useState(status?.version); // that served this page

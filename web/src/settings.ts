@@ -1,5 +1,13 @@
 // Preferences stored in the browser: theme and time zone.
-import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
+import {
+  createContext,
+  useCallback,
+  useContext,
+  useEffect,
+  useLayoutEffect,
+  useState,
+  useSyncExternalStore,
+} from "react";
 import { corrected, serverNow } from "./api/clock.ts";
 import type { Zone } from "./logic/format.ts";
 import { store, load } from "./storage.ts";
@@ -28,17 +36,23 @@ function storedSetting<T extends string>(key: string, values: readonly T[]) {
 export const useTheme = storedSetting<Theme>("theme", ["system", "light", "dark"]);
 export const useZone = storedSetting<Zone>("zone", ["local", "utc"]);
 
+// useMedia reports whether a media query matches.
+export function useMedia(query: string): boolean {
+  const subscribe = useCallback(
+    (changed: () => void) => {
+      const list = matchMedia(query);
+      list.addEventListener("change", changed);
+      return () => list.removeEventListener("change", changed);
+    },
+    [query],
+  );
+  return useSyncExternalStore(subscribe, () => matchMedia(query).matches);
+}
+
 // useApplyTheme applies the preferred theme to the page and returns the one in effect.
 export function useApplyTheme(): "light" | "dark" {
   const [theme] = useTheme();
-  const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
-  useEffect(() => {
-    const query = matchMedia("(prefers-color-scheme: dark)");
-    const changed = () => setSystemDark(query.matches);
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, []);
-  const system = systemDark ? "dark" : "light";
+  const system = useMedia("(prefers-color-scheme: dark)") ? "dark" : "light";
   const inEffect = theme === "system" ? system : theme;
   // A layout effect, since charts read the colours of the page in their effects, which run before this component's.
   useLayoutEffect(() => {

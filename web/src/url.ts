@@ -1,6 +1,6 @@
 // View state in the URL: sorting, filters and selections are query parameters.
 import { useCallback, useMemo } from "react";
-import { useSearchParams } from "wouter";
+import { useSearch, useSearchParams } from "wouter";
 import { isRFC3339 } from "./logic/rfc3339.ts";
 
 // useQuery returns a query parameter and its setter. The default value is omitted from the URL.
@@ -85,4 +85,11 @@ export function query(params: Record<string, string | undefined>): string {
     Object.entries(params).filter((p): p is [string, string] => Boolean(p[1])),
   ).toString();
   return text ? `?${text}` : "";
+}
+
+// useSectionPath returns a function that returns the path of a section of the current view: the base element makes a
+// mere fragment one of the first page.
+export function useSectionPath(): (id: string) => string {
+  const search = useSearch();
+  return (id) => `${location.pathname}${search && `?${search}`}#${id}`;
 }

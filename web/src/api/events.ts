@@ -29,12 +29,33 @@ export function onConnection(watch: () => void): () => void {
   return () => watchers.delete(watch);
 }
 
-function setLive(live: boolean) {
-  if (live === connection.live) return;
-  connection = { live, since: Date.now() };
+function update(next: Connection) {
+  connection = next;
   for (const watch of watchers) watch();
 }
 
+const setLive = (live: boolean) => live !== connection.live && update({ live, since: Date.now() });
+
+// pauseHidden closes the stream of a hidden page until the page is visible again. Browsers open six connections to a
+// service: six streams of forgotten tabs would leave none for the requests of the visible one.
+export function pauseHidden(): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const changed = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(disconnect, hiddenGrace);
+    else if (running?.signal.aborted !== false) {
+      update({ ...connection, since: Date.now() });
+      connect();
+    }
+  };
+  document.addEventListener("visibilitychange", changed);
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", changed);
+  };
+}
+
+const hiddenGrace = 10_000; // ms
 const heartbeatTimeout = 40_000; // ms; the service sends a heartbeat every 15 s
 const checkInterval = 5000; // ms; compares clock times because timers stop while a computer sleeps
 

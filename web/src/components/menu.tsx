@@ -3,13 +3,15 @@ import { useState } from "react";
 
 export type Item = { text: string; act: () => void; checked?: boolean };
 
+type Props = { label: string; icon: string; items: (Item | null)[]; className?: string };
+
 // Menu is a button that opens a list of actions. The list is rendered into main, which may not exist before the menu
 // opens.
-export function Menu({ label, icon, items }: { label: string; icon: string; items: (Item | null)[] }) {
+export function Menu({ label, icon, items, className = icon.length > 1 ? "" : "quiet" }: Props) {
   const [open, setOpen] = useState(false);
   return (
     <Dropdown.Root modal={false} open={open} onOpenChange={setOpen}>
-      <Dropdown.Trigger className={icon.length > 1 ? "" : "quiet"} aria-label={label} title={label}>
+      <Dropdown.Trigger className={className} aria-label={label} title={label}>
         {icon}
       </Dropdown.Trigger>
       <Dropdown.Portal container={document.querySelector("main")}>

@@ -17,11 +17,22 @@ export const OpName = ({ children }: { children: string }) => (
   </code>
 );
 
-// Prose is a text in which the names are set apart.
-export const Prose = ({ names, children }: { names: Iterable<string>; children: string }) =>
-  pieces(children, names).map(({ text, name }, i) =>
-    name ? <Name key={i}>{text}</Name> : <span key={i}>{text}</span>,
-  );
+type ProseProps = { names: Iterable<string>; links?: ReadonlyMap<string, string>; children: string };
+
+// Prose is a text in which the names are set apart. Those with links lead there.
+export const Prose = ({ names, links, children }: ProseProps) =>
+  pieces(children, names).map(({ text, name }, i) => {
+    if (!name) return <span key={i}>{text}</span>;
+    const to = links?.get(text);
+    const chip = <Name key={i}>{text}</Name>;
+    return to ? (
+      <a key={i} href={to}>
+        {chip}
+      </a>
+    ) : (
+      chip
+    );
+  });
 
 const held = 60_000; // ms
 

@@ -14,6 +14,12 @@ const withText = (target: EventTarget | null) =>
 
 const isActive = (e: Element) => e.closest("a[href], button:not(.term), input, select, summary") !== null;
 
+// isCovered reports whether a menu is open that does not contain the element: tooltips would lie over the menu.
+function isCovered(e: Element): boolean {
+  const menu = document.querySelector("[role=menu]");
+  return menu !== null && !menu.contains(e);
+}
+
 // placeOf returns the place of the tooltip of an element: at the pointer, if the element is a shape or wide.
 function placeOf(e: Element, at?: { x: number; y: number }): Omit<Shown, "text"> {
   const box = e.getBoundingClientRect();
@@ -40,6 +46,7 @@ export function Tooltip() {
         return;
       }
       hide();
+      if (isCovered(e)) return;
       const title = e.getAttribute("title");
       const text = title ?? e.getAttribute("data-tip");
       if (!text) return;
@@ -57,6 +64,7 @@ export function Tooltip() {
       if (e) show(e, { x: event.clientX, y: event.clientY });
       else if (of && !of.matches(":focus-visible")) hide();
     };
+    const press = (event: PointerEvent) => event.pointerType !== "touch" && hide();
     const touch = (event: PointerEvent) => {
       if (event.pointerType !== "touch") return;
       const e = withText(event.target);
@@ -73,6 +81,7 @@ export function Tooltip() {
     const key = (event: KeyboardEvent) => event.key === "Escape" && hide();
     const leave = (event: PointerEvent) => event.pointerType !== "touch" && hide();
     document.addEventListener("pointermove", point);
+    document.addEventListener("pointerdown", press);
     document.addEventListener("pointerup", touch);
     document.addEventListener("pointerleave", leave);
     document.addEventListener("focusin", focus);
@@ -82,6 +91,7 @@ export function Tooltip() {
     return () => {
       hide();
       document.removeEventListener("pointermove", point);
+      document.removeEventListener("pointerdown", press);
       document.removeEventListener("pointerup", touch);
       document.removeEventListener("pointerleave", leave);
       document.removeEventListener("focusin", focus);

@@ -69,3 +69,22 @@ test("selected times end at the edges of bins", () => {
   expect(snapped(span, start + 4.9 * minute, start + 7.1 * minute)).toEqual([start + 5 * minute, start + 7 * minute]);
   expect(snapped(span, start + 4.5 * minute, start + 4.6 * minute)).toEqual([start + 4 * minute, start + 5 * minute]);
 });
+
+test("ticks are round times, and few", () => {
+  expect(ticksOf(30_000, 10 * minute, 5)).toEqual([2, 4, 6, 8, 10].map((m) => m * minute));
+  expect(ticksOf(0, 3600 * minute, 7).length).toBeLessThanOrEqual(8);
+  expect(ticksOf(61_000, 62_000, 4)).toEqual([61_000]);
+});
+
+test("quantile interpolates within a bin", () => {
+  const bins = [
+    [100, 200],
+    [200, 300],
+  ].map(([low_ns, high_ns]) => ({ low_ns: low_ns!, high_ns: high_ns!, count: 50 }));
+  expect([quantile(bins, 0.5), quantile(bins, 0.75), quantile(bins, 1), quantile([], 0.5)]).toEqual([
+    200,
+    250,
+    300,
+    null,
+  ]);
+});

@@ -20,6 +20,7 @@ const classes: Record<string, string> = {
   iouring: "I/O (io_uring)",
   child: "a process that it started",
   tty: "a terminal",
+  other: "something else in the kernel",
 };
 
 /** spanName returns the name of a span for people: that of a wait in the kernel is the same as in sentences. */

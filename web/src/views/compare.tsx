@@ -5,6 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { useIncidents, useResource } from "../api/queries.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../logic/format.ts";
+import { sides } from "../logic/comparison.ts";
 import { boxes } from "../logic/icicle.ts";
 import { useTitle } from "../components/basics.tsx";
 import { Choice, More, Search, Select } from "../components/controls.tsx";
@@ -338,9 +339,7 @@ function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
-        {keepUnits(
-          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total)}`,
-        )}
+        {keepUnits(`${sides(c, zone, now)}: ${signed(total)}`)}
         {leading && (
           <>
             {keepUnits(`, ${share(leading.part)} of it in `)}

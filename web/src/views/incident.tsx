@@ -8,7 +8,7 @@ import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
-import { query, useEnum, useID } from "../url.ts";
+import { query, useEnum, useID, useSectionPath } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
@@ -71,7 +71,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
     <>
       <Head detail={detail} reload={reload} />
       {x.objectives.length > 0 && <Objectives of={x} />}
-      {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
+      {listsSuspects(x) && <Suspects of={x} />}
       {detail.investigation ? (
         <Search of={detail.investigation} incident={x} located={detail.located} />
       ) : (
@@ -96,8 +96,25 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
 const bounds =
   "Critical: requests lose half of their usual time or half of them fail, or they miss an objective so fast that its budget of 30 days is spent within two. Major: a tenth, a quarter of the requests of a type fail, or they miss an objective.";
 
+// listsSuspects reports whether a service stands out in an incident.
+const listsSuspects = (x: Incident) => x.score > 0 || x.objectives.length === 0;
+
+// evidence returns the sections with the evidence for the names in the sentence of an incident.
+function evidence({ incident: x, investigation, located }: Detail, path: (section: string) => string) {
+  const links = new Map<string, string>();
+  const lead = (name: string | undefined, section: string) => name && links.set(name, path(section));
+  for (const t of x.request_types) lead(t.name, "request-types");
+  if (listsSuspects(x))
+    for (const s of x.suspects)
+      for (const name of [s.service, ...s.instances.map((i) => i.value)]) lead(name, "suspects");
+  if (investigation) lead(x.place, "search");
+  else if (located) lead(x.place, "located");
+  return links;
+}
+
 function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;
+  const path = useSectionPath();
   const asFile = () =>
     saveFile(`incident-${x.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
@@ -106,7 +123,7 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
       </div>
       <h1 className="diagnosis">
-        <SteadySentence of={x} />
+        <SteadySentence of={x} links={evidence(detail, path)} />
       </h1>
       <div className="effects">
         <Facts
@@ -474,9 +491,9 @@ function searchText(v: Schemas["Investigation"], x: Incident): string {
     case "investigating":
       return keepUnits(`${sentence(v.reason) || `Sibyl is about to search in ${x.service}.`} ${on} on, ${tried}`);
     case "gone":
-      return `The search ended with the incident. ${tried}`;
+      return `The search ended with the incident.${v.tried > 0 ? ` ${tried}` : ""}`;
     default:
-      return keepUnits(`${sentence(v.reason)} ${tried}`);
+      return keepUnits(`${sentence(v.reason)}${v.tried > 0 ? ` ${tried}` : ""}`);
   }
 }
 

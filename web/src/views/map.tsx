@@ -188,6 +188,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
   const svg = useRef<SVGSVGElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
   const placed = services.filter((s) => layout.spots.has(s.service));
   const x = (name: string) => margin + layout.spots.get(name)!.column * (boxX + gapX);
   const top = (row: number) => margin + row * (boxY + gapY);
@@ -206,6 +207,14 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
     event.preventDefault();
     svg.current?.querySelector<SVGElement>(`[data-service="${CSS.escape(to)}"]`)?.focus();
   };
+  // A map that is wider than the page begins at the suspect of an incident.
+  const suspect = placed.find((s) => s.state === "incident")?.service ?? "";
+  const middle = suspect ? x(suspect) + boxX / 2 : 0;
+  const [begin] = useState(middle);
+  useEffect(() => {
+    const e = scroller.current!;
+    e.scrollLeft = begin - e.clientWidth / 2;
+  }, [begin]);
   const marks: Marks = {
     unwell: placed.some((s) => isUnwell(s.state)),
     shares: placed.some((s) => shareOf(s) !== null),
@@ -215,7 +224,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   };
   return (
     <>
-      <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
+      <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0} ref={scroller}>
         <svg
           ref={svg}
           width={width}

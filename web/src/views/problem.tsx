@@ -1,6 +1,6 @@
 // Problem: a problem with its evidence, from the diagnosis to sample traces.
 import { useEffect, useState } from "react";
-import { Link, useSearch } from "wouter";
+import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
@@ -19,7 +19,7 @@ import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { OpName, Prose, useSteady } from "../components/names.tsx";
 import { useNow } from "../settings.ts";
-import { query } from "../url.ts";
+import { query, useSectionPath } from "../url.ts";
 import { Attributes, significant } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, isBefore, traceLink } from "./exemplars.tsx";
@@ -200,8 +200,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
 
 function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: ExemplarsResource; reload: () => void }) {
   const p = detail.problem;
-  const search = useSearch();
-  const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
+  const path = useSectionPath();
   const asFile = () =>
     saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   const parts = useSteady(p.diagnosis_parts, p.diagnosis, `${p.id} ${p.state} ${p.leading}`);

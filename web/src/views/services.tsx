@@ -289,7 +289,9 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
             <span className="mono">
               <bdi>{s.deploy.version}</bdi>
             </span>{" "}
-            <When at={s.deploy.at} brief />
+            <span className="dim small">
+              <When at={s.deploy.at} brief />
+            </span>
           </span>
         ) : (
           <span className="mono dim">{s.versions.join(", ") || "–"}</span>

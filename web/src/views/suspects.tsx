@@ -12,16 +12,22 @@ type Suspect = Schemas["IncidentSuspect"];
 export const scoreMeans =
   "Additional time of a request, as a share of its usual time, and the share of requests that fail, stay unanswered or make other calls, because of this service";
 
+type SentenceProps = { of: Incident; links?: ReadonlyMap<string, string> };
+
 // SteadySentence is the sentence of an incident as a heading.
-export function SteadySentence({ of: x }: { of: Incident }) {
-  return <IncidentSentence of={useSteady(x, x.sentence, `${x.id} ${x.state} ${x.service}`)} />;
+export function SteadySentence({ of: x, ...rest }: SentenceProps) {
+  return <IncidentSentence of={useSteady(x, x.sentence, `${x.id} ${x.state} ${x.service}`)} {...rest} />;
 }
 
-// IncidentSentence is the sentence of an incident, with names set apart.
-export function IncidentSentence({ of: x }: { of: Incident }) {
+// IncidentSentence is the sentence of an incident, with names set apart. Those with links lead there.
+export function IncidentSentence({ of: x, ...rest }: SentenceProps) {
   const [zone] = useZone();
   const now = useNow();
-  return <Prose names={namesOf(x)}>{keepUnits(localTimes(x, zone, now))}</Prose>;
+  return (
+    <Prose names={namesOf(x)} {...rest}>
+      {keepUnits(localTimes(x, zone, now))}
+    </Prose>
+  );
 }
 
 // ScoreBar draws the score of a suspect, of a maximum, divided into its parts. It is hidden from screen readers: the

@@ -20,6 +20,7 @@ import {
 import { serviceColors } from "../logic/service-colors.ts";
 import { spanName } from "../logic/waits.ts";
 import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
+import { useMedia } from "../settings.ts";
 import { useKeys } from "../use-keys.ts";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";
@@ -132,7 +133,12 @@ function Content({ trace }: { trace: Trace }) {
   );
 }
 
+// Heights of a span in px, as in style.css: on phones it has two lines.
+const rowHeight = 26;
+const phoneRowHeight = 48;
+
 function Waterfall({ trace }: { trace: Trace }) {
+  const height = useMedia("(max-width: 760px)") ? phoneRowHeight : rowHeight;
   const hasRefined = trace.roots.some((r) => r.refined.length > 0);
   const [path, setPath] = useEnum("path", ["refined", "baseline"]);
   const [only, setOnly] = useEnum("only", ["", "critical"]);
@@ -280,9 +286,10 @@ function Waterfall({ trace }: { trace: Trace }) {
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} range={range} onDrag={setDragged} onChange={changeRange} />
           <VirtualList
+            key={height}
             label="Spans"
             count={visible.length}
-            height={26}
+            height={height}
             focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">

@@ -124,7 +124,7 @@ function Form({ of, search }: { of: Fields; search: (fields: Fields) => void }) 
           <option value="no">no error</option>
         </select>
       </label>
-      {text("trace", "Trace ID", "32 hex digits, or the first")}
+      {text("trace", "Trace ID", "its first digits")}
       <div className="submit">
         <button type="submit" className="primary">
           Search

@@ -3,7 +3,7 @@
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { useIncident, useResource } from "../api/queries.ts";
 import { bytes, count, digits, duration, percent, share, abbreviate } from "../logic/format.ts";
 import { spanName } from "../logic/waits.ts";
 import { initiallyFolded, visible } from "../logic/tree.ts";
@@ -53,11 +53,7 @@ export default function TreeView({ id }: { id: string }) {
   const resource = useResource(`tree ${id} ${problem}`, (signal) => readTree(id, problem, signal), "decision");
   const { value: tree, failure, reload } = resource;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
-  const investigation = useResource(
-    problem ? `investigation ${problem}` : null,
-    (signal) => client.GET("/investigations/{subject}", { params: { path: { subject: problem } }, signal }),
-    true,
-  );
+  const investigation = useInvestigation(problem || null);
   if (failure?.status === 404)
     return (
       <Empty page title="Tree not found">
@@ -79,14 +75,30 @@ export default function TreeView({ id }: { id: string }) {
           <h1>Calls of {tree.name}</h1>
           <Contexts
             tree={tree}
-            requested={new Set(investigation.value?.requested.map((r) => r.tracepoint))}
-            located={locatedTracepoint(investigation.value)}
+            requested={new Set(investigation?.requested.map((r) => r.tracepoint))}
+            located={locatedTracepoint(investigation)}
             reload={reload}
           />
         </>
       )}
     </Async>
   );
+}
+
+// useProblem reads a problem with its evidence; null: none.
+const useProblem = (id: string | null) =>
+  useResource(
+    id && `problem ${id}`,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id! } }, signal }),
+    true,
+  );
+
+// useInvestigation returns the investigation of a problem or of the incident that contains it; undefined: neither has
+// one.
+function useInvestigation(problem: string | null): Schemas["InvestigationDetail"] | undefined {
+  const detail = useProblem(problem).value;
+  const incident = useIncident((!detail?.investigation && detail?.problem.incident) || null).value;
+  return detail?.investigation ?? incident?.investigation;
 }
 
 // locatedTracepoint returns the tracepoint that an investigation located; empty if it located none or a baseline span.
@@ -380,11 +392,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
 function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
   const shown = tree.matches.filter(isRelevant);
   const problem = tree.matches[0]?.problem;
-  const resource = useResource(
-    problem ? `problem ${problem}` : null,
-    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }),
-    true,
-  );
+  const resource = useProblem(problem ?? null);
   const p = resource.value?.problem;
   const shares = new Map(
     (p?.kind === "variable" && p.onset === "changed" ? resource.value!.edges : []).map((e) => [
