@@ -157,7 +157,7 @@ func affectedType(c *engine.Core, names *describe.Names, x *engine.AffectedType)
 	}
 	return contract.IncidentRequestType{
 		ID: x.RequestType.String(), Name: name, Requests: int64(x.Requests), MeanNs: x.Mean, UsualNs: x.Usual, Failed: x.Failed, UsualFailed: x.UsualFailed,
-		P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
+		SpanNs: int64(x.Span), P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
 	}
 }
 
