@@ -597,10 +597,14 @@ function RequestTypes({ of: x }: { of: Incident }) {
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
             { text: "Slower", number: true },
-            { text: "P50", number: true, title: "Median since the onset" },
-            { text: "P99", number: true, title: "99th percentile since the onset" },
+            { text: "P50", number: true, title: "Median since the onset, and usually" },
+            { text: "P99", number: true, title: "99th percentile since the onset, and usually" },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
-            { text: "Requests", number: true, title: "Since the onset" },
+            {
+              text: "Requests",
+              number: true,
+              title: "From the onset until the type had lost most. All figures but the usual ones are theirs",
+            },
           ]}
         >
           {x.request_types.map((t) => (
@@ -629,7 +633,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
                 <Beside now={percent(t.failed)} usual={percent(t.usual_failed)} notable={failsMore(t)} />
               </td>
               <td data-label="Requests" className="number">
-                {count(t.requests)}
+                {count(t.requests)} {t.span_ns > 0 && <span className="dim nowrap">in {duration(t.span_ns)}</span>}
               </td>
             </tr>
           ))}
