@@ -22,6 +22,8 @@ type Incident struct {
 	Types    []AffectedType  // by falling lost time, at most maxAffected
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
+	// Milestones are the facts in its course, in the order in which they became known.
+	Milestones []Milestone
 	// AlertedSeverity is the severity at the time when it opened, or opened again: alerts about it keep it.
 	AlertedSeverity Severity
 }
@@ -85,7 +87,7 @@ func (c *Core) Incidents() []Incident {
 		all[i] = Incident{Incident: tracked[i]}
 		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
 		if a := c.affected[tracked[i].ID]; a != nil {
-			all[i].Types, all[i].Problems, all[i].Place, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Alerted
+			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
 		}
 	}
 	return all
@@ -145,6 +147,8 @@ type affected struct {
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity // see [Incident.AlertedSeverity]
+
+	Milestones []Milestone
 }
 
 // mostly reports whether requests of one type lose at least half of what all affected requests lose.
@@ -198,7 +202,7 @@ func (c *Core) followIncidents(now trace.Nanos) {
 		p := &c.problems[i]
 		if x := c.explains(open, p); x != nil {
 			if a := known[x.ID]; len(a.Problems) < maxAffected && !slices.Contains(a.Problems, p.ID) {
-				a.Problems = append(a.Problems, p.ID)
+				a.addProblem(p)
 			}
 		}
 	}
@@ -399,6 +403,8 @@ type affectedState struct {
 	Place    Place
 	Alerted  Severity
 	Since    [][]byte // the requests of each of Types; none: of an earlier version
+
+	Milestones []Milestone
 }
 
 // savedAffected returns the request types and problems of the incidents, in their order.
@@ -406,7 +412,7 @@ func (c *Core) savedAffected() []affectedState {
 	var saved []affectedState
 	for _, x := range c.incidents.Incidents() {
 		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
-			state := affectedState{Incident: x.ID, Types: a.Types, Problems: a.Problems, Place: a.Place, Alerted: a.Alerted}
+			state := affectedState{Incident: x.ID, Types: a.Types, Problems: a.Problems, Place: a.Place, Alerted: a.Alerted, Milestones: a.Milestones}
 			for i := range a.Types {
 				var since []byte
 				if s := a.since[a.Types[i].RequestType]; s != nil {
@@ -425,7 +431,7 @@ func (c *Core) restoreAffected(saved []affectedState) error {
 	c.affected = make(map[uint64]*affected, len(saved))
 	for i := range saved {
 		s := &saved[i]
-		a := &affected{Types: s.Types, Problems: s.Problems, Place: s.Place, Alerted: s.Alerted, since: make(map[analysis.Hash]*group.Since)}
+		a := &affected{Types: s.Types, Problems: s.Problems, Place: s.Place, Alerted: s.Alerted, Milestones: s.Milestones, since: make(map[analysis.Hash]*group.Since)}
 		for k := range s.Since[:min(len(s.Since), len(s.Types))] {
 			if len(s.Since[k]) == 0 {
 				continue

@@ -189,6 +189,7 @@ func (e Level) Valid() bool {
 
 // Defines values for LocatedPlaceOf.
 const (
+	LocatedPlaceOfLostTime LocatedPlaceOf = "lost_time"
 	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
 	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
 	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
@@ -197,6 +198,8 @@ const (
 // Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
 func (e LocatedPlaceOf) Valid() bool {
 	switch e {
+	case LocatedPlaceOfLostTime:
+		return true
 	case LocatedPlaceOfMean:
 		return true
 	case LocatedPlaceOfSlowdown:
@@ -2066,7 +2069,7 @@ type LocatedPlace struct {
 	// MeanNs Mean time of a request in all frames.
 	MeanNs *float64 `json:"mean_ns"`
 
-	// Of What the shares are of.
+	// Of What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
 	Of        LocatedPlaceOf `json:"of"`
 	Operation string         `json:"operation"`
 
@@ -2084,7 +2087,7 @@ type LocatedPlace struct {
 	Traces []LocatedTrace `json:"traces"`
 }
 
-// LocatedPlaceOf What the shares are of.
+// LocatedPlaceOf What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
 type LocatedPlaceOf string
 
 // LocatedTrace defines model for LocatedTrace.
