@@ -268,7 +268,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	x := &d.Incident
 	p.incident(x)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
-	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score per request: times in usual durations of a request, numbers of failures"))
+	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score, averaged over all requests: times in usual durations of a request, numbers of failures"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
@@ -394,7 +394,7 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), units.Count(int(x.Requests))))
 		within := ""
 		if x.SpanNs > 0 {
-			within = "in " + units.Nanos(float64(x.SpanNs))
+			within = "in " + span(time.Duration(x.SpanNs))
 		}
 		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), within)))
 	}

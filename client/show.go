@@ -204,11 +204,19 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("    %s\n", p.dim(fmt.Sprintf("%s  impact %s  CoV %s  p50 %s  p99 %s  %s requests/s", x.ID[:8], perSecond(x.Impact), intervalText(x.Cov),
-		nanos(x.P50Ns), nanos(x.P99Ns), units.Ratio(of(x.Rate)))))
+	p.printf("    %s\n", p.dim(fmt.Sprintf("%s  impact %s  CoV %s  p50 %s  p99 %s  %s requests/s%s", x.ID[:8], perSecond(x.Impact), intervalText(x.Cov),
+		nanos(x.P50Ns), nanos(x.P99Ns), units.Ratio(of(x.Rate)), within(x))))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
 	}
+}
+
+// within returns the number of requests on which the figures of a problem rest, and the time in which they arrived.
+func within(x *contract.Problem) string {
+	if rate := of(x.Rate); rate > 0 {
+		return ", " + units.Count(int(x.Requests)) + " in " + span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
+	}
+	return ""
 }
 
 // Limits of the evidence shown; JSON output holds all of it.

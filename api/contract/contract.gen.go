@@ -1654,7 +1654,7 @@ type Incident struct {
 	// RequestTypes Affected ones, those that lose most time first; at most 100.
 	RequestTypes []IncidentRequestType `json:"request_types"`
 
-	// Requests Traces in the three minutes with the most evidence, on which the suspects rest.
+	// Requests Traces, affected or not, from the onset to the end of the epoch with the most evidence. The scores of the suspects are averages over them.
 	Requests int64 `json:"requests"`
 
 	// Score Of the first suspect.

@@ -1393,7 +1393,7 @@ export interface components {
             score: number;
             /**
              * Format: int64
-             * @description Traces in the three minutes with the most evidence, on which the suspects rest.
+             * @description Traces, affected or not, from the onset to the end of the epoch with the most evidence. The scores of the suspects are averages over them.
              */
             requests: number;
             /** @description At most 3 in lists, 20 in the detail; the most likely cause first. */
@@ -1760,10 +1760,10 @@ export interface components {
             /** @description Its tracepoint is enabled now. */
             enabled: boolean;
             /**
-             * @description What the shares are of.
+             * @description What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
              * @enum {string}
              */
-            of: "slowdown" | "variance" | "mean";
+            of: "lost_time" | "slowdown" | "variance" | "mean";
             share: components["schemas"]["Interval"];
             /**
              * Format: int64

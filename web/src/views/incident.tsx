@@ -121,7 +121,11 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
             ],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
-            ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
+            [
+              "Scores over",
+              `${count(x.requests)} requests`,
+              "All requests, affected or not, from the onset to the time with the most evidence",
+            ],
           ]}
         />
       </div>
@@ -272,7 +276,7 @@ function Suspects({ of: x }: { of: Incident }) {
     <Figure
       id="suspects"
       title="Suspects"
-      hint="Services that add time and failures to requests, the most likely cause first. +10 % is a tenth of the usual time of a request, or a failure in every tenth. Healthy requests through a service count against it."
+      hint="Services that add time and failures to requests: the most likely cause, then the others by what they add. +10 % is a tenth of the usual time of a request, or a failure in every tenth, averaged over all requests, affected or not."
       table={() => ({
         header: ["service", "owner", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
@@ -384,7 +388,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
     <Figure
       id="search"
       title="Place"
-      hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
+      hint="Where requests of all types that run through the first suspect lose time, as shares of all time lost. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
       table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
