@@ -350,8 +350,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	return d, err
 }
 
-// shareOfAll has the shares of the investigation of an incident be those of all time that it costs, as in the texts about
-// it, and leaves the one in the reason to these.
+// shareOfAll has the shares of the investigation of an incident be those of all time that it costs, as in the texts
+// about it, and leaves the one in the reason to these.
 func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
 	d.Reason = search.WithoutShare(d.Reason)
 	whole := x.ShareOf(v, 1)

@@ -325,17 +325,15 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	case worse[0] == contract.ServiceFigureFailed:
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
-	slower := func(what string, now, usual *float64) (contract.ServiceState, string) {
-		return contract.ServiceStateSlower, what + " is " + units.Nanos(*now) + ", usually " + units.Nanos(*usual) + "."
-	}
-	switch worse[0] {
-	case contract.ServiceFigureP50Ns:
-		return slower("The median duration", now.P50Ns, usual.P50Ns)
-	case contract.ServiceFigureP99Ns:
-		return slower("The 99th percentile of the durations", now.P99Ns, usual.P99Ns)
-	default:
-		return slower("The mean own time", now.OwnNs, usual.OwnNs)
-	}
+	x := map[contract.ServiceFigure]struct {
+		what       string
+		now, usual *float64
+	}{
+		contract.ServiceFigureP50Ns: {"The median duration", now.P50Ns, usual.P50Ns},
+		contract.ServiceFigureP99Ns: {"The 99th percentile of the durations", now.P99Ns, usual.P99Ns},
+		contract.ServiceFigureOwnNs: {"The mean own time", now.OwnNs, usual.OwnNs},
+	}[worse[0]]
+	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
 }
 
 // affectedState returns the state of an operation, and the reason for it. One that is well by its own figures is not if

@@ -302,27 +302,27 @@ func usualType(g *group.Group) AffectedType {
 }
 
 // measure sets the numbers of the requests since the onset.
-func (t *AffectedType) measure(since *group.Since) {
-	if t.Requests, t.Span = since.Total.N, since.Until.Sub(since.From); t.Requests == 0 {
+func (x *AffectedType) measure(since *group.Since) {
+	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
 		return
 	}
-	t.Mean, t.Failed = since.Total.Mean(), float64(since.Failed)/float64(t.Requests)
-	t.P50, t.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
+	x.Mean, x.Failed = since.Total.Mean(), float64(since.Failed)/float64(x.Requests)
+	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
 }
 
-// affected reports whether the requests since the onset, which t has, are clearly slower than usual, or fail clearly
+// affected reports whether the requests since the onset, which x has, are clearly slower than usual, or fail clearly
 // more often.
-func (t *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
+func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
 	n := float64(since.Total.N)
 	if n == 0 {
 		return false
 	}
 	spread := math.Sqrt(since.Total.Variance()/n + usual.Variance()/float64(usual.N))
-	if t.Mean >= leastSlowdown*t.Usual && t.Mean-t.Usual > clearly*spread && since.Total.N >= leastAffected {
+	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected {
 		return true
 	}
-	spread = math.Sqrt(max(t.UsualFailed, 1/n) * (1 - min(t.UsualFailed, 1)) / n)
-	return since.Failed >= leastAffected && t.Failed-t.UsualFailed > max(leastFailures, clearly*spread)
+	spread = math.Sqrt(max(x.UsualFailed, 1/n) * (1 - min(x.UsualFailed, 1)) / n)
+	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
 // passes reports whether requests of g spend time in a service, or waiting for it.

@@ -8,7 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Milestone is a fact in the course of an incident, as it was when it happened: a problem opened, or a place was located.
+// Milestone is a fact in the course of an incident, as it was when it happened: a problem opened, or a place was
+// located.
 type Milestone struct {
 	At    trace.Nanos
 	Place trace.Op // 0: a problem opened

@@ -56,8 +56,8 @@ type Suspect struct {
 // AddedTime returns the part of the score that is time.
 func (s *Suspect) AddedTime() float64 { return s.Own + s.In + s.Out + s.Rest }
 
-// AddedTime returns the time that all suspects add, of which the first one adds a part. The Rest of a service that emits
-// no spans is also the Own of its callers.
+// AddedTime returns the time that all suspects add, of which the first one adds a part. The Rest of a service that
+// emits no spans is also the Own of its callers.
 func AddedTime(suspects []Suspect) (total float64) {
 	for i := range suspects {
 		x := &suspects[i]

@@ -27,8 +27,8 @@ type Group struct {
 	Current       Window // judged requests: those since the group was last healthy, at most one hour
 	Reference     Window // requests of healthy times; without a sample
 	nextReference Window // the next reference
-	// unproven are requests of healthy epochs that are not part of Reference yet: an incident may turn out to have begun
-	// before them. Those of the second half follow.
+	// unproven are requests of healthy epochs that are not part of Reference yet: an incident may turn out to have
+	// begun before them. Those of the second half follow.
 	unproven  [2]Window
 	halfway   trace.Nanos // beginning of the second half
 	successor *Window     // the later part of a long Current, to replace it; otherwise nil

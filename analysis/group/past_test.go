@@ -226,8 +226,8 @@ func TestSampledWithoutEpochs(t *testing.T) {
 	}
 }
 
-// Requests since a recent instant are exact, and stay so when later ones are added. Those since an earlier one are those
-// of whole windows, as many as their time says.
+// Requests since a recent instant are exact, and stay so when later ones are added. Those since an earlier one are
+// those of whole windows, as many as their time says.
 func TestRequestsSince(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	begin := at

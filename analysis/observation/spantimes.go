@@ -112,8 +112,8 @@ type SpanTally struct {
 	ticks map[int64]*SpanTimes
 }
 
-// Observe adds the spans of a complete trace that was closed at an instant, 0 if that is unknown. A trace that claims to
-// begin later, or hours before, has a wrong clock and counts as of that instant.
+// Observe adds the spans of a complete trace that was closed at an instant, 0 if that is unknown. A trace that claims
+// to begin later, or hours before, has a wrong clock and counts as of that instant.
 func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
 	if len(p.Nodes) == 0 {
 		return
@@ -200,8 +200,8 @@ func (r *RecentSpans) Dropped() uint64 {
 	return n
 }
 
-// Latest returns the durations of the spans of an operation in the last ten to twelve minutes. They share no memory with
-// r.
+// Latest returns the durations of the spans of an operation in the last ten to twelve minutes. They share no memory
+// with r.
 func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
 	for _, spans := range r.ticks {
 		if x := spans.ops[op]; x != nil {

@@ -19,10 +19,12 @@ type timed struct {
 	took time.Duration
 }
 
-// observeSpans adds a trace of the given spans that begins at an instant.
-func observeSpans(t interface {
+type observer interface {
 	Observe(*critpath.Path, trace.Nanos)
-}, begin trace.Nanos, spans ...timed) {
+}
+
+// observeSpans adds a trace of the given spans that begins at an instant.
+func observeSpans(t observer, begin trace.Nanos, spans ...timed) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i, s := range spans {
 		x.Spans = append(x.Spans, trace.Span{ID: trace.SpanID(i + 1), Op: s.op, Start: begin, End: begin.Add(s.took)})

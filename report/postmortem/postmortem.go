@@ -251,7 +251,7 @@ func interval(x *contract.Interval) string {
 func (r *Report) requestTypes() section {
 	s := section{
 		title: "Affected request types", note: "Since the onset, and usually before it.",
-		head:  []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}, {"In", true}},
+		head: []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}, {"In", true}},
 	}
 	all := r.Detail.Incident.RequestTypes
 	for _, t := range all[:min(len(all), maxTypes)] {
