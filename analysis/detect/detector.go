@@ -21,8 +21,8 @@ type Detector struct {
 	chronicTypes map[*group.Group]*chronicType // by request type
 	thresholds   Thresholds                    // of chronicTypes
 
-	// Unhealthy reports whether the requests of a type must not become usual, although nothing is known against them: they
-	// are not learned. nil: none.
+	// Unhealthy reports whether the requests of a type must not become usual, although nothing is known against
+	// them: they are not learned. nil: none.
 	Unhealthy func(requestType *group.Group) bool
 
 	epochs    uint64                    // number of calls of Watch
