@@ -56,18 +56,39 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 // lostAt returns the share of the time lost in x, of all suspects, at the place that v located; 0 if it is unknown. The
 // shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
 func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
-	if p := c.Searched(v.Problem); p != nil && p.Kind == detect.KindVariable {
-		return c.slowdownShare(p, v)
+	whole := baselinediff.LostShare(x.Suspects)
+	p := c.Searched(v.Problem)
+	if _, pooled := IncidentOf(v.Problem); pooled || p == nil {
+		return v.AnswerShare() * whole
 	}
-	return v.AnswerShare() * wholePart(x, v)
+	share := v.AnswerShare()
+	if p.Kind == detect.KindVariable {
+		share = c.slowdownShare(p, v)
+	}
+	if share <= 0 {
+		return 0
+	}
+	return share / max(share, c.slowdownIn(p, x.Suspects[0].Service)) * whole
 }
 
-// wholePart returns the part of the time lost in x, of all suspects, that the shares of v are of.
-func wholePart(x *incident.Incident, v *search.Investigation) float64 {
-	if _, pooled := IncidentOf(v.Problem); pooled {
-		return baselinediff.LostShare(x.Suspects)
+// slowdownIn returns the share of the slowdown of p in a service, or while callers wait for it; 1 if the mean did not
+// grow.
+func (c *Core) slowdownIn(p *detect.Problem, service trace.Symbol) float64 {
+	total, in := 0., 0.
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if !(e.Excess > 0) { // perhaps NaN
+			continue
+		}
+		total += e.Excess
+		if c.touches(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
+			in += e.Excess
+		}
 	}
-	return 1 // requests of that type lose most of the time
+	if total == 0 {
+		return 1
+	}
+	return in / total
 }
 
 // ShareOf returns a share of the whole of v, an investigation of x, as a share of the time lost in x; 0 if it is
@@ -76,7 +97,7 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
 	}
-	return share * wholePart(&x.Incident, v)
+	return share * baselinediff.LostShare(x.Suspects)
 }
 
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:

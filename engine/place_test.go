@@ -32,6 +32,7 @@ func TestSlowdownShare(t *testing.T) {
 			Status: search.Located, Place: x, Suspects: []search.Suspect{x}, Evidence: []search.Evidence{{Within: within, Context: 7, Tracepoint: probe}},
 		}
 	}
+	bank := c.table.Op(c.table.Symbol("bank"), c.table.Symbol("pay"), trace.Server)
 	mixed := []group.EdgeShare{edge(slow, 30e6, 0.9), edge(other, 10e6, 0.1), edge(step("faster"), -5e6, 0), edge(step("new"), math.NaN(), 0)}
 	for name, x := range map[string]struct {
 		edges []group.EdgeShare
@@ -42,11 +43,14 @@ func TestSlowdownShare(t *testing.T) {
 		"a tracepoint inside of it":  {mixed, located(probe, step("inner"), 0.45), 0.375},
 		"a share beyond that of all": {mixed, located(0, other, 0.3), 0.25},
 		"the mean did not grow":      {[]group.EdgeShare{edge(slow, -1, 0.9)}, located(0, slow, 0.9), 0},
+		"with another service":       {[]group.EdgeShare{edge(slow, 30e6, 0.75), edge(bank, 10e6, 0.25)}, located(0, slow, 0.75), 1},
 		"elsewhere":                  {mixed, located(0, step("unknown"), 0.9), 0},
 	} {
 		c.problems = []detect.Problem{{Kind: detect.KindVariable, Edges: x.edges}}
-		if share := c.lostAt(&incident.Incident{}, x.of); math.Abs(share-x.share) > 1e-9 {
-			t.Errorf("%s: %v of the lost time; want %v", name, share, x.share)
+		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
+		suspects := []baselinediff.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
+		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {
+			t.Errorf("%s: %v of the lost time; want %v", name, share, 0.9*x.share)
 		}
 	}
 }
