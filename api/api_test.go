@@ -32,7 +32,7 @@ var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "g
 
 // pathParams replaces the parameters in the path of an operation by IDs of the harness.
 func (w *harness) pathParams() *strings.Replacer {
-	problem := w.core.Problems()[0]
+	problem := w.problem()
 	return strings.NewReplacer(
 		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
 		"{service}", "cart", "{comment}", "1", "{view}", "1",

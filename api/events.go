@@ -267,10 +267,16 @@ func namesOfAffected(c *engine.Core) *describe.Names {
 // that of one of its problems had done so before.
 func locatedEvent(c *engine.Core, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
 	top := &v.Suspects[0]
+	share := 0.
+	for _, x := range c.Incidents() {
+		if x.ID == id {
+			share = x.ShareOf(v, top.Share)
+		}
+	}
 	names := describe.New(c.Table(), describe.Verbatim)
 	return contract.Event{
 		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
-		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share, false, describe.Reason{}).String() + "."),
+		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
@@ -344,9 +347,14 @@ func newTroubled(t testing.TB) *harness {
 		}
 		return evidence && requested
 	})
-	w.history.group = w.core.Problems()[0].Group
+	w.history.group = w.problem().Group
 	w.tracepoint = w.core.Plan().Leases[0].Tracepoint
 	return w
+}
+
+// problem returns the open problem with most requests.
+func (w *harness) problem() detect.Problem {
+	return slices.MaxFunc(w.core.Problems(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
 }
 
 // call calls the API from the loopback address, validates the answer against the contract, and returns it.

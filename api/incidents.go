@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -157,7 +156,7 @@ func affectedType(c *engine.Core, names *describe.Names, x *engine.AffectedType)
 	}
 	return contract.IncidentRequestType{
 		ID: x.RequestType.String(), Name: name, Requests: int64(x.Requests), MeanNs: x.Mean, UsualNs: x.Usual, Failed: x.Failed, UsualFailed: x.UsualFailed,
-		P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
+		SpanNs: int64(x.Span), P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
 	}
 }
 
@@ -294,17 +293,14 @@ func (x *incidentRow) key() float64 {
 
 // GetIncident implements contract.StrictServerInterface.
 func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
-	located, err := a.located(ctx, r.Incident)
-	if err != nil {
-		return nil, err
-	}
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
 	var incident uint64
 	var onset, closed, ended trace.Nanos
 	var subjects []analysis.Hash
 	enabled := make(map[string]bool)
-	err = a.ask(ctx, func(c *engine.Core) {
+	share := 0. // of the place
+	err := a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
 		if !ok {
@@ -323,11 +319,13 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.incidents[row].Incident, Earlier: s.earlier(row), Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
+			Incident: s.incidents[row].Incident, Earlier: s.earlier(row), Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(x),
 		}
 		if v != nil {
 			d.Investigation = names.investigationDetail(v)
+			shareOfAll(&d.Investigation.Investigation, x, v)
 		}
+		share = x.Place.Share
 	})
 	if err != nil {
 		return nil, err
@@ -342,6 +340,9 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	if d.Located, err = a.locatedPlace(enabled, d.Incident.Service, subjects...); err != nil {
 		return nil, err
 	}
+	if d.Located != nil {
+		framesOfAll(d.Located, share)
+	}
 	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	samples, err := SampleTraces(a.history, incident, types, onset, closed)
@@ -349,25 +350,41 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	return d, err
 }
 
-// located returns the decisions that located the cause of an incident, latest first. They outlive its investigation.
-func (a *API) located(ctx context.Context, incident string) ([]*search.Decision, error) {
-	id, err := parseIncident(incident)
-	if err != nil {
-		return nil, notFound(string(aboutIncident))
+// shareOfAll has the shares of the investigation of an incident be those of all time that it costs, as in the texts
+// about it, and leaves the one in the reason to these.
+func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
+	d.Reason = search.WithoutShare(d.Reason)
+	whole := x.ShareOf(v, 1)
+	for i := range d.Suspects {
+		scale(&d.Suspects[i].Share, whole)
 	}
-	decisions, _, err := a.find(ctx, decisionQuery{problem: engine.IncidentProblem(id), limit: shownDecisions})
-	var located []*search.Decision
-	for i := range decisions {
-		if d := decisions[i].decision; d.To == search.Located && d.From != d.To && len(d.Suspects) > 0 {
-			located = append(located, d)
-		}
-	}
-	return located, err
 }
 
-// timeline returns the events of an incident, but for its notes, in any order. located are the decisions that located
-// its cause.
-func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.Decision) []contract.TimelineEntry {
+// framesOfAll is like shareOfAll for the evidence of the place, whose share is given. If that is unknown, nothing
+// changes.
+func framesOfAll(d *contract.LocatedPlace, share float64) {
+	located := value(d.Share.Value, 0)
+	if share <= 0 || located <= 0 {
+		return
+	}
+	d.Of = contract.LocatedPlaceOfLostTime
+	scale(&d.Share, share/located)
+	for i := range d.Frames {
+		scale(&d.Frames[i].Share, share/located)
+	}
+}
+
+// scale multiplies an interval by a factor.
+func scale(x *contract.Interval, factor float64) {
+	for _, bound := range []**float64{&x.Value, &x.Low, &x.High} {
+		if *bound != nil {
+			*bound = new(**bound * factor)
+		}
+	}
+}
+
+// timeline returns the events of an incident, but for its notes, in any order. They are facts, which stay as they are.
+func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 	events := []contract.TimelineEntry{
 		{At: at(x.Onset), Kind: contract.TimelineEntryKindOnset, Text: "The change began, by estimate."},
 		{At: at(x.Opened), Kind: contract.TimelineEntryKindOpened, Text: "The incident opened."},
@@ -384,28 +401,14 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	for _, d := range x.Deploys(r.core.Deploys()) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
-	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false, describe.Reason{}).String()+".")
-	}
-	// A problem may go on after the incident; a chronic one began before it. Many problems have the same place.
-	found := make(map[trace.Op]trace.Nanos)
-	during := func(t trace.Nanos) bool { return x.Closed == 0 || t <= x.Closed }
-	for _, id := range x.Problems {
-		v := r.core.State().Investigation(id)
-		i, open := s.byID[id.String()]
-		if open && s.problems[i].Since != nil {
-			events = append(events, contract.TimelineEntry{At: *s.problems[i].Since, Kind: contract.TimelineEntryKindProblem, Text: s.problems[i].Diagnosis})
-		} else if !open && v != nil && during(v.Opened) {
-			add(v.Opened, contract.TimelineEntryKindProblem, "A problem of "+r.RequestType(v.RequestType, v.Entry)+" opened; it is closed now.")
+	located := "Sibyl located the place: "
+	for i := range x.Milestones {
+		if m := &x.Milestones[i]; m.Place == 0 {
+			add(m.At, contract.TimelineEntryKindProblem, r.problemOpened(m))
+		} else {
+			add(m.At, contract.TimelineEntryKindLocated, located+r.Op(m.Place)+".")
+			located = "The place changed to "
 		}
-		if op := v.Answer(); op != 0 && during(v.Changed) {
-			if t, known := found[op]; !known || v.Changed < t {
-				found[op] = v.Changed
-			}
-		}
-	}
-	for _, op := range slices.Sorted(maps.Keys(found)) {
-		add(found[op], contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
 	}
 	switch {
 	case x.Closed == 0:
@@ -421,6 +424,19 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
 	}
 	return events
+}
+
+// problemOpened describes the opening of a problem of an incident.
+func (r renderer) problemOpened(m *engine.Milestone) string {
+	name := cmp.Or(r.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
+	switch m.Kind {
+	case detect.KindVariable:
+		return "A problem opened: the durations of " + name + " vary more than usual."
+	case detect.KindShifted:
+		return "A problem opened: requests of " + name + " changed their call flow."
+	case detect.KindSlow:
+	}
+	return "A problem opened: " + name + " takes longer than usual."
 }
 
 // noted returns the notes about an incident as events.

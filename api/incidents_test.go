@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -136,28 +137,41 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// A chronic problem began before the incident, and one may be located after it: neither is an event of the incident.
-func TestTimelineOfProblems(t *testing.T) {
+// The entries of a timeline are facts: they stay as they are, whatever follows.
+func TestTimelineStays(t *testing.T) {
 	w := newIncident(t)
-	s, x := *w.refresh(w.core), w.core.Incidents()[0]
-	count := func() (n int) {
-		for _, e := range w.renderer(w.core).timeline(&s, &x, nil) {
-			if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
-				n++
-			}
-		}
-		return n
-	}
-	if count() == 0 {
+	before := w.incident(t).Timeline
+	if !slices.Contains(kinds(before), "problem") {
 		t.Fatal("the problems of the incident are no events")
 	}
-	s.problems = slices.Clone(s.problems)
-	for i := range s.problems {
-		s.problems[i].Since = nil
+	for range 12 {
+		w.epoch(t)
+		after := w.incident(t).Timeline
+		for _, e := range before {
+			if !slices.Contains(after, e) {
+				t.Fatalf("%s %q is no longer in the timeline: %+v", e.At, e.Text, after)
+			}
+		}
+		before = after
 	}
-	x.Closed = x.Onset
-	if n := count(); n != 0 {
-		t.Errorf("%d events of chronic problems", n)
+}
+
+// A place is located once; another one that is located later is a change.
+func TestTimelineOfPlaces(t *testing.T) {
+	w := newIncident(t)
+	x := w.core.Incidents()[0]
+	places := w.app.Table()
+	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
+	x.Milestones = []engine.Milestone{{At: x.Opened, Place: a}, {At: x.Opened + 1, Place: b}, {At: x.Opened + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5}, Kind: detect.KindSlow}}
+	var texts []string
+	for _, e := range w.renderer(w.core).timeline(&x) {
+		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
+			texts = append(texts, e.Text)
+		}
+	}
+	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 takes longer than usual."}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -44,6 +44,9 @@ const (
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
 
+	leastTail           = 5 // spans beyond the usual 99th percentile, to judge it
+	leastTailDeviations = 4 // standard deviations of their number
+
 	leastAffectedSlower = 1.05 // times the usual mean, of a request type that an incident affects, as incidents have it
 )
 
@@ -182,17 +185,18 @@ func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deplo
 		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
 		Incidents: append([]contract.ServiceIncident{}, incidents[name]...), Trend: t.trend(x.Series),
 	}
-	var latest, earlier stats.Ranks
+	var latest, usual stats.Ranks
 	for i := range x.Operations {
-		a, b := c.Spans().Latest(x.Operations[i].Op)
+		a, b := c.Spans().Latest(x.Operations[i].Op), c.Spans().Usual(x.Operations[i].Op)
 		latest.Merge(&a)
-		earlier.Merge(&b)
+		usual.Merge(&b)
 	}
-	s.Now, s.Usual = t.loads(&x.Use, &latest, &earlier)
+	s.Now, s.Usual = t.loads(&x.Use, &latest, &usual)
+	s.Worse = worse(&s.Now, s.Usual, t.tail(&latest, &usual))
 	if d, ok := deploys[x.Service]; ok {
 		s.Deploy = &d
 	}
-	s.State, s.Reason = stateOf(&s.Now, s.Usual)
+	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse)
 	if s.State == contract.ServiceStateWell {
 		for i := range x.Operations {
 			if s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason); s.State != contract.ServiceStateWell {
@@ -223,13 +227,13 @@ func (t *serviceTable) countInstances(c *engine.Core, service trace.Symbol, s *c
 }
 
 // loads returns the calls now and those that are usual; nil: unknown.
-func (t *serviceTable) loads(x *baselinediff.Use, latest, earlier *stats.Ranks) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
+func (t *serviceTable) loads(x *baselinediff.Use, latest, before *stats.Ranks) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
 	if !t.live {
-		latest, earlier = &stats.Ranks{}, &stats.Ranks{}
+		latest, before = &stats.Ranks{}, &stats.Ranks{}
 	}
 	now = loadOf(x.Now, t.uses.Now.To.Sub(t.uses.Now.From), latest)
 	if x.Known >= leastUsual && x.Usual.Calls > 0 {
-		usual = new(loadOf(x.Usual, x.Known, earlier))
+		usual = new(loadOf(x.Usual, x.Known, before))
 	}
 	return now, usual
 }
@@ -266,8 +270,47 @@ func (t *serviceTable) call(names *trace.Table, x *baselinediff.CallUse) contrac
 	return c
 }
 
-// stateOf returns the state of a service or an operation, and the reason for it.
-func stateOf(now, usual *contract.ServiceLoad) (contract.ServiceState, string) {
+// tail returns by how many standard deviations more of the latest spans than usual are longer than 99 % of the usual
+// ones; 0 if fewer than a few are.
+func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
+	if !t.live || latest.Count() == 0 || usual.Count() == 0 {
+		return 0
+	}
+	n := float64(latest.Count())
+	longer := n * (1 - latest.Below(int64(usual.Quantile(0.99))))
+	if longer < leastTail {
+		return 0
+	}
+	return (longer - n/100) / math.Sqrt(n/100)
+}
+
+// worse returns the figures that are clearly worse now than they usually are. tail is that of the spans.
+func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFigure {
+	all := []contract.ServiceFigure{}
+	if usual == nil || now.Calls < leastCalls {
+		return all
+	}
+	above := func(now, usual *float64, least float64) bool {
+		return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
+	}
+	for _, x := range []struct {
+		figure contract.ServiceFigure
+		worse  bool
+	}{
+		{contract.ServiceFigureFailed, failsMore(now, usual)},
+		{contract.ServiceFigureP50Ns, above(now.P50Ns, usual.P50Ns, leastSlower)},
+		{contract.ServiceFigureP99Ns, above(now.P99Ns, usual.P99Ns, leastSlower) && tail >= leastTailDeviations},
+		{contract.ServiceFigureOwnNs, above(now.OwnNs, usual.OwnNs, leastSlowerMean)},
+	} {
+		if x.worse {
+			all = append(all, x.figure)
+		}
+	}
+	return all
+}
+
+// stateOf returns the state of a service or an operation with some worse figures, and the reason for it.
+func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (contract.ServiceState, string) {
 	switch {
 	case usual == nil && now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls."
@@ -277,21 +320,20 @@ func stateOf(now, usual *contract.ServiceLoad) (contract.ServiceState, string) {
 		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + perSecond(usual.Rate) + "."
 	case now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
-	case now.Calls < leastCalls:
+	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
-	case failsMore(now, usual):
+	case worse[0] == contract.ServiceFigureFailed:
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
-	for _, x := range []struct {
-		now, usual *float64
-		least      float64
+	x := map[contract.ServiceFigure]struct {
 		what       string
-	}{{now.P50Ns, usual.P50Ns, leastSlower, "The median duration"}, {now.OwnNs, usual.OwnNs, leastSlowerMean, "The mean own time"}} {
-		if x.now != nil && x.usual != nil && *x.now >= x.least**x.usual && *x.now-*x.usual >= leastSlowerNanos {
-			return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
-		}
-	}
-	return contract.ServiceStateWell, ""
+		now, usual *float64
+	}{
+		contract.ServiceFigureP50Ns: {"The median duration", now.P50Ns, usual.P50Ns},
+		contract.ServiceFigureP99Ns: {"The 99th percentile of the durations", now.P99Ns, usual.P99Ns},
+		contract.ServiceFigureOwnNs: {"The mean own time", now.OwnNs, usual.OwnNs},
+	}[worse[0]]
+	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
 }
 
 // affectedState returns the state of an operation, and the reason for it. One that is well by its own figures is not if
@@ -442,9 +484,10 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 	for k := range x.Operations[:min(len(x.Operations), shownServiceOperations)] {
 		o := &x.Operations[k]
 		op := contract.ServiceOperation{Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series)}
-		latest, earlier := c.Spans().Latest(o.Op)
-		op.Now, op.Usual = t.loads(&o.Use, &latest, &earlier)
-		op.State, op.Reason = stateOf(&op.Now, op.Usual)
+		latest, usual := c.Spans().Latest(o.Op), c.Spans().Usual(o.Op)
+		op.Now, op.Usual = t.loads(&o.Use, &latest, &usual)
+		op.Worse = worse(&op.Now, op.Usual, t.tail(&latest, &usual))
+		op.State, op.Reason = stateOf(&op.Now, op.Usual, op.Worse)
 		op.State, op.Reason = t.affectedState(o.Op, op.State, op.Reason)
 		d.Operations = append(d.Operations, op)
 	}

@@ -184,28 +184,41 @@ func TestStateOfService(t *testing.T) {
 		}
 		return x
 	}
+	tailed := func(x *contract.ServiceLoad, p99 float64) *contract.ServiceLoad {
+		y := *x
+		y.P99Ns = &p99
+		return &y
+	}
 	usual := load(6000, 0.01, 10e6)
 	for _, x := range []struct {
 		now, usual *contract.ServiceLoad
 		want       contract.ServiceState
+		tail       float64
 	}{
-		{load(0, 0, 0), nil, contract.ServiceStateIdle},
-		{load(9, 0, 0), nil, contract.ServiceStateNew},
-		{load(0, 0, 0), usual, contract.ServiceStateSilent},
-		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle},
-		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell},
-		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell},
-		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing},
-		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell}, // two may be chance
-		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower},
-		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell},
-		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower},
-		{load(10, 0.01, 90e6), usual, contract.ServiceStateWell},
-		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell}, // less than a millisecond
+		{load(0, 0, 0), nil, contract.ServiceStateIdle, 0},
+		{load(9, 0, 0), nil, contract.ServiceStateNew, 0},
+		{load(0, 0, 0), usual, contract.ServiceStateSilent, 0},
+		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle, 0},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell, 0},
+		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell, 0},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0},
+		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell, 0}, // two may be chance
+		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower, 0},
+		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell, 0},
+		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0},
+		{load(10, 0.01, 90e6), usual, contract.ServiceStateWell, 0},
+		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0}, // less than a millisecond
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9},
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1}, // a few spans may be chance
+		{tailed(load(600, 0.01, 10e6), 24e6), tailed(usual, 20e6), contract.ServiceStateWell, 9},
 	} {
-		got, reason := stateOf(x.now, x.usual)
+		figures := worse(x.now, x.usual, x.tail)
+		got, reason := stateOf(x.now, x.usual, figures)
 		if got != x.want || (reason == "") != (got == contract.ServiceStateWell) {
 			t.Errorf("%+v, usually %+v: %s, %q; want %s", x.now, x.usual, got, reason, x.want)
+		}
+		if got == contract.ServiceStateWell && len(figures) > 0 {
+			t.Errorf("%+v, usually %+v: well, although %v are worse", x.now, x.usual, figures)
 		}
 	}
 	if len(urgency) != 7 {

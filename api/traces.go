@@ -9,6 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -105,7 +106,7 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trac
 			d.RankedSince = new(at(since))
 		}
 		for step := range ranks {
-			ranks[step] = new(c.Spans().Of(step))
+			ranks[step] = new(rankedSpans(c.Spans(), step))
 		}
 	})
 	if err != nil {
@@ -120,6 +121,17 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trac
 		}
 	}
 	return nil
+}
+
+// rankedSpans returns the spans among which one of an operation is ranked: the usual ones or, while these are few, the
+// latest ones, too.
+func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
+	usual := spans.Usual(op)
+	if usual.Count() < minRanked {
+		latest := spans.Latest(op)
+		usual.Merge(&latest)
+	}
+	return usual
 }
 
 // linkTarget returns the trace with its first root, for links.

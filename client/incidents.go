@@ -260,7 +260,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	x := &d.Incident
 	p.incident(x)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
-	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score per request: times in usual durations of a request, numbers of failures"))
+	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score, averaged over all requests: times in usual durations of a request, numbers of failures"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
@@ -398,13 +398,17 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 		}
 		return strings.TrimRight(line.String(), " ")
 	}
-	p.printf("\n%s\n", p.bold("Request types"))
+	p.printf("\n%s %s\n", p.bold("Request types"), p.dim("since the onset, and as usual before it"))
 	p.printf("  %s\n", p.dim(row("", "MEAN", "P50", "P99", "FAILED", "REQUESTS")))
 	for i := range types[:min(len(types), shownTypes)] {
 		x := &types[i]
 		name := terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), max(20, p.style.Line()-4-5*10)-1)
 		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), units.Count(int(x.Requests))))
-		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), "")))
+		within := ""
+		if x.SpanNs > 0 {
+			within = "in " + units.Coarse(time.Duration(x.SpanNs))
+		}
+		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), within)))
 	}
 	if more := len(types) - shownTypes; more > 0 {
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more request type")))

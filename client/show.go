@@ -191,11 +191,19 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("%s", p.hint(fmt.Sprintf("ID %s, loses %s, P50 %s, P99 %s, CoV %s, %s requests/s", x.ID[:8], perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
-		intervalText(x.Cov), units.Ratio(of(x.Rate))), 4))
+	p.printf("%s", p.hint(fmt.Sprintf("ID %s, loses %s, P50 %s, P99 %s, CoV %s, %s requests/s%s", x.ID[:8], perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
+		intervalText(x.Cov), units.Ratio(of(x.Rate)), within(x)), 4))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
 	}
+}
+
+// within returns the number of requests on which the figures of a problem rest, and the time in which they arrived.
+func within(x *contract.Problem) string {
+	if rate := of(x.Rate); rate > 0 {
+		return ", " + units.Count(int(x.Requests)) + " in " + units.Coarse(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
+	}
+	return ""
 }
 
 // Limits of the evidence shown; JSON output holds all of it.

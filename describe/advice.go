@@ -28,8 +28,7 @@ type Advice struct {
 
 	// The state of the search inside the first suspect.
 	Located   trace.Op // 0: none
-	Share     float64  // of the lost time, or of the variance, at Located
-	Variance  bool     // Share is of the variance
+	Share     float64  // of the lost time, at Located; 0: unknown
 	Reason    Reason   // for Located
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
@@ -80,7 +79,7 @@ func (n *Names) Advice(x *Advice) string {
 		case x.Located != 0:
 			text += " The place to look at is " + n.Op(x.Located) + "."
 		case x.leads():
-			text += " " + n.Located(x.Lead, x.LeadShare, false, Reason{}).String() + " so far."
+			text += " " + n.Located(x.Lead, x.LeadShare, Reason{}).String() + " so far."
 		}
 		return text + n.searching(x, name)
 	}
@@ -91,7 +90,10 @@ func (n *Names) Advice(x *Advice) string {
 		return n.remedy(x.Located, &x.Reason)
 	}
 	if x.Located != 0 {
-		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the " + wholeOf(x.Variance) + "."
+		if x.Share == 0 {
+			return "Look at " + n.Op(x.Located) + "."
+		}
+		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
 	}
 	if x.leads() {
 		return "Look at " + n.Op(x.Lead) + ": it carries " + units.Share(x.LeadShare) + " of the lost time so far." + n.searching(x, name)
@@ -119,13 +121,6 @@ func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string
 			" of the cost, with the rest of " + name + "."
 	}
 	return ""
-}
-
-func wholeOf(variance bool) string {
-	if variance {
-		return "variance"
-	}
-	return "lost time"
 }
 
 // searching describes, in a sentence that follows another, the search inside a service with a name; empty if there is

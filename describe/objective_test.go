@@ -30,7 +30,7 @@ func TestIncidentOfObjective(t *testing.T) {
 		{
 			Incident{Suspects: []baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3}}, Objectives: []Objective{failures, latency}},
 			"Orders arrive: 0.4 % of the requests failed in the last 6 hours (objective: 0.05 %); 1 more objective is missed. " +
-				"Requests take 30 % longer since 02:41; all of it is time in bank.",
+				"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank.",
 		},
 		{
 			Incident{Suspects: unknown, Objectives: []Objective{failures, latency, latency}, Over: true},

@@ -10,31 +10,40 @@ import (
 // unknown.
 type Reason struct {
 	Wait     trace.Op     // waits in the kernel; 0: none
-	Share    float64      // of the lost time, or of the variance, that they carry
+	Share    float64      // of the lost time, that they carry; 0: unknown
 	Function trace.Op     // within which the threads wait; 0: only the service is known
 	Host     trace.Symbol // on which they wait; 0: unknown
 	Computes bool         // the place waits for nothing in the kernel
 }
 
-// Located describes the place with a share of the time that requests lose, or of the variance, and the reason: "orders
-// audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in orders
-// audit.append, on host b". The place may itself be a wait.
-func (n *Names) Located(place trace.Op, share float64, variance bool, why Reason) (s Sentence) {
+// Located describes the place with its share of the time that requests lose, 0 if that is unknown, and the reason:
+// "orders audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in
+// orders audit.append, on host b". The place may itself be a wait.
+func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
 	}
 	if why.Wait == 0 {
-		s.Strong(n.Op(place))
-		s.Plain(" carries ")
-		s.Strong(units.Share(share))
-		s.Plain(" of the " + wholeOf(variance))
+		if share > 0 {
+			s.Strong(n.Op(place))
+			s.Plain(" carries ")
+			s.Strong(units.Share(share))
+			s.Plain(" of the lost time")
+		} else {
+			s.Plain("the place is ")
+			s.Strong(n.Op(place))
+		}
 		if why.Computes {
 			s.Plain(": it computes, or waits inside its own process (the kernel sees no wait)")
 		}
 		return s
 	}
-	s.Strong(units.Share(why.Share))
-	s.Plain(" of the " + wholeOf(variance) + " is ")
+	if why.Share > 0 {
+		s.Strong(units.Share(why.Share))
+		s.Plain(" of the lost time is ")
+	} else {
+		s.Plain("the time is lost ")
+	}
 	s.Strong(detect.Waiting(detect.WaitClass(n.Table, why.Wait)))
 	s.Plain(" in ")
 	s.Strong(n.waits(place, &why))
@@ -85,5 +94,8 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 	default:
 		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
 	}
-	return text + " That is " + units.Share(why.Share) + " of the lost time."
+	if why.Share > 0 {
+		text += " That is " + units.Share(why.Share) + " of the lost time."
+	}
+	return text
 }

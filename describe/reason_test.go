@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -53,8 +54,13 @@ func TestReason(t *testing.T) {
 			"Look at orders: something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks. That is all of the lost time.",
 		},
 	} {
-		if got := n.Located(c.place, 0.9, false, c.why).String(); got != c.text {
+		if got := n.Located(c.place, 0.9, c.why).String(); got != c.text {
 			t.Errorf("%q, want %q", got, c.text)
+		}
+		unknown := c.why
+		unknown.Share = 0
+		if got := n.Located(c.place, 0, unknown).String() + n.remedy(c.place, &unknown); strings.Contains(got, "%") || strings.Contains(got, "all of") || got == "" {
+			t.Errorf("%q has a share, which is unknown", got)
 		}
 		if c.next == "" {
 			continue

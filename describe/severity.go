@@ -25,7 +25,7 @@ func (n *Names) Severity(x *Severity) string {
 	case x.Failing != "":
 		return units.Percent(x.Failed) + " more of the requests of " + n.Clean(x.Failing) + " fail than usual. From " + units.Percent(x.Bound) + " on an incident is " + x.Name + "."
 	}
-	lose := "Because of " + n.Clean(x.Service) + ", requests lose " + units.Percent(x.Score) + " of their usual time, where a failed request loses all of it. "
+	lose := "Averaged over all requests, affected or not, " + n.Clean(x.Service) + " costs a request " + units.Percent(x.Score) + " of its usual time; a failed request loses all of it. "
 	if x.Lowest {
 		return lose + "Below " + units.Percent(x.Bound) + ", without a missed objective, an incident is " + x.Name + "."
 	}

@@ -16,11 +16,11 @@ func TestSeverity(t *testing.T) {
 	}{
 		{
 			Severity{Name: "critical", Bound: 0.5, Service: "payment", Score: 2.1},
-			"Because of <payment>, requests lose 210 % of their usual time, where a failed request loses all of it. From 50 % on an incident is critical.",
+			"Averaged over all requests, affected or not, <payment> costs a request 210 % of its usual time; a failed request loses all of it. From 50 % on an incident is critical.",
 		},
 		{
 			Severity{Name: "minor", Lowest: true, Bound: 0.1, Service: "payment", Score: 0.05},
-			"Because of <payment>, requests lose 5 % of their usual time, where a failed request loses all of it. Below 10 %, without a missed objective, an incident is minor.",
+			"Averaged over all requests, affected or not, <payment> costs a request 5 % of its usual time; a failed request loses all of it. Below 10 %, without a missed objective, an incident is minor.",
 		},
 		{
 			Severity{Name: "major", Bound: 0.25, Failing: "shop POST /orders", Failed: 0.37, Service: "payment", Score: 0.01},

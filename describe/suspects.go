@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -178,7 +179,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 	mostlyTime := false
 	if found {
 		first := &d.Suspects[0]
-		mostlyTime = 2*added(first) >= first.Score
+		mostlyTime = 2*first.AddedTime() >= first.Score
 		n.evidence(&s, d.Suspects, words{whole: "of the added time", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
@@ -222,10 +223,9 @@ type Incident struct {
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
 
-	Located  trace.Op // the place; 0: none was located
-	Share    float64  // of the lost time, or of the variance, at Located
-	Variance bool     // Share is of the variance
-	Reason   Reason   // for Located
+	Located trace.Op // the place; 0: none was located
+	Share   float64  // of the lost time, at Located; 0: unknown
+	Reason  Reason   // for Located
 }
 
 // SlowerType is a request type that takes longer since the onset of an incident.
@@ -281,7 +281,7 @@ func (x *Incident) Kind() IncidentKind {
 			return slow
 		}
 	}
-	switch time := added(first); max(time, first.Errors+first.Unanswered, first.Shape) {
+	switch time := first.AddedTime(); max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		return slow
 	case first.Shape:
@@ -293,9 +293,6 @@ func (x *Incident) Kind() IncidentKind {
 
 // isUnknown reports whether no service stands out.
 func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 }
-
-// added returns the part of the score of a suspect that is time.
-func added(s *baselinediff.Suspect) float64 { return s.Own + s.In + s.Out + s.Rest }
 
 // Incident describes x: the objectives that requests miss, how much longer they take, and the evidence against the
 // first suspect.
@@ -319,10 +316,10 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance, x.Reason}
+	w := words{"of the added time", "before", true, x.Located, x.Share, x.Reason}
 	switch x.Kind() {
 	case Slow, Crept:
-		w.whole = "of it"
+		w.whole = "of the lost time"
 		s.longer(x)
 		s.Plain("; ")
 	case Flow:
@@ -341,46 +338,57 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// Rules by which a sentence names the request type that loses most time: the mean over all requests is nobody's
+// Rules by which a sentence names only the request type that loses most time: the mean over several is nobody's
 // experience if that type grew far more.
 const (
-	leastUnlike = 2   // times the growth of all requests
+	leastUnlike = 2   // times the growth of the others
 	mostAlone   = 0.5 // of the lost time, at which the others are not mentioned
 )
 
-// longer appends how much longer requests take: those of the type that loses most time if it grew far more than all of
-// them did, or else all.
+// longer appends how much longer the requests of the types take that lose time or, while none is known, all.
 func (s *Sentence) longer(x *Incident) {
-	grew, lost, slower := addedTime(x.Suspects), 0., 0
-	var worst *SlowerType
+	var slower []*SlowerType
+	lost, usual := 0., 0.
 	for i := range x.Slower {
-		t := &x.Slower[i]
-		if t.lost() <= 0 {
-			continue
-		}
-		slower++
-		lost += t.lost()
-		if worst == nil || t.lost() > worst.lost() {
-			worst = t
+		if t := &x.Slower[i]; t.lost() > 0 {
+			slower = append(slower, t)
+			lost += t.lost()
+			usual += float64(t.Requests) * t.Usual
 		}
 	}
-	switch {
-	case worst == nil || worst.growth() < leastUnlike*grew:
-		s.Plain("Requests take ")
-		s.Strong(slowdown(grew))
-		s.Plain(" " + x.When)
-	case slower == 1 || worst.lost() >= mostAlone*lost:
-		s.Plain("Requests of ")
-		s.Strong(worst.Name)
-		s.Plain(" take ")
-		s.Strong(slowdown(worst.growth()))
-		s.Plain(" " + x.When)
-	default:
-		s.Plain("Requests of " + units.Count(slower) + " types take longer " + x.When + ", those of ")
+	if len(slower) == 0 {
+		s.Plain("All requests take ")
+		s.Strong(slowdown(baselinediff.AddedTime(x.Suspects)))
+		s.Plain(" on average " + x.When)
+		return
+	}
+	worst, grew := slices.MaxFunc(slower, func(a, b *SlowerType) int { return cmp.Compare(a.lost(), b.lost()) }), lost/max(1, usual)
+	others := (lost - worst.lost()) / max(1, usual-float64(worst.Requests)*worst.Usual)
+	unlike := len(slower) > 1 && worst.growth() >= leastUnlike*others
+	if unlike && worst.lost() < mostAlone*lost {
+		s.Plain("Requests of " + units.Count(len(slower)) + " types take longer " + x.When + ", those of ")
 		s.Strong(worst.Name)
 		s.Plain(" ")
 		s.Strong(slowdown(worst.growth()))
+		return
 	}
+	s.Plain("Requests of ")
+	switch {
+	case unlike || len(slower) == 1:
+		grew = worst.growth()
+		s.Strong(worst.Name)
+	case len(slower) == 2:
+		s.Strong(min(slower[0].Name, slower[1].Name))
+		s.Plain(" and ")
+		s.Strong(max(slower[0].Name, slower[1].Name))
+	default:
+		s.Plain(units.Count(len(slower)) + " types, most of all ")
+		s.Strong(worst.Name)
+		s.Plain(",")
+	}
+	s.Plain(" take ")
+	s.Strong(slowdown(grew))
+	s.Plain(" " + x.When)
 }
 
 // smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly
@@ -491,9 +499,8 @@ type words struct {
 	whole, baseline string
 	longer          bool
 	located         trace.Op // 0: not yet
-	share           float64  // of the lost time, or of the variance, at located
-	variance        bool
-	reason          Reason // for located
+	share           float64  // of the lost time, at located; 0: unknown
+	reason          Reason   // for located
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
@@ -511,8 +518,8 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		}
 		return true
 	}
-	if time := added(first); w.longer && clause(time, least) {
-		n.lostTime(s, suspects, time, w)
+	if w.longer && clause(first.AddedTime(), least) {
+		n.lostTime(s, suspects, w)
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
 		s.Plain("errors begin in ")
@@ -530,12 +537,12 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 }
 
 // lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
-func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time float64, w words) {
+func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, w words) {
 	if w.located != 0 {
-		*s = append(*s, n.Located(w.located, w.share, w.variance, w.reason)...)
+		*s = append(*s, n.Located(w.located, w.share, w.reason)...)
 		return
 	}
-	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)
+	n.addedTime(s, &suspects[0], baselinediff.AddedTime(suspects), w.whole)
 	if callee := silentCallee(suspects); callee != nil {
 		s.Plain(", in calls to ")
 		s.Strong(n.NamedService(callee.Service))
@@ -553,24 +560,11 @@ func perHundred(perRequest float64, noun string) string {
 	return units.Ratio(100*perRequest) + " " + noun + " per 100 requests"
 }
 
-// addedTime returns the time that all suspects add. The Rest of a service that emits no spans is also the Own of its
-// callers.
-func addedTime(suspects []baselinediff.Suspect) (total float64) {
-	for i := range suspects {
-		x := &suspects[i]
-		total += x.Own + x.In + x.Out
-		if !x.Opaque {
-			total += x.Rest
-		}
-	}
-	return total
-}
-
 // addedTime appends the share of a suspect in the total added time: "86 % of the added time is time to and from cart
 // (to it 61 %, from it 25 %)".
 func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, whole string) {
 	var where, shares []string
-	time := x.Own + x.In + x.Out + x.Rest
+	time := x.AddedTime()
 	for _, part := range []struct {
 		time        float64
 		preposition string

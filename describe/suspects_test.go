@@ -104,7 +104,7 @@ func TestIncident(t *testing.T) {
 		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
 			0.3,
-			"Requests take 38 % longer since 02:41; 87 % of it is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
+			"All requests take 38 % longer on average since 02:41; 87 % of the lost time is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
 		},
 		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
@@ -129,7 +129,7 @@ func TestIncident(t *testing.T) {
 				{Key: s.table.Symbol("host.name"), Value: s.table.Symbol("node-3"), Part: 0.9, Of: 4},
 			}}},
 			0.3,
-			"Requests take 30 % longer since 02:41; all of it is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
+			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
 		},
 		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []baselinediff.InstancePart{
@@ -137,7 +137,7 @@ func TestIncident(t *testing.T) {
 				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.7, Of: 2},
 			}}},
 			0.3,
-			"Requests take 30 % longer since 02:41; all of it is time in bank, in zone-b, 1 of its 3 zones.",
+			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank, in zone-b, 1 of its 3 zones.",
 		},
 		{nil, 0, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
 	} {
@@ -158,8 +158,8 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		slower types
 		want   string
 	}{
-		{"no type", nil, "Requests take 39 % longer since 02:41"},
-		{"alike", types{{"shop A", 100, 140 * ms, 100 * ms}, {"shop B", 100, 130 * ms, 100 * ms}}, "Requests take 39 % longer since 02:41"},
+		{"no type", nil, "All requests take 39 % longer on average since 02:41"},
+		{"alike", types{{"shop B", 100, 140 * ms, 100 * ms}, {"shop A", 100, 130 * ms, 100 * ms}}, "Requests of shop A and shop B take 35 % longer since 02:41"},
 		{
 			"one carries most",
 			types{{"shop B", 100, 82 * ms, 80 * ms}, {"shop A", 100, 2080 * ms, 80 * ms}, {"shop C", 900, 79 * ms, 80 * ms}},
@@ -169,18 +169,23 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		{
 			"several",
 			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
+			"Requests of 3 types, most of all shop A, take 190 % longer since 02:41",
+		},
+		{
+			"several, one of them far more",
+			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 400, 145 * ms, 100 * ms}, {"shop C", 400, 140 * ms, 100 * ms}},
 			"Requests of 3 types take longer since 02:41, those of shop A 3.0 times as long",
 		},
 		{
 			"an extreme one that hardly counts",
 			types{{"shop A", 1, 900 * ms, 10 * ms}, {"shop B", 1000, 140 * ms, 100 * ms}},
-			"Requests take 39 % longer since 02:41",
+			"Requests of shop A and shop B take 41 % longer since 02:41",
 		},
 	} {
 		x := &Incident{
 			When: "since 02:41", Longer: 0.39, Slower: c.slower, Suspects: []baselinediff.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
 		}
-		if got, want := n.Incident(x).String(), c.want+"; all of it is time in bank."; got != want {
+		if got, want := n.Incident(x).String(), c.want+"; all of the lost time is time in bank."; got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", c.name, got, want)
 		}
 	}
@@ -237,7 +242,7 @@ func TestUnnamedService(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	of := []baselinediff.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
-	const want = "Requests take 40 % longer since 02:41; all of it is time in (unnamed service)."
+	const want = "All requests take 40 % longer on average since 02:41; all of the lost time is time in (unnamed service)."
 	if got := n.Incident(&Incident{When: "since 02:41", Suspects: of}).String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -265,10 +270,10 @@ func TestOperationSentence(t *testing.T) {
 		of   *Incident
 		kind IncidentKind
 	}{
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":      {of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":  {crept, Crept},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.": {&month, Crept},
-		"Requests take 40 % longer since 02:41; all of it is time in store.":                      {of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":       {crept, Crept},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":      {&month, Crept},
+		"All requests take 40 % longer on average since 02:41; all of the lost time is time in store.": {of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
 		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", baselinediff.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
 			baselinediff.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
 		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", baselinediff.Suspect{Score: 0.004, Errors: 0.004},

@@ -170,7 +170,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 		return 0
 	}
 	if !c.options.IncidentsOnly {
-		c.spans.Observe(p)
+		c.spans.Observe(p, 0)
 	}
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
@@ -185,7 +185,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 
 // ObserveSpans takes the durations of the spans of closed traces. The requests of these are passed to Observe. It keeps
 // nothing of t.
-func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Merge(t) }
+func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 
 // ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
 func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }
@@ -262,11 +262,9 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 // Epoch ends an epoch at time now: it detects and explains problems and decides the next plan. It returns the
 // decisions, each with its evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
-	c.spans.Rotate(now)
-	if c.began != 0 && now <= c.began.Add(pastEpochs*c.options.Epoch) && c.sites.Since() < c.began.Add(-c.options.Epoch) {
-		c.spans.TakeAsEarlier() // of a recorded past
-	}
+	c.spans.Rotate(now, c.healthySpans)
 	c.versions.trim()
+	unhealthy := c.unhealthy()
 	tracked := c.trackIncidents(now)
 	if !c.learned {
 		tracked.Wait()
@@ -279,6 +277,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	if !c.options.IncidentsOnly {
 		c.series.observe(c.detector.Groups)
 	}
+	c.detector.Unhealthy = unhealthy
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
 	c.followIncidents(now)
@@ -292,6 +291,12 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		c.explainProblems(now)
 	}
 	return c.decide(now, c.options.Explore)
+}
+
+// healthySpans reports whether the spans of an operation in [from, to) belong to the history: no incident affects its
+// service.
+func (c *Core) healthySpans(op trace.Op, from, to trace.Nanos) bool {
+	return !c.sites.Skips(c.table.Operation(op).Service, baselinediff.Interval{From: from, To: to})
 }
 
 // explainProblems ends an epoch of the trees and of the explanations of problems.

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -21,6 +22,8 @@ type Incident struct {
 	Types    []AffectedType  // by falling lost time, at most maxAffected
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
+	// Milestones are the facts in its course, in the order in which they became known.
+	Milestones []Milestone
 	// AlertedSeverity is the severity at the time when it opened, or opened again: alerts about it keep it.
 	AlertedSeverity Severity
 }
@@ -56,12 +59,12 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 // through its first suspect.
 type AffectedType struct {
 	RequestType         analysis.Hash
-	Requests            uint64        // since the onset
+	Requests            uint64        // since the onset, until the time at which it had lost most
 	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
-	Mean, Usual         float64       // ns, since the onset and in healthy times
+	Mean, Usual         float64       // ns, of these requests and in healthy times before the onset
 	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown, saved by an older version
 	P99, UsualP99       float64
-	Failed, UsualFailed float64 // share of the requests, since the onset and in healthy times
+	Failed, UsualFailed float64 // share of these requests, and in healthy times before the onset
 }
 
 // lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
@@ -84,7 +87,7 @@ func (c *Core) Incidents() []Incident {
 		all[i] = Incident{Incident: tracked[i]}
 		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
 		if a := c.affected[tracked[i].ID]; a != nil {
-			all[i].Types, all[i].Problems, all[i].Place, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Alerted
+			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
 		}
 	}
 	return all
@@ -140,9 +143,12 @@ func (c *Core) History() *baselinediff.Sites { return c.sites }
 // affected lists the request types and problems of an incident, and has its place.
 type affected struct {
 	Types    []AffectedType
+	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity // see [Incident.AlertedSeverity]
+
+	Milestones []Milestone
 }
 
 // mostly reports whether requests of one type lose at least half of what all affected requests lose.
@@ -158,6 +164,9 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 	return own >= all/2
 }
 
+// mayReturn is the time after the end of an incident within which it returns, except one that takes hours to grow.
+const mayReturn = 10 * time.Minute
+
 // followIncidents renews the request types and the problems of the open incidents at the end of an epoch.
 func (c *Core) followIncidents(now trace.Nanos) {
 	tracked := c.incidents.Incidents()
@@ -168,12 +177,18 @@ func (c *Core) followIncidents(now trace.Nanos) {
 		a := c.affected[x.ID]
 		opened := a == nil || max(x.Opened, x.Reopened) == now
 		if a == nil {
-			a = &affected{}
+			a = &affected{since: make(map[analysis.Hash]*group.Since)}
 		}
 		known[x.ID] = a
+		if x.Closed != 0 && now.Sub(x.Closed) > mayReturn {
+			clear(a.since)
+		}
 		if x.Closed == 0 && len(x.Suspects) > 0 {
 			open = append(open, x)
-			a.Types = c.affectedTypes(x, a.Types)
+			if opened {
+				c.unlearn(x)
+			}
+			c.affectTypes(x, a)
 			if opened {
 				a.Alerted = (&Incident{Incident: *x, Types: a.Types}).Severity()
 			}
@@ -187,7 +202,7 @@ func (c *Core) followIncidents(now trace.Nanos) {
 		p := &c.problems[i]
 		if x := c.explains(open, p); x != nil {
 			if a := known[x.ID]; len(a.Problems) < maxAffected && !slices.Contains(a.Problems, p.ID) {
-				a.Problems = append(a.Problems, p.ID)
+				a.addProblem(p)
 			}
 		}
 	}
@@ -201,63 +216,113 @@ const (
 	clearly       = 2.0  // standard errors: the incident itself is certain
 )
 
-// affectedTypes returns the request types that x affects, each as of the time at which it had lost most. Their usual
+// longestUnnoticed is the time for which an incident may have gone on when it opens again.
+const longestUnnoticed = 2 * incident.Window
+
+// unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
+func (c *Core) unlearn(x *incident.Incident) {
+	began := x.Onset
+	if x.Reopened != 0 {
+		began = x.Reopened.Add(-longestUnnoticed)
+	}
+	for g := range c.detector.Groups.Each() {
+		g.Unlearn(began)
+	}
+}
+
+// unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
+// incident: what they do is not usual, even if the incident hardly shows in them.
+func (c *Core) unhealthy() func(requestType *group.Group) bool {
+	var suspects []trace.Symbol
+	for _, x := range c.incidents.Incidents() {
+		if x.Closed == 0 && len(x.Suspects) > 0 {
+			suspects = append(suspects, x.Suspects[0].Service)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	known := make(map[*group.Group]bool)
+	return func(requestType *group.Group) bool {
+		through, found := known[requestType]
+		if !found {
+			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return c.passes(requestType, s) })
+			known[requestType] = through
+		}
+		return through
+	}
+}
+
+// affectTypes renews the request types of a that x affects, each as of the time at which it had lost most. Their usual
 // numbers stay as they were when they joined.
-func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []AffectedType {
-	types := slices.Clone(before)
-	service := x.Suspects[0].Service
+func (c *Core) affectTypes(x *incident.Incident, a *affected) {
+	now, service, before := c.detector.Groups.Closed(), x.Suspects[0].Service, len(a.Types)
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
 			continue
 		}
-		a := AffectedType{
-			RequestType: g.ID, Usual: g.Reference.Total.Mean(), UsualFailed: float64(g.Reference.Failed) / float64(g.Reference.Total.N),
-			UsualP50: g.Reference.Latency.Quantile(0.5), UsualP99: g.Reference.Latency.Quantile(0.99),
-		}
-		i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID })
+		i := slices.IndexFunc(a.Types[:before], func(t AffectedType) bool { return t.RequestType == g.ID })
+		t := usualType(g)
+		since := a.since[g.ID]
 		if i >= 0 {
-			b := &before[i]
-			a.Usual, a.UsualP50, a.UsualP99, a.UsualFailed = b.Usual, b.UsualP50, b.UsualP99, b.UsualFailed
+			t = a.Types[i]
 		}
+		if since == nil {
+			since = new(g.RequestsSince(x.Onset, now))
+		} else {
+			since.Extend(g, now)
+		}
+		t.measure(since)
 		switch {
-		case (!c.affects(g, x.Onset, &a) || !c.passes(g, service)) && !c.missesObjective(g, x, &a):
+		case (!t.affected(since, &g.Reference.Total) || !c.passes(g, service)) && !c.missesObjective(g, x, since):
 		case i < 0:
-			a.measureQuantiles(g, x.Onset)
-			types = append(types, a)
-		case a.lost() > types[i].lost():
-			a.measureQuantiles(g, x.Onset)
-			types[i] = a
+			a.Types = append(a.Types, t)
+			a.since[g.ID] = since
+		case t.lost() > a.Types[i].lost():
+			a.Types[i] = t
+			a.since[g.ID] = since
 		}
 	}
-	slices.SortFunc(types, func(a, b AffectedType) int {
-		return cmp.Or(cmp.Compare(b.lost(), a.lost()), a.RequestType.Compare(b.RequestType))
+	slices.SortFunc(a.Types, func(t, u AffectedType) int {
+		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
 	})
-	return types[:min(len(types), maxAffected)]
+	for i := range a.Types[min(len(a.Types), maxAffected):] {
+		delete(a.since, a.Types[maxAffected+i].RequestType)
+	}
+	a.Types = a.Types[:min(len(a.Types), maxAffected)]
 }
 
-// measureQuantiles sets the quantiles of the requests of g since an instant.
-func (x *AffectedType) measureQuantiles(g *group.Group, since trace.Nanos) {
-	counts := g.LatenciesSince(since)
-	x.P50, x.P99 = counts.Quantile(0.5), counts.Quantile(0.99)
+// usualType returns a request type with its usual numbers.
+func usualType(g *group.Group) AffectedType {
+	usual := &g.Reference
+	return AffectedType{
+		RequestType: g.ID, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
+		UsualP50: usual.Latency.Quantile(0.5), UsualP99: usual.Latency.Quantile(0.99),
+	}
 }
 
-// affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
-// clearly more often.
-func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
-	since := g.RetainedSince(onset, c.detector.Groups.Closed())
-	total, failed := since.Total, since.Failed
-	if total.N == 0 {
+// measure sets the numbers of the requests since the onset.
+func (x *AffectedType) measure(since *group.Since) {
+	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
+		return
+	}
+	x.Mean, x.Failed = since.Total.Mean(), float64(since.Failed)/float64(x.Requests)
+	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
+}
+
+// affected reports whether the requests since the onset, which x has, are clearly slower than usual, or fail clearly
+// more often.
+func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
+	n := float64(since.Total.N)
+	if n == 0 {
 		return false
 	}
-	n := float64(total.N)
-	a.Requests, a.Span, a.Mean, a.Failed = uint64(math.Round(since.Requests)), since.Span, total.Mean(), float64(failed)/n
-	usual := g.Reference.Total
-	spread := math.Sqrt(total.Variance()/n + usual.Variance()/float64(usual.N))
-	if a.Mean >= leastSlowdown*a.Usual && a.Mean-a.Usual > clearly*spread && total.N >= leastAffected {
+	spread := math.Sqrt(since.Total.Variance()/n + usual.Variance()/float64(usual.N))
+	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected {
 		return true
 	}
-	spread = math.Sqrt(max(a.UsualFailed, 1/n) * (1 - min(a.UsualFailed, 1)) / n)
-	return failed >= leastAffected && a.Failed-a.UsualFailed > max(leastFailures, clearly*spread)
+	spread = math.Sqrt(max(x.UsualFailed, 1/n) * (1 - min(x.UsualFailed, 1)) / n)
+	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
 // passes reports whether requests of g spend time in a service, or waiting for it.
@@ -337,6 +402,9 @@ type affectedState struct {
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity
+	Since    [][]byte // the requests of each of Types; none: of an earlier version
+
+	Milestones []Milestone
 }
 
 // savedAffected returns the request types and problems of the incidents, in their order.
@@ -344,16 +412,37 @@ func (c *Core) savedAffected() []affectedState {
 	var saved []affectedState
 	for _, x := range c.incidents.Incidents() {
 		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
-			saved = append(saved, affectedState{x.ID, a.Types, a.Problems, a.Place, a.Alerted})
+			state := affectedState{Incident: x.ID, Types: a.Types, Problems: a.Problems, Place: a.Place, Alerted: a.Alerted, Milestones: a.Milestones}
+			for i := range a.Types {
+				var since []byte
+				if s := a.since[a.Types[i].RequestType]; s != nil {
+					since = s.AppendBinary(nil)
+				}
+				state.Since = append(state.Since, since)
+			}
+			saved = append(saved, state)
 		}
 	}
 	return saved
 }
 
-// restoreAffected is the inverse of savedAffected.
-func (c *Core) restoreAffected(saved []affectedState) {
+// restoreAffected is the inverse of savedAffected. The error wraps [codec.ErrCorrupt].
+func (c *Core) restoreAffected(saved []affectedState) error {
 	c.affected = make(map[uint64]*affected, len(saved))
-	for _, s := range saved {
-		c.affected[s.Incident] = &affected{s.Types, s.Problems, s.Place, s.Alerted}
+	for i := range saved {
+		s := &saved[i]
+		a := &affected{Types: s.Types, Problems: s.Problems, Place: s.Place, Alerted: s.Alerted, Milestones: s.Milestones, since: make(map[analysis.Hash]*group.Since)}
+		for k := range s.Since[:min(len(s.Since), len(s.Types))] {
+			if len(s.Since[k]) == 0 {
+				continue
+			}
+			since, err := group.DecodeSince(s.Since[k])
+			if err != nil {
+				return err
+			}
+			a.since[s.Types[k].RequestType] = &since
+		}
+		c.affected[s.Incident] = a
 	}
+	return nil
 }

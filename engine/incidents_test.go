@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -61,6 +63,89 @@ func TestIncidents(t *testing.T) {
 	}
 	if diff := cmp.Diff(w.core.Incidents(), restored.Incidents()); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
+	}
+}
+
+// While an incident is open, what is usual is from before its onset: in live traffic, in which it opens some time after
+// its onset, and in a recorded past that arrives at once. That holds for all requests through the suspect, also for
+// those that show little of it, and after the incident.
+func TestUsualIsBeforeOnset(t *testing.T) {
+	const healthy, faulty, most = 30 * time.Minute, 3 * time.Minute, 40 * time.Minute
+	rare := func(fault sim.Fault) sim.Config { // so rare that the first requests after the onset prove nothing
+		config := small(3, fault)
+		config.Rate = 2
+		return config
+	}
+	usual := make(map[trace.Op]float64) // 99th percentiles of entries without the fault
+	w := newWorld(rare(sim.None), engine.DefaultOptions())
+	for w.until(healthy + most); len(usual) == 0; {
+		for g := range w.core.Grouper().Each() {
+			spans := w.core.Spans().Usual(g.Entry)
+			usual[g.Entry] = spans.Quantile(0.99)
+		}
+	}
+	for _, recorded := range []bool{false, true} {
+		w := newWorld(rare(sim.CPU), engine.DefaultOptions())
+		began := start.Add(healthy)
+		w.app.Inject(began)
+		if recorded {
+			for tr := range w.app.Requests(start, began.Add(faulty), nil) {
+				w.core.Ingest(tr)
+			}
+			w.now = began.Add(faulty)
+			w.core.Epoch(w.now)
+		} else {
+			w.until(healthy)
+		}
+		through, table := 0, w.app.Table()
+		for w.now < began.Add(most) {
+			w.play()
+			all := w.core.Incidents()
+			if len(all) == 0 {
+				continue
+			}
+			x := &all[0]
+			if x.Closed != 0 || x.Onset < began.Add(-time.Minute) || x.Onset > began.Add(time.Minute) {
+				t.Fatalf("recorded %t: the onset is %v after that of the fault, closed at %v", recorded, x.Onset.Sub(began), x.Closed)
+			}
+			for _, a := range x.Types {
+				if g := w.core.Grouper().Group(a.RequestType); a.Usual != g.Reference.Total.Mean() {
+					t.Fatalf("recorded %t: the usual mean is %v, that of the reference %v", recorded, a.Usual, g.Reference.Total.Mean())
+				}
+			}
+			for g := range w.core.Grouper().Each() {
+				passes := slices.ContainsFunc(w.core.Tree(g.RequestType).Nodes, func(n cct.Node) bool {
+					return table.Operation(n.Op).Service == x.Suspects[0].Service
+				})
+				if !passes || !g.Expectation.Learned {
+					continue
+				}
+				if through++; g.Reference.Last > x.Onset.Add(engine.DefaultOptions().Epoch) {
+					t.Fatalf("recorded %t, %v after the onset: requests until %v after it are usual", recorded, w.now.Sub(x.Onset), g.Reference.Last.Sub(x.Onset))
+				}
+				spans := w.core.Spans().Usual(g.Entry)
+				if p99 := spans.Quantile(0.99); spans.Count() < 100 || p99 > 1.2*usual[g.Entry] {
+					t.Fatalf("recorded %t, %v after the onset: %d usual spans with a 99th percentile of %v, without the fault %v", recorded, w.now.Sub(x.Onset), spans.Count(), p99, usual[g.Entry])
+				}
+			}
+		}
+		before := make(map[analysis.Hash]float64)
+		for g := range w.core.Grouper().Each() {
+			before[g.ID] = g.Reference.Latency.Quantile(0.99)
+		}
+		w.app.Inject(math.MaxInt64)
+		w.until(healthy + most + 30*time.Minute)
+		if x := w.core.Incidents()[0]; x.Closed == 0 {
+			t.Fatalf("recorded %t: the incident is open half an hour after the fault", recorded)
+		}
+		for g := range w.core.Grouper().Each() {
+			if after := g.Reference.Latency.Quantile(0.99); g.Expectation.Learned && after > 1.2*before[g.ID] {
+				t.Errorf("recorded %t: after the incident the usual 99th percentile is %v, before %v", recorded, after, before[g.ID])
+			}
+		}
+		if through == 0 {
+			t.Errorf("recorded %t: no requests through the suspect of an incident", recorded)
+		}
 	}
 }
 

@@ -90,13 +90,12 @@ func (c *Core) servicesOf(m *incident.Missed) []trace.Symbol {
 	return slices.Sorted(maps.Keys(services))
 }
 
-// missesObjective fills in the requests of g since the onset of an incident, and reports whether they miss one of its
-// objectives: they are affected although their mean may be as usual.
-func (c *Core) missesObjective(g *group.Group, x *incident.Incident, a *AffectedType) bool {
+// missesObjective reports whether the requests of g since the onset of an incident miss one of its objectives: they are
+// affected although their mean may be as usual.
+func (c *Core) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
 	for i := range x.Objectives {
 		if c.objectives.Matches(&x.Objectives[i].Objective, g.Entry) {
-			c.affects(g, x.Onset, a)
-			return a.Requests > 0
+			return since.Total.N > 0
 		}
 	}
 	return false

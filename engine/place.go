@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
@@ -11,8 +12,7 @@ import (
 // Place is the place of an incident, as it was located: the numbers do not change with later requests.
 type Place struct {
 	Operation trace.Op // 0: none was located
-	Share     float64  // of the lost time, or of the variance
-	Variance  bool     // the share is of the variance
+	Share     float64  // of the lost time; 0: unknown, as for requests that only vary more
 	At        trace.Nanos
 	Of        analysis.Hash // problem whose investigation located it, perhaps that as which the search sees the incident
 	Reason    Reason
@@ -21,7 +21,7 @@ type Place struct {
 // Reason is the reason for which requests lose time at a place, as the kernel tells it. It is zero while it is unknown.
 type Reason struct {
 	Wait     trace.Op     // waits in the kernel that carry most of the lost time; 0: none
-	Share    float64      // of the lost time, of those waits
+	Share    float64      // of the lost time, of those waits; 0: unknown
 	Function trace.Op     // within which the waits were seen; 0: only the service is known
 	Host     trace.Symbol // on which the service runs; 0: on several, or unknown
 	Computes bool         // the threads wait for nothing in the kernel
@@ -35,6 +35,7 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 		x := &tracked[i]
 		if a := c.affected[x.ID]; a != nil && x.Closed == 0 && len(x.Suspects) > 0 {
 			a.Place = c.placeOf(x, a.Place, now)
+			a.addPlace(now)
 		}
 	}
 }
@@ -42,24 +43,66 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place {
 	v := c.Investigation(x.ID)
 	if v.Answer() != 0 && v.Answer() != place.Operation {
-		p := c.Searched(v.Problem)
-		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), At: now, Of: v.Problem}
-		if p != nil && p.Kind == detect.KindVariable {
-			place.Share, place.Variance = c.slowdownShare(p, v)
-		}
+		place = Place{Operation: v.Answer(), Share: c.lostAt(x, v), At: now, Of: v.Problem}
 	} else if !c.searched(x, place.Operation) {
 		return Place{}
 	}
 	if v.Answer() == place.Operation && v.Status == search.Explained && place.Reason == (Reason{}) {
-		place.Reason = c.reasonOf(v, now)
+		place.Reason = c.reasonOf(v, place.Share, now)
 	}
 	return place
 }
 
+// lostAt returns the share of the time lost in x, of all suspects, at the place that v located; 0 if it is unknown. The
+// shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
+func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
+	whole := baselinediff.LostShare(x.Suspects)
+	p := c.Searched(v.Problem)
+	if _, pooled := IncidentOf(v.Problem); pooled || p == nil {
+		return v.AnswerShare() * whole
+	}
+	share := v.AnswerShare()
+	if p.Kind == detect.KindVariable {
+		share = c.slowdownShare(p, v)
+	}
+	if share <= 0 {
+		return 0
+	}
+	return share / max(share, c.slowdownIn(p, x.Suspects[0].Service)) * whole
+}
+
+// slowdownIn returns the share of the slowdown of p in a service, or while callers wait for it; 1 if the mean did not
+// grow.
+func (c *Core) slowdownIn(p *detect.Problem, service trace.Symbol) float64 {
+	total, in := 0., 0.
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if !(e.Excess > 0) { // perhaps NaN
+			continue
+		}
+		total += e.Excess
+		if c.touches(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
+			in += e.Excess
+		}
+	}
+	if total == 0 {
+		return 1
+	}
+	return in / total
+}
+
+// ShareOf returns a share of the whole of v, an investigation of x, as a share of the time lost in x; 0 if it is
+// unknown. That of the place which x remembers is the remembered one, so that all texts have the same.
+func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
+	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
+		return share / located * x.Place.Share
+	}
+	return share * baselinediff.LostShare(x.Suspects)
+}
+
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
-// an incident is about lost time. Within an edge, both are divided alike. If the mean did not grow, it returns the
-// share of the variance, and true.
-func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) (share float64, variance bool) {
+// an incident is about lost time. Within an edge, both are divided alike. It is 0 if the mean did not grow.
+func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
 		if e := &v.Evidence[i]; e.Tracepoint != 0 && e.Tracepoint == v.Place.Tracepoint && e.Context != 0 {
@@ -79,9 +122,9 @@ func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) (share 
 		}
 	}
 	if excess <= 0 || score <= 0 {
-		return v.AnswerShare(), true
+		return 0
 	}
-	return excess / total * min(1, v.AnswerShare()/score), false
+	return excess / total * min(1, v.AnswerShare()/score)
 }
 
 // searched reports whether the search of an incident may locate an operation.
@@ -94,12 +137,16 @@ func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
 	return c.concerns(op, x.Suspects[0].Service)
 }
 
-// reasonOf returns what the kernel tells about an explained place. Probes of other agents have names of their own.
-func (c *Core) reasonOf(v *search.Investigation, now trace.Nanos) Reason {
+// reasonOf returns what the kernel tells about an explained place with a share of the lost time, 0 if that is unknown.
+// Probes of other agents have names of their own.
+func (c *Core) reasonOf(v *search.Investigation, share float64, now trace.Nanos) Reason {
 	if detect.WaitClass(c.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}
 	}
-	r := Reason{Wait: v.Wait.Op, Share: min(1, v.Wait.Share), Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
+	r := Reason{Wait: v.Wait.Op, Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
+	if located := v.AnswerShare(); located > 0 {
+		r.Share = min(1, share*v.Wait.Share/located)
+	}
 	if r.Function == 0 && v.Answer() != v.Wait.Op {
 		r.Function = v.Answer()
 	}

@@ -469,7 +469,9 @@ func (c *Core) restore(s *savedCore) error {
 			return err
 		}
 		c.incidents = incident.Restore(s.Incidents)
-		c.restoreAffected(s.Affected)
+		if err = c.restoreAffected(s.Affected); err != nil {
+			return err
+		}
 	}
 	c.objectives.Restore(&s.Objectives)
 	if s.Settings == nil { // else Restore applies them

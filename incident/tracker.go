@@ -845,6 +845,8 @@ func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
 			showRise(s)
 		}
 	}
+	// The others by the scores that are shown.
+	slices.SortStableFunc(x.Suspects[min(1, len(x.Suspects)):], func(a, b baselinediff.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 }
 
 // showRise makes the growth of typical times the evidence against a suspect that has no other yet.

@@ -238,6 +238,31 @@ func TestTwoCauses(t *testing.T) {
 	}
 }
 
+// TestOrderOfSuspects slows two services and, a little, their caller: behind the first suspect of each incident the
+// others follow in the order of the scores that are shown.
+func TestOrderOfSuspects(t *testing.T) {
+	s := newShop()
+	s.gateway = map[string]trace.Nanos{"cart": 5e6, "search": 5e6}
+	s.play(time.Hour, nil)
+	s.gateway = map[string]trace.Nanos{"cart": 9e6, "search": 9e6}
+	compared := 0
+	for range 30 {
+		s.play(epoch, map[string]float64{"cart": 3, "search": 4})
+		for _, x := range s.tracker.Incidents() {
+			for i := 2; i < len(x.Suspects); i++ {
+				if a, b := x.Suspects[i-1].Score, x.Suspects[i].Score; a < b {
+					t.Fatalf("suspect %d has score %v, the one before %v", i+1, b, a)
+				} else if b > 0 {
+					compared++
+				}
+			}
+		}
+	}
+	if compared == 0 {
+		t.Error("no incident has two suspects besides the first one")
+	}
+}
+
 // TestTwoNeighbours slows down cart, more than anything else, and the gateway, which calls it. The gateway has an
 // incident of its own unless it is late only where it calls cart: there it may wait for it without a span.
 func TestTwoNeighbours(t *testing.T) {

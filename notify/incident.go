@@ -188,14 +188,14 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
-		a.Located, a.Share, a.Variance, a.Reason = v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)
+		a.Located, a.Share, a.Reason = v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)
 	case v.Status == search.Exhausted:
 		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
 	case v.Status.Active():
 		a.Searching, a.On, a.Doing = true, len(v.Requested), v.Reason
 	}
 	if a.Located == 0 && v != nil && len(v.Suspects) > 0 {
-		a.Lead, a.LeadShare = v.Suspects[0].Op, v.Suspects[0].Share
+		a.Lead, a.LeadShare = v.Suspects[0].Op, x.ShareOf(v, v.Suspects[0].Share)
 	}
 	if missed := Objectives(x); len(missed) > 0 {
 		a.Objective = &missed[0]
@@ -238,7 +238,7 @@ func Kind(x *engine.Incident) describe.IncidentKind { return describedAs(x, "").
 func describedAs(x *engine.Incident, when string) *describe.Incident {
 	return &describe.Incident{
 		When: when, Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks,
-		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share, Variance: x.Place.Variance,
+		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share,
 		Reason: describe.Reason(x.Place.Reason),
 	}
 }
@@ -267,15 +267,6 @@ func reasonOf(x *engine.Incident, v *search.Investigation) describe.Reason {
 	return describe.Reason{}
 }
 
-// shareOf returns the share of the lost time at the place that v located: that which the incident remembers, so that
-// all texts have the same.
-func shareOf(x *engine.Incident, v *search.Investigation) float64 {
-	if x.Place.Operation == v.Answer() {
-		return x.Place.Share
-	}
-	return v.AnswerShare()
-}
-
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
@@ -291,7 +282,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
-		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)).String(), maxSentenceText)
+		d.located = shorten(n.names.Located(v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))

@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -69,7 +70,22 @@ func (s *investigationStep) describe(x *Suspect) string {
 	case s.returns(func(*location) bool { return true }):
 		below = "records of the candidates below it are missing"
 	}
-	return "one location carries " + part(x.Share) + " of the problem, and " + below
+	return carries + part(x.Share) + ofProblem + below
+}
+
+// The words of the reason why a suspect is located.
+const (
+	carries   = "one location carries "
+	ofProblem = " of the problem, and "
+)
+
+// WithoutShare returns the reason of an investigation without the share of the place: texts about incidents have that
+// share in relation to more than the problem.
+func WithoutShare(reason string) string {
+	if _, rest, found := strings.Cut(reason, ofProblem); found && strings.HasPrefix(reason, carries) {
+		return rest
+	}
+	return reason
 }
 
 // part formats a share. Noise may estimate more than all.

@@ -205,8 +205,8 @@ func analysisDecoders(t testing.TB) []decoder {
 	var spans observation.RecentSpans
 	x := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: 5, Start: 1000, End: 2000}}}
 	path := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
-	spans.Observe(path)
-	spans.Rotate(now)
+	spans.Observe(path, now)
+	spans.Rotate(now, func(trace.Op, trace.Nanos, trace.Nanos) bool { return true })
 	types := &group.RequestTypes{}
 	grouper := group.NewGrouper(types, table, group.Options{})
 	refinement := detect.NewRefinement(7, []trace.Symbol{1, 2})

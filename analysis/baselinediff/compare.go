@@ -53,6 +53,34 @@ type Suspect struct {
 	Instances []InstancePart
 }
 
+// AddedTime returns the part of the score that is time.
+func (s *Suspect) AddedTime() float64 { return s.Own + s.In + s.Out + s.Rest }
+
+// AddedTime returns the time that all suspects add, of which the first one adds a part. The Rest of a service that
+// emits no spans is also the Own of its callers.
+func AddedTime(suspects []Suspect) (total float64) {
+	for i := range suspects {
+		x := &suspects[i]
+		total += x.AddedTime()
+		if x.Opaque {
+			total -= x.Rest
+		}
+	}
+	if len(suspects) > 0 {
+		total = max(total, suspects[0].AddedTime())
+	}
+	return total
+}
+
+// LostShare returns the share of the first suspect in the time that all of them add, 0–1; 0 if none adds time.
+func LostShare(suspects []Suspect) float64 {
+	total := AddedTime(suspects)
+	if total <= 0 {
+		return 0
+	}
+	return min(1, suspects[0].AddedTime()/total)
+}
+
 // SharedPart is the part of the score of a service that it shares with a neighbour in the call graph.
 type SharedPart struct {
 	Service trace.Symbol

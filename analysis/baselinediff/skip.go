@@ -42,6 +42,13 @@ func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	h.skipped[k] = added
 }
 
+// Skips reports whether the calls of a service are excluded from the history in any part of an interval.
+func (h *Sites) Skips(service trace.Symbol, i Interval) bool {
+	return slices.ContainsFunc(h.skipped, func(s skip) bool {
+		return s.from <= sliceOf(i.To-1) && sliceOf(i.From) < s.to && s.concerns(service)
+	})
+}
+
 // changeSkipped prepares for a change of the skipped times that begins with a slice.
 func (h *Sites) changeSkipped(from slice) {
 	if from < h.screened.from {

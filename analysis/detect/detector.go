@@ -21,6 +21,10 @@ type Detector struct {
 	chronicTypes map[*group.Group]*chronicType // by request type
 	thresholds   Thresholds                    // of chronicTypes
 
+	// Unhealthy reports whether the requests of a type must not become usual, although nothing is known against
+	// them: they are not learned. nil: none.
+	Unhealthy func(requestType *group.Group) bool
+
 	epochs    uint64                    // number of calls of Watch
 	resting   map[*group.Group]*resting // by request type
 	deletions uint64                    // of the groups of resting
@@ -46,13 +50,13 @@ func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 }
 
 // Learn makes the judged window the expectation of every group without one that has enough requests and whose first
-// epoch ended at time by or before. It skips request types with an open problem.
+// epoch ended at time by or before. It skips request types with an open problem, and unhealthy ones.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by
 	}
 	for requestType, groups := range d.Groups.ByType() {
-		if requestType.AnyOpenProblem {
+		if requestType.AnyOpenProblem || d.isUnhealthy(requestType) {
 			continue
 		}
 		if ready(requestType) {
@@ -67,6 +71,10 @@ func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 			}
 		}
 	}
+}
+
+func (d *Detector) isUnhealthy(g *group.Group) bool {
+	return d.Unhealthy != nil && d.Unhealthy(g.Parent())
 }
 
 // Accept closes the problem of a group, or of a request type and all its groups, and forgets the expectation: the

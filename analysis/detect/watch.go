@@ -302,12 +302,19 @@ func (e *epoch) updateReference(g *group.Group) {
 	}
 	c := e.detector.changeDetectorOf(g)
 	well := !g.OpenProblem && c.strongest() < healthyEvidence
-	if !well {
+	switch {
+	case !well:
 		g.EnlargeSample(true)
 		g.LimitWindow(e.now)
 		return
+	case e.detector.isUnhealthy(g):
+		if g.Current.Total.N > 0 {
+			g.RestartWindow()
+		}
+		g.EnlargeSample(false)
+		return
 	}
-	if g.UpdateReference(e.options.Renew, e.options.MinSamples, e.options.Tests) {
+	if g.UpdateReference(e.now, e.options.Renew, e.options.MinSamples, e.options.Tests) {
 		c.recent = nil
 	}
 	g.EnlargeSample(false)

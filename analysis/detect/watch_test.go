@@ -325,13 +325,40 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 // An hour of healthy requests becomes the reference and replaces the earlier one.
 func TestReferenceIsRenewed(t *testing.T) {
 	s := newHarness()
-	s.options.Renew = 40
+	s.options.Renew = 100
 	healthy := []traffic{parseTraffic(t, "group=a n=30 e=5ms")}
 	s.play(healthy, 30, true)
-	s.play(healthy, 100, false)
+	s.play(healthy, 250, false)
 	for _, grp := range s.g.Groups() {
-		if n := grp.Reference.Total.N; n < 40*30 || n > 81*30 {
+		if n := grp.Reference.Total.N; n < (100-72)*30 || n > 200*30 {
 			t.Errorf("the reference holds %d requests", n)
+		}
+	}
+}
+
+// The requests of an unhealthy request type are never learned, although nothing is known against them.
+func TestUnhealthyIsNotLearned(t *testing.T) {
+	healthy := []traffic{parseTraffic(t, "group=a n=30 e=5ms")}
+	for _, unhealthy := range []bool{true, false} {
+		s := newHarness()
+		s.d.Unhealthy = func(*group.Group) bool { return unhealthy }
+		s.play(healthy, 30, true)
+		for _, grp := range s.g.Groups() {
+			if grp.Expectation.Learned == unhealthy {
+				t.Errorf("unhealthy %t: learned %t", unhealthy, grp.Expectation.Learned)
+			}
+		}
+		s.d.Unhealthy = nil
+		s.d.Learn(s.now, s.options)
+		s.d.Unhealthy = func(*group.Group) bool { return unhealthy }
+		s.play(healthy, 200, false)
+		for _, grp := range s.g.Groups() {
+			if n := grp.Reference.Total.N; n > 30*30 == unhealthy {
+				t.Errorf("unhealthy %t: %d requests in the reference, at first 900", unhealthy, n)
+			}
+			if n := grp.Current.Total.N; n > 0 {
+				t.Errorf("unhealthy %t: %d requests are judged although they are as usual", unhealthy, n)
+			}
 		}
 	}
 }
@@ -365,7 +392,7 @@ func TestRateOfHealthyGroup(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	d := detect.New(g)
 	g.Close(at)
-	for range 30 {
+	for range 150 {
 		for range 20 {
 			o := requests.Random(1, 1)[0]
 			o.Start = at.Add(time.Second)

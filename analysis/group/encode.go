@@ -161,7 +161,8 @@ const (
 	agelessVersion   = 4 // external targets are never forgotten
 	nextlessVersion  = 5 // no counts for the mix that follows
 	promptVersion    = 6 // no backlog
-	grouperVersion   = 7 // written
+	provenVersion    = 7 // neither unproven requests nor recent ones
+	grouperVersion   = 8 // written
 )
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
@@ -234,11 +235,29 @@ func writeGroup(w *codec.Writer, group *Group) {
 		writeWindow(w, group.successor)
 	}
 	w.B = group.history.AppendBinary(w.B, func(b []byte, p *Past) []byte { return p.AppendBinary(b) })
-	w.Times(group.Since, group.Seen)
+	w.Times(group.Since, group.Seen, group.halfway)
+	writeWindow(w, &group.unproven[0])
+	writeWindow(w, &group.unproven[1])
+	w.Uvarints(uint64(len(group.recent)))
+	for i := range group.recent {
+		x := &group.recent[i]
+		w.Times(x.from, x.to)
+		writeRequests(w, x.total, x.failed, &x.latency)
+	}
+}
+
+func writeRequests(w *codec.Writer, total stats.Moments, failed uint64, latency *Latencies) {
+	w.B = total.AppendBinary(w.B)
+	w.Uvarints(failed)
+	writeLatencies(w, latency)
+}
+
+func readRequests(d *codec.Reader) (total stats.Moments, failed uint64, latency Latencies) {
+	return codec.Decode(d, stats.DecodeMoments), d.Uvarint(), readLatencies(d)
 }
 
 // readGroup reads a group without the state of package detect.
-func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
+func readGroup(d *codec.Reader, version byte, decodeRow rowDecoder) *Group {
 	group := &Group{ID: d.Hash(), RequestType: d.Hash(), Skeleton: d.Hash(), Whole: d.Hash()}
 	group.Level = Level(d.Below(uint64(len(levelNames))))
 	group.Entry, group.numbers.beyond = trace.Op(d.Word()), trace.Edge(d.Word())
@@ -261,6 +280,19 @@ func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
 		return stats.DecodeSeries[Past, *Past](b, decodePast)
 	})
 	group.Since, group.Seen = d.Time(), d.Time()
+	if version <= provenVersion {
+		return group
+	}
+	group.halfway = d.Time()
+	group.unproven = [2]Window{window(), window()}
+	for range d.Count(8) {
+		x := recentWindow{from: d.Time(), to: d.Time()}
+		x.total, x.failed, x.latency = readRequests(d)
+		if d.Bad() {
+			break
+		}
+		group.recent = append(group.recent, x)
+	}
 	return group
 }
 
@@ -273,7 +305,7 @@ func DecodeGrouper(
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := d.Version(grouperVersion, promptVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
+	version, decodeRow := d.Version(grouperVersion, provenVersion, promptVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
 	if version == unstampedVersion {
 		decodeRow = stats.DecodeUnstampedRow
 	}
@@ -293,7 +325,7 @@ func DecodeGrouper(
 	readMore(nil)
 	var before *Group
 	for range d.Count(200) {
-		group := readMore(readGroup(d, decodeRow))
+		group := readMore(readGroup(d, version, decodeRow))
 		if version > nextlessVersion && !d.Bad() && group.Expectation.Mix != nil {
 			group.Expectation.Mix.Next = readMixCounts(d)
 		}

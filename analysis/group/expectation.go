@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -149,16 +150,47 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// UpdateReference adds the judged window of a healthy group to its reference and to the next one, and restarts the
-// window. After renew epochs with at least minSamples requests the next reference becomes the expectation, and
-// UpdateReference returns true.
-func (group *Group) UpdateReference(renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
+// Proving is the time for which healthy requests must be followed by healthy ones before they become part of the
+// reference, which they do after twice that time at the latest: no incident opens later than that after its onset,
+// except those that take hours to grow.
+const Proving = 6 * time.Minute
+
+// prove adds the requests of the first half of the unproven time to the references if the second half is long enough.
+func (group *Group) prove(now trace.Nanos) {
+	if now.Sub(group.halfway) < Proving {
+		return
+	}
+	group.halfway = now
+	w := &group.unproven[0]
+	if w.Total.N > 0 {
+		group.Reference.mergeSums(w, group.options.Edges)
+		group.nextReference.mergeSums(w, group.options.Edges)
+		group.revision++
+	}
+	w.Reset(group.options.Sample)
+	group.unproven[0], group.unproven[1] = group.unproven[1], group.unproven[0]
+}
+
+// Unlearn forgets the requests of healthy epochs that end after an instant, and those close before it, unless they are
+// part of the reference: an incident began then.
+func (group *Group) Unlearn(since trace.Nanos) {
+	for i := range group.unproven {
+		if w := &group.unproven[i]; w.Total.N > 0 && w.Last > since {
+			w.Reset(group.options.Sample)
+		}
+	}
+}
+
+// UpdateReference has the judged window of a healthy group become part of its reference and of the next one, once it is
+// proven, and restarts the window. After renew epochs with at least minSamples requests the next reference becomes the
+// expectation, and UpdateReference returns true.
+func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
 	e := &group.Expectation
 	if group.Current.Total.N == 0 {
 		return false
 	}
-	group.Reference.mergeSums(&group.Current, group.options.Edges)
-	group.nextReference.mergeSums(&group.Current, group.options.Edges)
+	group.prove(now)
+	group.unproven[1].mergeSums(&group.Current, group.options.Edges)
 	e.Blocks = addBlock(e.Blocks, group.Current.Latency.Logs(), nextBlocks)
 	group.RestartWindow()
 	if e.Healthy++; e.Healthy < renew || group.nextReference.Total.N < minSamples {
@@ -208,8 +240,9 @@ func (group *Group) Relearn(now trace.Nanos) {
 	group.Expectation = Expectation{Number: group.Expectation.Number}
 	group.Since = now
 	group.RestartWindow()
-	group.Reference.Reset(group.options.Sample)
-	group.nextReference.Reset(group.options.Sample)
+	for _, w := range []*Window{&group.Reference, &group.nextReference, &group.unproven[0], &group.unproven[1]} {
+		w.Reset(group.options.Sample)
+	}
 }
 
 // LearnFrom restarts the learning of a group without an expectation at time now.

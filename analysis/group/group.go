@@ -23,15 +23,20 @@ type Group struct {
 	options     *Options
 
 	numbers       edgeNumbers
-	Open          Window  // requests of the open epoch
-	Current       Window  // judged requests: those since the group was last healthy, at most one hour
-	Reference     Window  // requests of healthy times; without a sample
-	nextReference Window  // the next reference
-	successor     *Window // the later part of a long Current, to replace it; otherwise nil
-	history       stats.Series[Past, *Past]
-	Since         trace.Nanos // end of the first epoch with a request
-	Seen          trace.Nanos // end of the last epoch with a request
-	revision      uint64
+	Open          Window // requests of the open epoch
+	Current       Window // judged requests: those since the group was last healthy, at most one hour
+	Reference     Window // requests of healthy times; without a sample
+	nextReference Window // the next reference
+	// unproven are requests of healthy epochs that are not part of Reference yet: an incident may turn out to have
+	// begun before them. Those of the second half follow.
+	unproven  [2]Window
+	halfway   trace.Nanos // beginning of the second half
+	successor *Window     // the later part of a long Current, to replace it; otherwise nil
+	history   stats.Series[Past, *Past]
+	recent    []recentWindow // of a request type, the latest last
+	Since     trace.Nanos    // end of the first epoch with a request
+	Seen      trace.Nanos    // end of the last epoch with a request
+	revision  uint64
 
 	Expectation    Expectation
 	OpenProblem    bool // the group has an open problem, so that Current is judged; set by package detect
@@ -140,6 +145,7 @@ func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 		if p := group.history.At(lastOf(now)); p != nil {
 			group.Open.past(past)
 			p.Merge(*past)
+			group.addRecent(from, now, past)
 		}
 		if group.Since == 0 {
 			group.Since = now
@@ -190,7 +196,7 @@ func (group *Group) EnlargeSample(large bool) {
 
 // reset empties all windows.
 func (group *Group) reset() {
-	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.nextReference} {
+	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.nextReference, &group.unproven[0], &group.unproven[1]} {
 		w.Reset(group.options.Sample)
 	}
 }

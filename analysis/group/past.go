@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -56,63 +57,108 @@ func (group *Group) Retained() (total stats.Moments, failed uint64) {
 	return total, failed
 }
 
-// Since holds the requests of a group since an instant.
-type Since struct {
-	// Total and Failed are of the windows that begin after the instant or, if there are none, of those that end after
-	// it.
-	Total  stats.Moments
-	Failed uint64
-	// Requests estimates the number of requests since the instant: those of Total, and of a window around the instant a
-	// part.
-	Requests float64
-	Span     time.Duration // from the instant, or the beginning of the first window if the history begins later, until now
+// recentWindow holds the requests of an epoch of a request type.
+type recentWindow struct {
+	from, to trace.Nanos
+	total    stats.Moments
+	failed   uint64
+	latency  Latencies
 }
 
-// RetainedSince returns the requests since an instant, of the windows until now.
-func (group *Group) RetainedSince(instant, now trace.Nanos) Since {
-	s := Since{Span: now.Sub(instant)}
-	group.eachSince(instant, func(w *Past) {
-		s.Total.Merge(w.Total)
-		s.Failed += w.Failed
-	})
-	first := true
-	for b := range group.history.Buckets() {
-		from, to := trace.Nanos(b.From), trace.Nanos(b.To)
-		if first && now.Sub(instant) > stats.Retention {
-			s.Span = min(s.Span, now.Sub(from))
+// recentKept is the time for which the epochs of request types are kept one by one: an incident affects request types
+// from its onset on, some minutes before it opens.
+const recentKept = Proving + time.Minute
+
+// addRecent adds the requests of the epoch [from, now] to the recent ones of a request type.
+func (group *Group) addRecent(from, now trace.Nanos, p *Past) {
+	if group.Level != LevelRequestType {
+		return
+	}
+	old := 0
+	for old < len(group.recent) && group.recent[old].to <= now.Add(-recentKept) {
+		old++
+	}
+	w := recentWindow{from: from, to: now, total: p.Total, failed: p.Failed}
+	w.latency.merge(&p.Latency)
+	group.recent = append(slices.Delete(group.recent, 0, old), w)
+}
+
+// Since holds the requests of a request type in a time.
+type Since struct {
+	From, Until trace.Nanos
+	Total       stats.Moments
+	Failed      uint64
+	Latency     Latencies // of the durations of Total
+}
+
+// RequestsSince returns the requests of a request type in the epochs that begin at an instant or later, until now. If
+// the instant is too long ago for epochs, they are those of the longer windows that begin later or, if there are none,
+// of the one around it.
+func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
+	s := Since{From: instant, Until: now}
+	if instant >= now.Add(-recentKept) {
+		for i := range group.recent {
+			if w := &group.recent[i]; w.from >= instant {
+				s.add(w.total, w.failed, &w.latency)
+			}
 		}
-		first = false
-		if since := max(from, instant); to > since {
-			s.Requests += float64(b.Value.Total.N) * float64(to.Sub(since)) / float64(to.Sub(from))
+		return s
+	}
+	for b := range group.history.Buckets() {
+		if from := trace.Nanos(b.From); from >= instant && b.Value.Total.N > 0 {
+			if s.Total.N == 0 {
+				s.From = from
+			}
+			s.add(b.Value.Total, b.Value.Failed, &b.Value.Latency)
+		}
+	}
+	if s.Total.N > 0 {
+		return s
+	}
+	for b := range group.history.Buckets() {
+		if trace.Nanos(b.From) < instant && trace.Nanos(b.To) > instant {
+			s.add(b.Value.Total, b.Value.Failed, &b.Value.Latency)
 		}
 	}
 	return s
 }
 
-// LatenciesSince returns the counts of the durations of [Since.Total].
-func (group *Group) LatenciesSince(instant trace.Nanos) (counts Latencies) {
-	group.eachSince(instant, func(w *Past) { counts.merge(&w.Latency) })
-	return counts
+// Extend adds the requests of the epochs of group that ended after s.Until, until now.
+func (s *Since) Extend(group *Group, now trace.Nanos) {
+	for i := range group.recent {
+		if w := &group.recent[i]; w.to > s.Until {
+			s.add(w.total, w.failed, &w.latency)
+		}
+	}
+	s.Until = now
 }
 
-// eachSince calls f for the windows with requests that begin after an instant or, if there are none, for those that end
-// after it.
-func (group *Group) eachSince(instant trace.Nanos, f func(*Past)) {
-	found := false
-	for b := range group.history.Buckets() {
-		if w := &b.Value; trace.Nanos(b.From) >= instant && w.Total.N > 0 {
-			found = true
-			f(w)
-		}
+func (s *Since) add(total stats.Moments, failed uint64, latency *Latencies) {
+	s.Total.Merge(total)
+	s.Failed += failed
+	s.Latency.merge(latency)
+}
+
+const sinceVersion = 1
+
+// AppendBinary appends s to b.
+func (s *Since) AppendBinary(b []byte) []byte {
+	e := codec.NewWriter(append(b, sinceVersion))
+	e.Times(s.From, s.Until)
+	writeRequests(e, s.Total, s.Failed, &s.Latency)
+	return e.B
+}
+
+// DecodeSince returns the Since that AppendBinary encoded. An error wraps [codec.ErrCorrupt].
+func DecodeSince(b []byte) (s Since, err error) {
+	d := codec.NewReader(b)
+	d.Version(sinceVersion)
+	s.From, s.Until = d.Time(), d.Time()
+	s.Total, s.Failed, s.Latency = readRequests(d)
+	if d.Bad() || d.Len() > 0 {
+		return Since{}, codec.ErrCorrupt
 	}
-	if found {
-		return
-	}
-	for b := range group.history.Buckets() {
-		if trace.Nanos(b.From) < instant && trace.Nanos(b.To) > instant {
-			f(&b.Value)
-		}
-	}
+	return s, nil
 }
 
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.

@@ -1,6 +1,8 @@
 package group_test
 
 import (
+	"bytes"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -9,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/bench/requests"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -222,28 +226,121 @@ func TestSampledWithoutEpochs(t *testing.T) {
 	}
 }
 
-// Requests since an instant count whole windows, and a part of the window around it. A history that begins later has
-// a shorter span.
-func TestRetainedSince(t *testing.T) {
+// Requests since a recent instant are exact, and stay so when later ones are added. Those since an earlier one are
+// those of whole windows, as many as their time says.
+func TestRequestsSince(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	begin := at
+	var since group.Since
 	for g.Close(at); at < begin.Add(5*time.Hour); g.Close(at) {
 		for k := range 10 {
-			o := requests.Random(1, 1)[0]
-			o.Start = at.Add(time.Duration(k) * time.Second)
+			o := requests.Plain(1, 1, at.Add(time.Duration(k)*time.Second), time.Millisecond)
+			o.Failed = k == 0
 			g.Observe(o)
 		}
 		at = at.Add(10 * time.Second)
+		requestType := firstType(g)
+		switch elapsed := at.Sub(begin); {
+		case elapsed == time.Hour+6*time.Minute:
+			g.Close(at)
+			since = requestType.RequestsSince(begin.Add(time.Hour), at)
+		case elapsed > time.Hour+6*time.Minute && elapsed%(7*time.Minute) < 10*time.Second:
+			g.Close(at)
+			since.Extend(requestType, at)
+		}
 	}
-	for _, grp := range g.Groups() {
-		for _, ago := range []time.Duration{10 * time.Second, 95 * time.Second, 10 * time.Minute, time.Hour} {
-			if s := grp.RetainedSince(at.Add(-ago), at); s.Span != ago || math.Abs(s.Requests-ago.Seconds()) > 0.01*ago.Seconds() || float64(s.Total.N) > s.Requests+1 {
-				t.Errorf("%v ago: %g requests in %v, %d of whole windows, want one a second", ago, s.Requests, s.Span, s.Total.N)
+	requestType := firstType(g)
+	for _, ago := range []time.Duration{10 * time.Second, 90 * time.Second, 6 * time.Minute} {
+		if s := requestType.RequestsSince(at.Add(-ago), at); s.Until.Sub(s.From) != ago || float64(s.Total.N) != ago.Seconds() || s.Failed != s.Total.N/10 {
+			t.Errorf("%v ago: %d requests in %v, want one a second", ago, s.Total.N, s.Until.Sub(s.From))
+		}
+	}
+	for _, ago := range []time.Duration{10 * time.Minute, time.Hour, 10 * time.Hour} {
+		s := requestType.RequestsSince(at.Add(-ago), at)
+		if span := s.Until.Sub(s.From); span > ago || span < min(ago, 2*time.Hour)/3 || math.Abs(float64(s.Total.N)-span.Seconds()) > 0.01*span.Seconds() {
+			t.Errorf("%v ago: %d requests in %v, want one a second", ago, s.Total.N, span)
+		}
+	}
+	since.Extend(requestType, at)
+	if want := 4 * time.Hour; since.From != begin.Add(time.Hour) || float64(since.Total.N) != want.Seconds() {
+		t.Errorf("%d requests since an hour after the beginning, want %v", since.Total.N, want.Seconds())
+	}
+	state := since.AppendBinary(nil)
+	decoded, err := group.DecodeSince(state)
+	if err != nil || !bytes.Equal(decoded.AppendBinary(nil), state) || decoded.Total != since.Total || decoded.Until != since.Until {
+		t.Errorf("decoded %+v with error %v, want %+v", decoded, err, since)
+	}
+	for n := range state {
+		if _, err := group.DecodeSince(state[:n]); !errors.Is(err, codec.ErrCorrupt) {
+			t.Fatalf("%d of %d bytes: error %v", n, len(state), err)
+		}
+	}
+}
+
+// firstType returns the first request type.
+func firstType(g *group.Grouper) *group.Group {
+	for grp := range g.Each() {
+		return grp // a request type precedes its groups
+	}
+	return nil
+}
+
+// Healthy requests become part of the reference once they have been followed by healthy ones for six minutes, unless
+// they turn out to be those of an incident. A restart changes nothing.
+func TestReferenceIsProven(t *testing.T) {
+	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
+	tests := stats.DefaultTestOptions()
+	play := func(minutes int, took time.Duration) {
+		for range minutes {
+			for k := range 6 {
+				g.Observe(requests.Plain(1, 1, at.Add(time.Duration(k)*10*time.Second), took))
+			}
+			at = at.Add(time.Minute)
+			g.Close(at)
+			for grp := range g.Each() {
+				if grp.Expectation.Learned {
+					grp.UpdateReference(at, 1e9, 1e9, tests)
+				}
 			}
 		}
-		s := grp.RetainedSince(begin, at)
-		if rate := s.Requests / s.Span.Seconds(); s.Span > 4*time.Hour || rate < 0.99 || rate > 1.01 {
-			t.Errorf("beyond the history: %g requests/s in %v, want 1", rate, s.Span)
+		state := g.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b })
+		learned := make(map[analysis.Hash]group.Expectation)
+		for grp := range g.Each() {
+			learned[grp.ID] = grp.Expectation
 		}
+		restored, _, err := group.DecodeGrouper(state, g.Types, g.Table, group.Options{}, func(b []byte, grp *group.Group) ([]byte, error) {
+			if grp != nil {
+				grp.Expectation = learned[grp.ID]
+			}
+			return b, nil
+		})
+		if err != nil || !bytes.Equal(restored.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b }), state) {
+			t.Fatalf("decoding: error %v", err)
+		}
+		g = restored
+	}
+	play(10, time.Millisecond)
+	for grp := range g.Each() {
+		grp.Learn(tests)
+	}
+	mean := func() float64 { return firstType(g).Reference.Total.Mean() }
+	play(20, time.Millisecond)
+	if n := firstType(g).Reference.Total.N; n < 60+6*(20-12) || n > 60+6*(20-6) {
+		t.Errorf("the reference has %d requests", n)
+	}
+	onset := at
+	play(6, time.Second)
+	if mean() != 1e6 {
+		t.Errorf("six minutes after the onset the usual mean is %v", mean())
+	}
+	for grp := range g.Each() {
+		grp.Unlearn(onset)
+	}
+	if play(30, time.Millisecond); mean() != 1e6 {
+		t.Errorf("after the incident the usual mean is %v", mean())
+	}
+	play(6, time.Second)
+	if play(20, time.Second); mean() < 50e6 {
+		t.Errorf("without an incident the usual mean stays at %v", mean())
 	}
 }

@@ -2,6 +2,7 @@ package observation
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -78,92 +79,153 @@ func (t *SpanTimes) replaceLast(op trace.Op) {
 }
 
 // Merge adds the spans of o, which it does not change.
-func (t *SpanTimes) Merge(o *SpanTimes) {
-	t.dropped += o.dropped
+func (t *SpanTimes) Merge(o *SpanTimes) { t.mergeIf(o, func(trace.Op) bool { return true }) }
+
+// mergeIf is Merge with some operations only.
+func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 	for op, spans := range o.ops {
+		if !add(op) {
+			continue
+		}
 		if r := t.slot(op, spans.Count()); r != nil {
 			r.Merge(spans)
 		}
 	}
+	if t.full != nil {
+		t.dropped += o.dropped
+	}
 }
 
-// spanPeriod is the period over which spans are collected, and after which they are dropped, together.
-const spanPeriod = time.Hour
+const (
+	// spanPeriod is the period over which usual spans are collected, and after which they are dropped, together.
+	spanPeriod = time.Hour
+	// LatestSpans is the time for which spans count as latest. It is longer than an incident has gone on when it opens:
+	// those that follow its onset never become usual.
+	LatestSpans = 10 * time.Minute
+	// spanTick is the length of the parts of that time.
+	spanTick = 2 * time.Minute
+)
 
-// latestPeriod is the period over which the latest spans are collected. They are kept for one to two of them.
-const latestPeriod = 5 * time.Minute
+// SpanTally holds the durations of the spans of complete traces by the ticks in which the traces begin. The zero value
+// is empty.
+type SpanTally struct {
+	ticks map[int64]*SpanTimes
+}
 
-// RecentSpans holds the durations of the spans of the last one to two hours and, apart, those of the last five to ten
-// minutes. The zero value is empty.
+// Observe adds the spans of a complete trace that was closed at an instant, 0 if that is unknown. A trace that claims
+// to begin later, or hours before, has a wrong clock and counts as of that instant.
+func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
+	if len(p.Nodes) == 0 {
+		return
+	}
+	begin := p.Nodes[0].Start
+	if len(p.Roots) > 0 {
+		begin = p.Nodes[p.Roots[0].Node].Start
+	}
+	if closed != 0 && (begin > closed || begin < closed.Add(-2*spanPeriod)) {
+		begin = closed
+	}
+	t.at(int64(begin) / int64(spanTick)).Observe(p)
+}
+
+func (t *SpanTally) at(tick int64) *SpanTimes {
+	s := t.ticks[tick]
+	if s == nil {
+		if t.ticks == nil {
+			t.ticks = make(map[int64]*SpanTimes)
+		}
+		s = &SpanTimes{}
+		t.ticks[tick] = s
+	}
+	return s
+}
+
+// Merge adds the spans of o, which it does not change.
+func (t *SpanTally) Merge(o *SpanTally) {
+	for tick, spans := range o.ticks {
+		t.at(tick).Merge(spans)
+	}
+}
+
+// RecentSpans holds the durations of the latest spans and of usual ones: those of healthy times in the one to two hours
+// before. The zero value is empty.
 type RecentSpans struct {
+	SpanTally
 	current, before SpanTimes
 	began, rotated  trace.Nanos // start of before and of current; 0: none yet
-	// latest holds the latest spans of current and before once more, the newest in the second. They are not saved: a
-	// restart begins with none.
-	latest        [2]SpanTimes
-	latestRotated trace.Nanos // start of the second of latest; 0: none yet
 }
 
-// Observe adds the spans of a complete trace.
-func (r *RecentSpans) Observe(p *critpath.Path) {
-	r.current.Observe(p)
-	r.latest[1].Observe(p)
-}
+// Healthy reports whether the spans of an operation in [from, to) are usual ones.
+type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
-// Merge adds the spans of t, which it does not change.
-func (r *RecentSpans) Merge(t *SpanTimes) {
-	r.current.Merge(t)
-	r.latest[1].Merge(t)
-}
-
-// Rotate ends an epoch at time now. It drops the spans of the period before the last.
-func (r *RecentSpans) Rotate(now trace.Nanos) {
-	if now.Sub(r.latestRotated) >= latestPeriod {
-		r.latest = [2]SpanTimes{r.latest[1], {}}
-		r.latestRotated = now
-	}
-	switch {
-	case r.rotated == 0 || len(r.current.ops)+len(r.before.ops) == 0:
+// Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the
+// usual spans of the period before the last, except those of operations that are not healthy now: they have no others.
+func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
+	if r.rotated == 0 || len(r.ticks)+len(r.current.ops)+len(r.before.ops) == 0 {
 		r.began, r.rotated = now, now
-	case now.Sub(r.rotated) >= spanPeriod:
-		r.before, r.current = r.current, SpanTimes{}
-		r.began, r.rotated = r.rotated, now
 	}
+	present := int64(now) / int64(spanTick)
+	for _, tick := range slices.Sorted(maps.Keys(r.ticks)) {
+		spans, from, to := r.ticks[tick], trace.Nanos(tick*int64(spanTick)), trace.Nanos((tick+1)*int64(spanTick))
+		switch {
+		case tick > present: // a wrong clock
+			r.at(present).Merge(spans)
+		case to > now.Add(-LatestSpans):
+			r.began = min(r.began, from)
+			continue
+		default:
+			r.began = min(r.began, max(from, now.Add(-2*spanPeriod)))
+			r.current.mergeIf(spans, func(op trace.Op) bool { return healthy(op, from, to) })
+		}
+		delete(r.ticks, tick)
+	}
+	if now.Sub(r.rotated) < spanPeriod {
+		return
+	}
+	before := r.before
+	r.before, r.current = r.current, SpanTimes{}
+	r.before.mergeIf(&before, func(op trace.Op) bool { return !healthy(op, now.Add(-spanTick), now) })
+	r.began, r.rotated = r.rotated, now
 }
-
-// TakeAsEarlier takes all spans so far as earlier ones: those of a recorded past arrive at once.
-func (r *RecentSpans) TakeAsEarlier() { r.latest = [2]SpanTimes{} }
 
 // Since returns the start of the earliest period; 0 if there are no spans.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 
 // Dropped returns the number of spans of dropped operations.
-func (r *RecentSpans) Dropped() uint64 { return r.before.dropped + r.current.dropped }
-
-// Of returns the durations of the spans of an operation. They share no memory with r.
-func (r *RecentSpans) Of(op trace.Op) (spans stats.Ranks) {
-	for _, t := range []*SpanTimes{&r.before, &r.current} {
-		if x := t.ops[op]; x != nil {
-			spans.Merge(x)
-		}
+func (r *RecentSpans) Dropped() uint64 {
+	n := r.before.dropped + r.current.dropped
+	for _, spans := range r.ticks {
+		n += spans.dropped
 	}
-	return spans
+	return n
 }
 
-// Latest returns the durations of the spans of an operation in the last five to ten minutes, and those of earlier ones.
-// They share no memory with r.
-func (r *RecentSpans) Latest(op trace.Op) (latest, earlier stats.Ranks) {
-	earlier = r.Of(op)
-	for i := range r.latest {
-		if x := r.latest[i].ops[op]; x != nil {
+// Latest returns the durations of the spans of an operation in the last ten to twelve minutes. They share no memory
+// with r.
+func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
+	for _, spans := range r.ticks {
+		if x := spans.ops[op]; x != nil {
 			latest.Merge(x)
 		}
 	}
-	earlier.Subtract(&latest)
-	return latest, earlier
+	return latest
 }
 
-const recentSpansVersion = 1
+// Usual returns the durations of the usual spans of an operation. They share no memory with r.
+func (r *RecentSpans) Usual(op trace.Op) (usual stats.Ranks) {
+	for _, t := range []*SpanTimes{&r.before, &r.current} {
+		if x := t.ops[op]; x != nil {
+			usual.Merge(x)
+		}
+	}
+	return usual
+}
+
+// Versions of encoded RecentSpans, their first byte.
+const (
+	ticklessVersion    = 1 // without the latest spans, which are among the usual ones
+	recentSpansVersion = 2 // written
+)
 
 // AppendBinary appends r to b.
 func (r *RecentSpans) AppendBinary(b []byte) []byte {
@@ -171,6 +233,11 @@ func (r *RecentSpans) AppendBinary(b []byte) []byte {
 	e.Times(r.began, r.rotated)
 	writeSpanTimes(e, &r.before)
 	writeSpanTimes(e, &r.current)
+	e.Uvarints(uint64(len(r.ticks)))
+	for _, tick := range slices.Sorted(maps.Keys(r.ticks)) {
+		e.Times(trace.Nanos(tick))
+		writeSpanTimes(e, r.ticks[tick])
+	}
 	return e.B
 }
 
@@ -186,8 +253,21 @@ func writeSpanTimes(e *codec.Writer, t *SpanTimes) {
 // [codec.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	d := codec.NewReader(b)
-	d.Version(recentSpansVersion)
+	version := d.Version(recentSpansVersion, ticklessVersion)
 	r := RecentSpans{began: d.Time(), rotated: d.Time(), before: readSpanTimes(d), current: readSpanTimes(d)}
+	if version > ticklessVersion {
+		last := int64(math.MinInt64)
+		for i := range d.Count(4) {
+			tick := int64(d.Time())
+			d.Ascending(i, tick > last)
+			last = tick
+			spans := readSpanTimes(d)
+			if d.Bad() {
+				break
+			}
+			*r.at(tick) = spans
+		}
+	}
 	if d.Bad() {
 		return RecentSpans{}, nil, codec.ErrCorrupt
 	}

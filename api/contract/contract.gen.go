@@ -189,6 +189,7 @@ func (e Level) Valid() bool {
 
 // Defines values for LocatedPlaceOf.
 const (
+	LocatedPlaceOfLostTime LocatedPlaceOf = "lost_time"
 	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
 	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
 	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
@@ -197,6 +198,8 @@ const (
 // Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
 func (e LocatedPlaceOf) Valid() bool {
 	switch e {
+	case LocatedPlaceOfLostTime:
+		return true
 	case LocatedPlaceOfMean:
 		return true
 	case LocatedPlaceOfSlowdown:
@@ -280,6 +283,30 @@ func (e OverrideRequestKind) Valid() bool {
 	case OverrideRequestKindForbid:
 		return true
 	case OverrideRequestKindPin:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceFigure.
+const (
+	ServiceFigureFailed ServiceFigure = "failed"
+	ServiceFigureOwnNs  ServiceFigure = "own_ns"
+	ServiceFigureP50Ns  ServiceFigure = "p50_ns"
+	ServiceFigureP99Ns  ServiceFigure = "p99_ns"
+)
+
+// Valid indicates whether the value is a known member of the ServiceFigure enum.
+func (e ServiceFigure) Valid() bool {
+	switch e {
+	case ServiceFigureFailed:
+		return true
+	case ServiceFigureOwnNs:
+		return true
+	case ServiceFigureP50Ns:
+		return true
+	case ServiceFigureP99Ns:
 		return true
 	default:
 		return false
@@ -1627,7 +1654,7 @@ type Incident struct {
 	// RequestTypes Affected ones, those that lose most time first; at most 100.
 	RequestTypes []IncidentRequestType `json:"request_types"`
 
-	// Requests Traces in the three minutes with the most evidence, on which the suspects rest.
+	// Requests Traces, affected or not, from the onset to the end of the epoch with the most evidence. The scores of the suspects are averages over them.
 	Requests int64 `json:"requests"`
 
 	// Score Of the first suspect.
@@ -1757,33 +1784,34 @@ type IncidentObjective struct {
 
 // IncidentRequestType defines model for IncidentRequestType.
 type IncidentRequestType struct {
-	// Failed Share of failed requests since the onset, 0–1.
+	// Failed Share of failed requests, 0–1.
 	Failed float64 `json:"failed"`
 	ID     ID      `json:"id"`
-
-	// MeanNs Since the onset.
 	MeanNs float64 `json:"mean_ns"`
 	Name   string  `json:"name"`
 
-	// P50Ns Median since the onset, within a tenth; null if it is unknown, as for incidents that an older version saved.
+	// P50Ns Median, within a tenth; null if it is unknown, as for incidents that an older version saved.
 	P50Ns *float64 `json:"p50_ns"`
 
-	// P99Ns 99th percentile since the onset.
+	// P99Ns 99th percentile.
 	P99Ns *float64 `json:"p99_ns"`
 
-	// Requests Since the onset.
+	// Requests In `span_ns`. All other figures but the usual ones are those of these requests.
 	Requests int64 `json:"requests"`
 
-	// UsualFailed The same in healthy times.
+	// SpanNs Time from the onset to that at which the type had lost most: later requests are as usual again. 0: unknown, as for incidents that an older version saved.
+	SpanNs int64 `json:"span_ns"`
+
+	// UsualFailed The same in healthy times, before the onset.
 	UsualFailed float64 `json:"usual_failed"`
 
-	// UsualNs Mean of healthy times.
+	// UsualNs Mean of healthy times, before the onset.
 	UsualNs float64 `json:"usual_ns"`
 
-	// UsualP50Ns Median of healthy times.
+	// UsualP50Ns Median of healthy times, before the onset.
 	UsualP50Ns *float64 `json:"usual_p50_ns"`
 
-	// UsualP99Ns 99th percentile of healthy times.
+	// UsualP99Ns 99th percentile of healthy times, before the onset.
 	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
@@ -2041,7 +2069,7 @@ type LocatedPlace struct {
 	// MeanNs Mean time of a request in all frames.
 	MeanNs *float64 `json:"mean_ns"`
 
-	// Of What the shares are of.
+	// Of What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
 	Of        LocatedPlaceOf `json:"of"`
 	Operation string         `json:"operation"`
 
@@ -2059,7 +2087,7 @@ type LocatedPlace struct {
 	Traces []LocatedTrace `json:"traces"`
 }
 
-// LocatedPlaceOf What the shares are of.
+// LocatedPlaceOf What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
 type LocatedPlaceOf string
 
 // LocatedTrace defines model for LocatedTrace.
@@ -2577,14 +2605,17 @@ type Service struct {
 	Service string `json:"service"`
 
 	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
-	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
-	// and few or none usually. Otherwise `well`.
+	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
+	// `idle`: no calls now, and few or none usually. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
 	Trend *ServiceTrend `json:"trend"`
 	Usual *ServiceLoad  `json:"usual"`
 
 	// Versions Those with calls now.
 	Versions []string `json:"versions"`
+
+	// Worse Figures of `now` that are clearly worse than usual.
+	Worse []ServiceFigure `json:"worse"`
 }
 
 // ServiceCall defines model for ServiceCall.
@@ -2617,6 +2648,9 @@ type ServiceDetail struct {
 	Service    Service            `json:"service"`
 	To         time.Time          `json:"to"`
 }
+
+// ServiceFigure defines model for ServiceFigure.
+type ServiceFigure string
 
 // ServiceIncident An open incident that suspects the service.
 type ServiceIncident struct {
@@ -2681,8 +2715,10 @@ type ServiceLoad struct {
 	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
-	// P50Ns Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.
+	// P50Ns Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
 	P50Ns *float64 `json:"p50_ns"`
+
+	// P99Ns The 99th percentile of the same spans.
 	P99Ns *float64 `json:"p99_ns"`
 
 	// Rate Calls per second.
@@ -2711,16 +2747,19 @@ type ServiceOperation struct {
 	Reason    string      `json:"reason"`
 
 	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
-	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
-	// and few or none usually. Otherwise `well`.
+	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
+	// `idle`: no calls now, and few or none usually. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
 	Trend *ServiceTrend `json:"trend"`
 	Usual *ServiceLoad  `json:"usual"`
+
+	// Worse As of a service.
+	Worse []ServiceFigure `json:"worse"`
 }
 
 // ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
-// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
-// and few or none usually. Otherwise `well`.
+// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
+// `idle`: no calls now, and few or none usually. Otherwise `well`: then none of its figures is `worse`.
 type ServiceState string
 
 // ServiceTrend By bins of equal length, the first at `from`; the last one may not be over.
@@ -2750,7 +2789,7 @@ type SizeModel struct {
 
 // Span defines model for Span.
 type Span struct {
-	// Among Number of spans of its operation seen since `ranked_since`, in complete traces.
+	// Among Number of spans of its operation, in complete traces since `ranked_since`, among which it is ranked.
 	Among      int64       `json:"among"`
 	Attributes []Attribute `json:"attributes"`
 	DurationNs int64       `json:"duration_ns"`
@@ -2929,7 +2968,7 @@ type Trace struct {
 	// Links Links to tracing backends.
 	Links []Link `json:"links"`
 
-	// RankedSince Start of the spans used for ranking: an hour or two ago, even if the trace is older. Null: none.
+	// RankedSince Start of the spans used for ranking: an hour or two ago, even if the trace is older. They are those of healthy times; while these are few, all. Null: none.
 	RankedSince *time.Time `json:"ranked_since"`
 
 	// Roots Primary root first.

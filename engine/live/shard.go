@@ -23,7 +23,7 @@ type shard struct {
 	extractor *critpath.Extractor
 	observer  observation.Observer
 	closed    assemble.Closed
-	spans     *observation.SpanTimes // of the traces closed since the last barrier
+	spans     *observation.SpanTally // of the traces closed since the last barrier
 	sites     *baselinediff.Tally    // of the same traces and of incomplete ones
 	out       *shardOutput
 }
@@ -36,7 +36,7 @@ type shardOutput struct {
 	barrier  *barrier               // reached after the requests; nil: none
 	oldest   uint64                 // with a barrier: first record with spans of open traces
 	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
-	spans    *observation.SpanTimes // with a barrier: of these traces
+	spans    *observation.SpanTally // with a barrier: of these traces
 	sites    *baselinediff.Tally    // with a barrier: of these traces
 	names    *trace.Table           // new names; if set, the other fields are not
 }
@@ -116,7 +116,7 @@ func newShard(number int, in <-chan message, o *Options, from *intake, outputs *
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
 		number: number, in: in, intake: from, outputs: outputs, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), sites: baselinediff.NewTally(),
+		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTally), sites: baselinediff.NewTally(),
 		out: &shardOutput{shard: number},
 	}
 }
@@ -137,7 +137,7 @@ func (sh *shard) run() {
 		}
 		if m.barrier != nil {
 			sh.out.barrier, sh.out.oldest, sh.out.closed = m.barrier, sh.open.Stats().Oldest, sh.open.NewlyClosed()
-			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTimes)
+			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTally)
 			sh.out.sites, sh.sites = sh.sites, baselinediff.NewTally()
 		}
 		sh.flush()
@@ -163,7 +163,7 @@ func (sh *shard) observe() {
 		sh.counts.unusable(trace.Incomplete)
 		return
 	}
-	sh.spans.Observe(p)
+	sh.spans.Observe(p, sh.closed.At)
 	for i := range p.Roots {
 		if reason := p.Unusable(i); reason != "" {
 			sh.counts.unusable(reason)

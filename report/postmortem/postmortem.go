@@ -251,19 +251,27 @@ func interval(x *contract.Interval) string {
 
 func (r *Report) requestTypes() section {
 	s := section{
-		title: "Affected request types",
-		head:  []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}},
+		title: "Affected request types", note: "Since the onset, and usually before it.",
+		head: []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}, {"In", true}},
 	}
 	all := r.Detail.Incident.RequestTypes
 	for _, t := range all[:min(len(all), maxTypes)] {
 		s.rows = append(s.rows, []cell{
-			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(nanos(t.P99Ns)), text(nanos(t.UsualP99Ns)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))),
+			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(nanos(t.P99Ns)), text(nanos(t.UsualP99Ns)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))), text(lasting(t.SpanNs)),
 		})
 	}
 	if more := len(all) - maxTypes; more > 0 {
-		s.note = "The first " + units.Count(maxTypes) + " of " + units.Count(len(all)) + "."
+		s.note += " The first " + units.Count(maxTypes) + " of " + units.Count(len(all)) + "."
 	}
 	return s
+}
+
+// lasting formats the time in which requests arrived; 0: unknown.
+func lasting(ns int64) string {
+	if ns == 0 {
+		return unknown
+	}
+	return units.Nanos(float64(ns))
 }
 
 func (r *Report) latency() section {

@@ -1393,7 +1393,7 @@ export interface components {
             score: number;
             /**
              * Format: int64
-             * @description Traces in the three minutes with the most evidence, on which the suspects rest.
+             * @description Traces, affected or not, from the onset to the end of the epoch with the most evidence. The scores of the suspects are averages over them.
              */
             requests: number;
             /** @description At most 3 in lists, 20 in the detail; the most likely cause first. */
@@ -1682,47 +1682,49 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Since the onset.
+             * @description In `span_ns`. All other figures but the usual ones are those of these requests.
              */
             requests: number;
             /**
-             * Format: double
-             * @description Since the onset.
+             * Format: int64
+             * @description Time from the onset to that at which the type had lost most: later requests are as usual again. 0: unknown, as for incidents that an older version saved.
              */
+            span_ns: number;
+            /** Format: double */
             mean_ns: number;
             /**
              * Format: double
-             * @description Mean of healthy times.
+             * @description Mean of healthy times, before the onset.
              */
             usual_ns: number;
             /**
              * Format: double
-             * @description Median since the onset, within a tenth; null if it is unknown, as for incidents that an older version saved.
+             * @description Median, within a tenth; null if it is unknown, as for incidents that an older version saved.
              */
             p50_ns: number | null;
             /**
              * Format: double
-             * @description Median of healthy times.
+             * @description Median of healthy times, before the onset.
              */
             usual_p50_ns: number | null;
             /**
              * Format: double
-             * @description 99th percentile since the onset.
+             * @description 99th percentile.
              */
             p99_ns: number | null;
             /**
              * Format: double
-             * @description 99th percentile of healthy times.
+             * @description 99th percentile of healthy times, before the onset.
              */
             usual_p99_ns: number | null;
             /**
              * Format: double
-             * @description Share of failed requests since the onset, 0–1.
+             * @description Share of failed requests, 0–1.
              */
             failed: number;
             /**
              * Format: double
-             * @description The same in healthy times.
+             * @description The same in healthy times, before the onset.
              */
             usual_failed: number;
         };
@@ -1758,10 +1760,10 @@ export interface components {
             /** @description Its tracepoint is enabled now. */
             enabled: boolean;
             /**
-             * @description What the shares are of.
+             * @description What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
              * @enum {string}
              */
-            of: "slowdown" | "variance" | "mean";
+            of: "lost_time" | "slowdown" | "variance" | "mean";
             share: components["schemas"]["Interval"];
             /**
              * Format: int64
@@ -2265,7 +2267,7 @@ export interface components {
             usual_ns: number | null;
             /**
              * Format: int64
-             * @description Number of spans of its operation seen since `ranked_since`, in complete traces.
+             * @description Number of spans of its operation, in complete traces since `ranked_since`, among which it is ranked.
              */
             among: number;
         };
@@ -2301,7 +2303,7 @@ export interface components {
             dropped_spans: number;
             /**
              * Format: date-time
-             * @description Start of the spans used for ranking: an hour or two ago, even if the trace is older. Null: none.
+             * @description Start of the spans used for ranking: an hour or two ago, even if the trace is older. They are those of healthy times; while these are few, all. Null: none.
              */
             ranked_since: string | null;
             /** @description Primary root first. */
@@ -2680,11 +2682,13 @@ export interface components {
         };
         /**
          * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
-         *     `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
-         *     and few or none usually. Otherwise `well`.
+         *     `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
+         *     `idle`: no calls now, and few or none usually. Otherwise `well`: then none of its figures is `worse`.
          * @enum {string}
          */
         ServiceState: "incident" | "failing" | "silent" | "slower" | "well" | "new" | "idle";
+        /** @enum {string} */
+        ServiceFigure: "failed" | "p50_ns" | "p99_ns" | "own_ns";
         /** @description Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it. */
         ServiceLoad: {
             calls: number;
@@ -2705,10 +2709,13 @@ export interface components {
             own_ns: number | null;
             /**
              * Format: double
-             * @description Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.
+             * @description Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
              */
             p50_ns: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description The 99th percentile of the same spans.
+             */
             p99_ns: number | null;
         };
         /** @description By bins of equal length, the first at `from`; the last one may not be over. */
@@ -2736,6 +2743,8 @@ export interface components {
             state: components["schemas"]["ServiceState"];
             /** @description Why it is in this state; empty if it is well. */
             reason: string;
+            /** @description Figures of `now` that are clearly worse than usual. */
+            worse: components["schemas"]["ServiceFigure"][];
             /** @description False: only its callers name it. */
             emits_spans: boolean;
             owner?: components["schemas"]["Owner"];
@@ -2784,6 +2793,8 @@ export interface components {
             kind: string;
             state: components["schemas"]["ServiceState"];
             reason: string;
+            /** @description As of a service. */
+            worse: components["schemas"]["ServiceFigure"][];
             now: components["schemas"]["ServiceLoad"];
             usual: components["schemas"]["ServiceLoad"] | null;
             trend: components["schemas"]["ServiceTrend"] | null;

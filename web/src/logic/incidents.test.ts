@@ -59,6 +59,7 @@ const requestType = (rest: Partial<Schemas["IncidentRequestType"]> = {}): Schema
   id: "0".repeat(32),
   name: "web GET /cart",
   requests: 90,
+  span_ns: 18e10,
   mean_ns: 3e8,
   usual_ns: 1e8,
   p50_ns: null,

@@ -138,7 +138,11 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
             ],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
-            ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
+            [
+              "Scores over",
+              `${count(x.requests)} requests`,
+              "All requests, affected or not, from the onset to the time with the most evidence",
+            ],
           ]}
         />
       </div>
@@ -289,7 +293,7 @@ function Suspects({ of: x }: { of: Incident }) {
     <Figure
       id="suspects"
       title="Suspects"
-      hint="Services that add time and failures to requests, the most likely cause first. +10 % is a tenth of the usual time of a request, or a failure in every tenth. Healthy requests through a service count against it."
+      hint="Services that add time and failures to requests: the most likely cause, then the others by what they add. +10 % is a tenth of the usual time of a request, or a failure in every tenth, averaged over all requests, affected or not."
       table={() => ({
         header: ["service", "owner", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
@@ -401,7 +405,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
     <Figure
       id="search"
       title="Place"
-      hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
+      hint="Where requests of all types that run through the first suspect lose time, as shares of all time lost. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
       table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
@@ -614,10 +618,14 @@ function RequestTypes({ of: x }: { of: Incident }) {
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
             { text: "Slower", number: true },
-            { text: "P50", number: true, title: "Median since the onset" },
-            { text: "P99", number: true, title: "99th percentile since the onset" },
+            { text: "P50", number: true, title: "Median since the onset, and usually" },
+            { text: "P99", number: true, title: "99th percentile since the onset, and usually" },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
-            { text: "Requests", number: true, title: "Since the onset" },
+            {
+              text: "Requests",
+              number: true,
+              title: "From the onset until the type had lost most. All figures but the usual ones are theirs",
+            },
           ]}
         >
           {x.request_types.map((t) => (
@@ -646,7 +654,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
                 <Beside now={percent(t.failed)} usual={percent(t.usual_failed)} notable={failsMore(t)} />
               </td>
               <td data-label="Requests" className="number">
-                {count(t.requests)}
+                {count(t.requests)} {t.span_ns > 0 && <span className="dim nowrap">in {duration(t.span_ns)}</span>}
               </td>
             </tr>
           ))}

@@ -23,7 +23,7 @@ import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum, useQuery, useSearchText } from "../url.ts";
-import { Beside, CallCells, Failures, ServiceBadge, Time, callColumns } from "./services.tsx";
+import { Beside, CallCells, LoadFigure, ServiceBadge, callColumns } from "./services.tsx";
 import { Name } from "../components/names.tsx";
 
 type ServiceMap = Schemas["ServiceMap"];
@@ -461,13 +461,13 @@ function Chosen({ of: s, calls, pick }: { of: Service; calls: Call[]; pick: (nam
         <div>
           <dt>Errors</dt>
           <dd>
-            <Failures now={s.now} usual={s.usual} />
+            <LoadFigure of={s} figure="failed" />
           </dd>
         </div>
         <div>
           <dt>P50</dt>
           <dd>
-            <Time now={s.now.p50_ns} usual={s.usual?.p50_ns} />
+            <LoadFigure of={s} figure="p50_ns" />
           </dd>
         </div>
         {shareOf(s) !== null && (

@@ -268,7 +268,11 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
             p.impact === null ? "–" : `${duration(p.impact)} lost per second`,
             "Over all requests, beyond the usual",
           ],
-          ["Sample", `${count(p.requests)} requests`],
+          [
+            "Requests",
+            `${count(p.requests)}${p.rate ? ` in ${duration((p.requests / p.rate) * 1e9)}` : ""}`,
+            "On which these figures rest: those since they were last as usual, of an hour at most",
+          ],
         ]}
       />
       <div className="does">

@@ -16,7 +16,7 @@ import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
-import { Beside, CallCells, Failures, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
+import { Beside, CallCells, LoadFigure, ServiceBadge, SinceNote, callColumns } from "./services.tsx";
 import { IncidentSentence } from "./suspects.tsx";
 import { Name } from "../components/names.tsx";
 
@@ -52,10 +52,10 @@ function Content({ detail: d, range, setRange }: Props) {
   const deploy = d.deploys[0];
   const facts: Fact[] = [
     ["Rate", <Beside key="rate" now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={false} />],
-    ["Errors", <Failures key="errors" now={s.now} usual={s.usual} />],
-    ["P50", <Time key="p50" now={s.now.p50_ns} usual={s.usual?.p50_ns} />, "Median duration of its spans"],
-    ["P99", <Time key="p99" now={s.now.p99_ns} usual={s.usual?.p99_ns} />],
-    ["Own time", <Time key="own" now={s.now.own_ns} usual={s.usual?.own_ns} />, ownMeans],
+    ["Errors", <LoadFigure key="errors" of={s} figure="failed" />],
+    ["P50", <LoadFigure key="p50" of={s} figure="p50_ns" />, "Median duration of its spans"],
+    ["P99", <LoadFigure key="p99" of={s} figure="p99_ns" />],
+    ["Own time", <LoadFigure key="own" of={s} figure="own_ns" />, ownMeans],
   ];
   if (s.owner) facts.push(["Owner", <bdi key="owner">{ownerText(s.owner)}</bdi>]);
   if (s.versions.length > 0) facts.push([s.versions.length > 1 ? "Versions" : "Version", s.versions.join(", ")]);
@@ -259,16 +259,16 @@ function Operations({ of: d }: { of: Detail }) {
               <Beside now={rate(o.now.rate)} usual={o.usual && rate(o.usual.rate)} notable={o.state === "silent"} />
             </td>
             <td className="number">
-              <Failures now={o.now} usual={o.usual} />
+              <LoadFigure of={o} figure="failed" />
             </td>
             <td className="number">
-              <Time now={o.now.p50_ns} usual={o.usual?.p50_ns} />
+              <LoadFigure of={o} figure="p50_ns" />
             </td>
             <td className="number">
-              <Time now={o.now.p99_ns} usual={o.usual?.p99_ns} />
+              <LoadFigure of={o} figure="p99_ns" />
             </td>
             <td className="number">
-              <Time now={o.now.own_ns} usual={o.usual?.own_ns} />
+              <LoadFigure of={o} figure="own_ns" />
             </td>
           </tr>
         ))}

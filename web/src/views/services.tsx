@@ -272,13 +272,13 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         <Beside now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={s.state === "silent"} />
       </td>
       <td data-label="Errors" className="number">
-        <Failures now={s.now} usual={s.usual} />
+        <LoadFigure of={s} figure="failed" />
       </td>
       <td data-label="P50" className="number">
-        <Time now={s.now.p50_ns} usual={s.usual && s.usual.p50_ns} />
+        <LoadFigure of={s} figure="p50_ns" />
       </td>
       <td data-label="P99" className="number">
-        <Time now={s.now.p99_ns} usual={s.usual && s.usual.p99_ns} />
+        <LoadFigure of={s} figure="p99_ns" />
       </td>
       <td data-label="Instances" className="number">
         {s.instances > 0 ? count(s.instances) : "–"}
@@ -330,9 +330,19 @@ export function Beside({ now, usual, notable }: { now: string; usual: string | n
   );
 }
 
-export const Failures = ({ now, usual }: { now: Load; usual: Load | null }) => (
-  <Beside now={percent(now.failed)} usual={usual && percent(usual.failed)} notable={failsNotably(now, usual)} />
+const Failures = ({ now, usual, notable }: { now: Load; usual: Load | null; notable: boolean }) => (
+  <Beside now={percent(now.failed)} usual={usual && percent(usual.failed)} notable={notable} />
 );
+
+type Judged = { now: Load; usual: Load | null; worse: Schemas["ServiceFigure"][] };
+
+// LoadFigure shows a figure of a service or an operation, marked if it is worse than usual: then the state is not well.
+export const LoadFigure = ({ of: { now, usual, worse }, figure }: { of: Judged; figure: Schemas["ServiceFigure"] }) => {
+  const notable = worse.includes(figure);
+  if (figure === "failed") return <Failures now={now} usual={usual} notable={notable} />;
+  const before = usual?.[figure] ?? null;
+  return <Beside now={duration(now[figure])} usual={before === null ? null : duration(before)} notable={notable} />;
+};
 
 // CallCells are the cells of a table that show the calls between two services: rate, errors and time on the wire.
 export const CallCells = ({ of: { now, usual } }: { of: { now: Load; usual: Load | null } }) => (
@@ -341,7 +351,7 @@ export const CallCells = ({ of: { now, usual } }: { of: { now: Load; usual: Load
       <Beside now={rate(now.rate)} usual={usual && rate(usual.rate)} notable={false} />
     </td>
     <td className="number">
-      <Failures now={now} usual={usual} />
+      <Failures now={now} usual={usual} notable={failsNotably(now, usual)} />
     </td>
     <td className="number">
       <Time now={now.own_ns} usual={usual?.own_ns} />
