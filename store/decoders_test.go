@@ -206,7 +206,8 @@ func analysisDecoders(t testing.TB) []decoder {
 	x := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: 5, Start: 1000, End: 2000}}}
 	path := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
 	spans.Observe(path, now)
-	spans.Rotate(now, func(trace.Op, trace.Nanos, trace.Nanos) bool { return true })
+	allHealthy := func(trace.Op, trace.Nanos, trace.Nanos) bool { return true }
+	spans.Rotate(now, allHealthy)
 	types := &group.RequestTypes{}
 	grouper := group.NewGrouper(types, table, group.Options{})
 	refinement := detect.NewRefinement(7, []trace.Symbol{1, 2})
@@ -267,9 +268,10 @@ func analysisDecoders(t testing.TB) []decoder {
 			(*p).Append(nil, seeds[0])
 		}, &observation.Packer{}, &packer),
 		newDecoder("recent spans", true, observation.DecodeRecentSpans, appendPointer[observation.RecentSpans], func(r *observation.RecentSpans) {
-			r.Of(5)
+			r.Latest(5)
+			r.Usual(5)
 			r.Dropped()
-			r.Rotate(now)
+			r.Rotate(now, allHealthy)
 		}, observation.RecentSpans{}, spans),
 		newDecoder("request types", true, decodeTypes, appendBinary, func(r **group.RequestTypes) {
 			(*r).Learn(seeds[0])
