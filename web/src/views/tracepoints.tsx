@@ -263,7 +263,7 @@ function TracepointRow({ t, service, changed }: { t: Tracepoint; service: string
       <td className="small nowrap">{lease ? <When at={lease.expires} brief /> : <span className="dim">–</span>}</td>
       <td className="number">{lease ? percent(t.share) : "–"}</td>
       <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
-      <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
+      <td className="number nowrap">{cores(t.cost.cpu)}</td>
       <td>
         {t.state === "baseline" ? (
           <span className="dim small">always on</span>
