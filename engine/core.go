@@ -314,10 +314,13 @@ func (c *Core) explainProblems(now trace.Nanos) {
 // trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
 // groups of requests: they share the table only, which neither changes.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
-	burns, tracked := c.burns(now), &sync.WaitGroup{}
+	burns, arrives, tracked := c.burns(now), c.arrives(now), &sync.WaitGroup{}
 	c.mergeTally() // may add names to the table
 	tracked.Go(func() {
 		c.sites.Age(now)
+		if arrives {
+			return
+		}
 		c.incidents.Step(now, c.sites, burns...)
 		c.forgetIncidents(now)
 	})

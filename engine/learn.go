@@ -55,17 +55,22 @@ func (c *Core) endEarly(now trace.Nanos) {
 // pastEpochs is the number of epochs in which a recorded past arrives.
 const pastEpochs = 2
 
+// arrives reports whether the rest of a recorded past may follow: nothing is judged yet.
+func (c *Core) arrives(now trace.Nanos) bool {
+	return !c.learned && (c.began == 0 || now.Sub(c.began) < pastEpochs*c.options.Epoch)
+}
+
 // learning returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
 // past arrived at once, as from a replayed recording, since its beginning.
 func (c *Core) learning(now trace.Nanos) time.Duration {
-	if c.began == 0 {
+	switch elapsed := now.Sub(c.began); {
+	case c.began == 0:
 		return 0
+	case c.arrives(now):
+		return elapsed
+	default:
+		return max(elapsed, c.sites.Covered(now))
 	}
-	elapsed := now.Sub(c.began)
-	if elapsed < pastEpochs*c.options.Epoch {
-		return elapsed // the rest of a past may follow
-	}
-	return max(elapsed, c.sites.Covered(now))
 }
 
 // learn ends the learning period at time now. It freezes the request types, makes the requests before the onset of the

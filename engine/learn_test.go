@@ -25,6 +25,9 @@ func TestFaultInPast(t *testing.T) {
 		past.core.Ingest(tr)
 	}
 	past.core.Epoch(past.now)
+	if opened := past.core.Incidents(); len(opened) > 0 {
+		t.Error("an incident is open before its request types are known")
+	}
 	for range 2 {
 		live.play()
 		past.play()
