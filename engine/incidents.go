@@ -59,6 +59,7 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 // through its first suspect.
 type AffectedType struct {
 	RequestType         analysis.Hash
+	Entry               trace.Op      // 0: saved by an older version
 	Requests            uint64        // since the onset, until the time at which it had lost most
 	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
 	Mean, Usual         float64       // ns, of these requests and in healthy times before the onset
@@ -296,7 +297,7 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 func usualType(g *group.Group) AffectedType {
 	usual := &g.Reference
 	return AffectedType{
-		RequestType: g.ID, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
+		RequestType: g.ID, Entry: g.Entry, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
 		UsualP50: usual.Latency.Quantile(0.5), UsualP99: usual.Latency.Quantile(0.99),
 	}
 }

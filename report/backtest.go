@@ -103,7 +103,14 @@ func verdict(s *backtest.Score, id uint64) string {
 
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence {
-	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks})
+	d := &describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks}
+	for i := range x.Types {
+		t := &x.Types[i]
+		if t.Entry != 0 {
+			d.Slower = append(d.Slower, describe.SlowerType{Name: n.Op(t.Entry), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
+		}
+	}
+	return n.Incident(d)
 }
 
 // score writes the score.
