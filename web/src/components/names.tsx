@@ -1,5 +1,6 @@
 // Names of services, operations and instances, set apart from prose.
 import { useState } from "react";
+import { wordsOf } from "../logic/format.ts";
 import { pieces } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
 
@@ -36,14 +37,13 @@ export const Prose = ({ names, links, children }: ProseProps) =>
 
 const held = 60_000; // ms
 
-// useSteady returns a value that a heading shows. While somebody may be reading it, its numbers do not change: it
-// follows at most once a minute, or at once if key changes, as when the place is located.
-export function useSteady<T>(value: T, text: string, key: string): T {
+// useSteady returns a value that a heading shows, with its text. While somebody may be reading it, its numbers do not
+// change: it follows at most once a minute, or at once if id or the words change, as when the place is located.
+export function useSteady<T>(value: T, text: string, id: string): T {
   const now = useNow();
-  const [shown, setShown] = useState({ value, text, key, at: now });
-  if (key !== shown.key || (text !== shown.text && now - shown.at >= held)) {
-    const next = { value, text, key, at: now };
-    setShown(next);
+  const [shown, setShown] = useState({ value, text, id, at: now });
+  if (id !== shown.id || wordsOf(text) !== wordsOf(shown.text) || (text !== shown.text && now - shown.at >= held)) {
+    setShown({ value, text, id, at: now });
     return value;
   }
   return shown.value;

@@ -177,3 +177,6 @@ export function abbreviate(name: string, most: number): string {
   const end = Math.floor((most - 1) / 2);
   return `${characters.slice(0, most - 1 - end).join("")}…${characters.slice(characters.length - end).join("")}`;
 }
+
+// wordsOf returns a text without its numbers.
+export const wordsOf = (text: string) => text.replace(/[\d.,]+/g, "");

@@ -28,7 +28,7 @@ import { Beside, Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
-import { Name, OpName, Prose } from "../components/names.tsx";
+import { Name, OpName, Prose, useSteady } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -66,7 +66,7 @@ const NotFound = () => (
 
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;
-  useTitle(x.sentence);
+  useTitle(useSteady(x.sentence, x.sentence, x.id));
   return (
     <>
       <Head detail={detail} reload={reload} />

@@ -96,7 +96,7 @@ const hour = 3_600_000;
 function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   const began = useBegan(p);
-  useTitle(p.diagnosis);
+  useTitle(useSteady(p.diagnosis, p.diagnosis, p.id));
   const exemplars = useResource(`kept exemplars ${p.id}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group: p.group, problem: p.id } }, signal }),
   );
@@ -132,7 +132,7 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   const began = useBegan(p);
-  useTitle(p.diagnosis);
+  useTitle(useSteady(p.diagnosis, p.diagnosis, p.id));
   const group = useResource(
     `group ${p.group}`,
     (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
@@ -203,7 +203,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   const path = useSectionPath();
   const asFile = () =>
     saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
-  const parts = useSteady(p.diagnosis_parts, p.diagnosis, `${p.id} ${p.state} ${p.leading}`);
+  const parts = useSteady(p.diagnosis_parts, p.diagnosis, p.id);
   return (
     <>
       <div className="crumbs">

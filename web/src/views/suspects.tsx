@@ -16,7 +16,7 @@ type SentenceProps = { of: Incident; links?: ReadonlyMap<string, string> };
 
 // SteadySentence is the sentence of an incident as a heading.
 export function SteadySentence({ of: x, ...rest }: SentenceProps) {
-  return <IncidentSentence of={useSteady(x, x.sentence, `${x.id} ${x.state} ${x.service}`)} {...rest} />;
+  return <IncidentSentence of={useSteady(x, x.sentence, x.id)} {...rest} />;
 }
 
 // IncidentSentence is the sentence of an incident, with names set apart. Those with links lead there.
