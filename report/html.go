@@ -36,6 +36,7 @@ func HTML(w io.Writer, r *offline.Report, files []string) error {
 // page is the content of the page: formatted text and numbers.
 type page struct {
 	Traces, Spans, Complete, Rejected string
+	Cut                               []string
 	Problems                          []pageProblem
 	ProblemCount                      string
 	MoreProblems                      int
@@ -111,6 +112,9 @@ func newPage(r *offline.Report, files []string) page {
 		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
 		ProblemCount: units.Plural(len(r.Problems), "problem"),
 		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
+	}
+	for _, text := range r.Cut {
+		p.Cut = append(p.Cut, terminal.Printable(text))
 	}
 	ranks := make(map[analysis.Hash][]int)
 	for i := range r.Problems[:min(pageProblems, len(r.Problems))] {

@@ -25,6 +25,9 @@ func JSON(w io.Writer, r *offline.Report) error {
 	o.field("spans", r.Spans)
 	o.field("complete", r.Complete)
 	o.field("rejected", rejected)
+	if len(r.Cut) > 0 {
+		o.field("cut", r.Cut) // errors of files that end early
+	}
 	o.field("refused", r.Refused) // requests judged by request type only
 	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
 	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })

@@ -75,6 +75,9 @@ func (t *table) heading(r *offline.Report) {
 		s.Plain("; left out: " + left)
 	}
 	t.printf("%s", wrap(t.style, s, 0))
+	for _, text := range r.Cut {
+		t.printf("%s\n", t.style.Paint(terminal.Red, terminal.Printable(text)))
+	}
 	if r.Refused > 0 {
 		t.printf("too many groups: %s judged by request type only\n", units.Plural(int(r.Refused), "request"))
 	}

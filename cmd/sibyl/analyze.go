@@ -127,6 +127,9 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	if err := f.write(c.Context(), p.out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
 		return err
 	}
+	if err := n.Complete(); err != nil {
+		return err
+	}
 	if f.fail && len(r.Problems) > 0 {
 		return exitProblems
 	}

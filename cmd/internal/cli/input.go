@@ -56,6 +56,7 @@ type Notices struct {
 	mu      sync.Mutex // guards all below, and out
 	bar     *progressbar.ProgressBar
 	records int
+	cut     bool // a file ended early
 }
 
 // NewNotices returns notices of a program that go to w, usually its standard error.
@@ -65,6 +66,12 @@ func NewNotices(program string, w io.Writer) *Notices { return &Notices{program:
 func (n *Notices) Broken(b file.InputError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if errors.Is(b, file.ErrCut) {
+		n.cut = true
+		n.clear()
+		fmt.Fprintf(n.out, "%s: %s\n", n.program, terminal.Printable(b.Error()))
+		return
+	}
 	n.records++
 	if n.records > MostBroken {
 		return
@@ -116,6 +123,16 @@ func (n *Notices) Close() {
 	if more := n.records - MostBroken; more > 0 {
 		fmt.Fprintf(n.out, "%s: skipped %s in the same way\n", n.program, units.Plural(more, "more broken record"))
 	}
+}
+
+// Complete returns an error, for after the result, if a file ended early. The notices have said so.
+func (n *Notices) Complete() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut {
+		return ExitCode(ExitError)
+	}
+	return nil
 }
 
 // RequireFiles is a cobra.PositionalArgs that wants at least one argument.
