@@ -23,7 +23,7 @@ last ten minutes, the share that fails, and durations, each beside its usual val
 	}
 	c.Flags().StringVar(&query, "query", "", "show only services whose name contains this text")
 	f := addListFlags(c, "services", 50)
-	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ServiceList, error) {
+	c.RunE = showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.ServiceList, error) {
 		return api.Services(ctx, contract.ListServicesParams{Q: &query}, f.limit)
 	}, client.ShowServices)
 	return c
