@@ -74,7 +74,7 @@ func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, erro
 		key.from = key.to.Add(-trendLength)
 	}
 	if key.from >= key.to && s.ended != 0 {
-		return nil, refusal.New(refusal.Malformed, "from must be before to", "")
+		return nil, errOrder
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,10 +372,7 @@ var urgency = []contract.ServiceState{
 func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.Core, s *snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
-	if key.from, err = parseInstant(from); err != nil {
-		return err
-	}
-	if key.to, err = parseInstant(to); err != nil {
+	if key.from, key.to, err = parseInterval(from, to); err != nil {
 		return err
 	}
 	failure := a.ask(ctx, func(c *engine.Core) {
