@@ -337,8 +337,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
 }
 
-// affectedState returns the state of an operation, and the reason for it. One that is well, or idle, by its own figures is
-// not if an open incident affects requests that begin there: the figures are those of all of its calls in the last
+// affectedState returns the state of an operation, and the reason for it. One that is well, or idle, by its own figures
+// is not if an open incident affects requests that begin there: the figures are those of all of its calls in the last
 // minutes.
 func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, reason string) (contract.ServiceState, string) {
 	types := t.affected[op]

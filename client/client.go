@@ -197,14 +197,15 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 // Silence is the time without traces from which they are missed.
 const Silence = time.Minute
 
-// Silence returns a sentence that says that no traces arrive; empty if they do, or have not begun to.
-func (c *Client) Silence(ctx context.Context) (string, error) {
+// Silence returns a sentence that says that no traces arrive; empty if they do, or have not begun to. now is the time
+// unless the service tells its own.
+func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
 		return "", err
 	}
 	if at.IsZero() {
-		at = time.Now()
+		at = now
 	}
 	last, layout := status.Ingest.LastArrival.Local(), time.TimeOnly
 	if at.Sub(last) <= Silence {

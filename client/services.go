@@ -115,7 +115,7 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("\n%s", p.hint(loadLegend(list.To), 0))
+	p.printf("\n%s", p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
 	return p.flush(w)
 }
 

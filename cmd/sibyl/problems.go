@@ -92,7 +92,7 @@ func showJudged[T any](
 	return showQuery(p, f, func(ctx context.Context, api *client.Client) (T, error) {
 		x, err := query(ctx, api)
 		if err == nil && f.output.Value != "json" {
-			silence, err = api.Silence(ctx)
+			silence, err = api.Silence(ctx, time.Now())
 		}
 		return x, err
 	}, func(w io.Writer, x T, style terminal.Style, now time.Time) error {
