@@ -104,7 +104,6 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 // extract reduces every trace to observations, and learns the targets of calls.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
-	r.Cut = a.input.Summary.Cut
 	for reason, n := range a.input.Summary.Rejected {
 		r.Rejected[reason] += int(n.Records + n.Spans)
 	}

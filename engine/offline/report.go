@@ -15,7 +15,6 @@ type Report struct {
 	Spans    int
 	Complete int                   // traces in the statistics
 	Rejected map[trace.Reason]int  // spans and traces that are not
-	Cut      []string              // errors of files that end early
 	Refused  uint64                // requests counted by request type only, because there were too many groups
 	Groups   []group.Summary       // request types first, each followed by its groups; most requests first
 	Problems []Problem             // ranked

@@ -127,9 +127,8 @@ type Summary struct {
 	Bytes    int64
 	Records  int64 // records used
 	Spans    int64
-	Spilled  int64 // bytes of open traces written to disk
-	Rejected map[trace.Reason]Count
-	Cut      []string // errors of files whose compressed data ends early, which are not counted as rejected
+	Spilled  int64                  // bytes of open traces written to disk
+	Rejected map[trace.Reason]Count // without files that are cut
 }
 
 // Input holds the traces of a finished [Read].
@@ -363,9 +362,7 @@ func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
 	}
-	if errors.Is(b.Err, ErrCut) {
-		r.input.Summary.Cut = append(r.input.Summary.Cut, b.Error())
-	} else {
+	if !errors.Is(b.Err, ErrCut) { // all records before it count
 		n := r.input.Summary.Rejected[b.Reason]
 		if n.Spans += int64(b.Spans); b.Spans == 0 {
 			n.Records++

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/schollz/progressbar/v3"
@@ -56,7 +57,7 @@ type Notices struct {
 	mu      sync.Mutex // guards all below, and out
 	bar     *progressbar.ProgressBar
 	records int
-	cut     bool // a file ended early
+	cut     []string // errors of files that ended early
 }
 
 // NewNotices returns notices of a program that go to w, usually its standard error.
@@ -67,7 +68,7 @@ func (n *Notices) Broken(b file.InputError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if errors.Is(b, file.ErrCut) {
-		n.cut = true
+		n.cut = append(n.cut, b.Error())
 		n.clear()
 		fmt.Fprintf(n.out, "%s: %s\n", n.program, terminal.Printable(b.Error()))
 		return
@@ -125,11 +126,18 @@ func (n *Notices) Close() {
 	}
 }
 
+// Cut returns the errors of files that ended early.
+func (n *Notices) Cut() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.cut)
+}
+
 // Complete returns an error, for after the result, if a file ended early. The notices have said so.
 func (n *Notices) Complete() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cut {
+	if len(n.cut) > 0 {
 		return ExitCode(ExitError)
 	}
 	return nil
