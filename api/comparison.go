@@ -24,9 +24,12 @@ import (
 func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
 	q := &r.Params
 	var times [4]trace.Nanos
-	for i, text := range []*string{q.From, q.To, q.BaseFrom, q.BaseTo} {
+	for i, x := range []struct {
+		name string
+		text *string
+	}{{"from", q.From}, {"to", q.To}, {"base_from", q.BaseFrom}, {"base_to", q.BaseTo}} {
 		var err error
-		if times[i], err = parseInstant(text); err != nil {
+		if times[i], err = parseInstant(x.name, x.text); err != nil {
 			return nil, err
 		}
 	}

@@ -111,10 +111,7 @@ func (a *API) ListDecisions(ctx context.Context, r contract.ListDecisionsRequest
 	p := pageOf(q.Limit, q.Cursor, "decisions")
 	query := decisionQuery{limit: p.limit}
 	var err error
-	if query.from, err = parseInstant(q.From); err != nil {
-		return nil, err
-	}
-	if query.to, err = parseInstant(q.To); err != nil {
+	if query.from, query.to, err = parseInterval(q.From, q.To); err != nil {
 		return nil, err
 	}
 	switch {

@@ -11,11 +11,7 @@ import (
 // ListDeploys implements contract.StrictServerInterface.
 func (a *API) ListDeploys(ctx context.Context, r contract.ListDeploysRequestObject) (contract.ListDeploysResponseObject, error) {
 	q := &r.Params
-	from, err := parseInstant(q.From)
-	if err != nil {
-		return nil, err
-	}
-	to, err := parseInstant(q.To)
+	from, to, err := parseInterval(q.From, q.To)
 	if err != nil {
 		return nil, err
 	}

@@ -172,8 +172,25 @@ func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestOb
 	})
 }
 
-// parseInstant parses a time parameter: RFC 3339, or nanoseconds since 1970; nil and "" are 0.
-func parseInstant(text *string) (trace.Nanos, error) {
+// errOrder refuses a span that ends before it begins.
+var errOrder = refusal.New(refusal.Malformed, "from must be before to", "")
+
+// parseInterval parses the parameters from and to, of which each may be missing: 0.
+func parseInterval(first, last *string) (from, to trace.Nanos, err error) {
+	if from, err = parseInstant("from", first); err != nil {
+		return 0, 0, err
+	}
+	if to, err = parseInstant("to", last); err != nil {
+		return 0, 0, err
+	}
+	if to != 0 && from > to {
+		return 0, 0, errOrder
+	}
+	return from, to, nil
+}
+
+// parseInstant parses a time parameter of some name: RFC 3339, or nanoseconds since 1970; nil and "" are 0.
+func parseInstant(name string, text *string) (trace.Nanos, error) {
 	if text == nil || *text == "" {
 		return 0, nil
 	}
@@ -182,7 +199,7 @@ func parseInstant(text *string) (trace.Nanos, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, *text)
 	if err != nil || t.Year() < 1970 || t.Year() > lastYear {
-		return 0, refusal.New(refusal.Malformed, "want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254", "")
+		return 0, refusal.New(refusal.Malformed, name+": want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254", "")
 	}
 	return trace.Nanos(t.UnixNano()), nil
 }

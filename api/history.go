@@ -80,10 +80,7 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 
 // span returns the span of two parameters: by default it has a length and ends now.
 func (a *API) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
-	if from, err = parseInstant(first); err != nil {
-		return 0, 0, err
-	}
-	if to, err = parseInstant(last); err != nil {
+	if from, to, err = parseInterval(first, last); err != nil {
 		return 0, 0, err
 	}
 	if to == 0 {
@@ -93,7 +90,7 @@ func (a *API) span(first, last *string, length time.Duration) (from, to trace.Na
 		from = to.Add(-length)
 	}
 	if from >= to {
-		return 0, 0, refusal.New(refusal.Malformed, "from must be before to", "")
+		return 0, 0, errOrder
 	}
 	return from, to, nil
 }

@@ -187,11 +187,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	}
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
-	from, err := parseInstant(q.From)
-	if err != nil {
-		return nil, err
-	}
-	to, err := parseInstant(q.To)
+	from, to, err := parseInterval(q.From, q.To)
 	if err != nil {
 		return nil, err
 	}

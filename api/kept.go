@@ -80,10 +80,7 @@ func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
 		trace: strings.ToLower(value(p.Trace, "")), longer: value(p.LongerNs, 0), shorter: value(p.ShorterNs, 0),
 		service: value(p.Service, ""), operation: value(p.Operation, ""), failed: p.Error,
 	}
-	if q.from, err = parseInstant(p.From); err != nil {
-		return q, err
-	}
-	if q.to, err = parseInstant(p.To); err != nil {
+	if q.from, q.to, err = parseInterval(p.From, p.To); err != nil {
 		return q, err
 	}
 	for _, text := range value(p.Attribute, nil) {

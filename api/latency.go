@@ -91,7 +91,7 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 	if err != nil {
 		return nil, notFound("group")
 	}
-	edge, err := parseInstant(r.Params.Edge)
+	edge, err := parseInstant("edge", r.Params.Edge)
 	if err != nil {
 		return nil, err
 	}

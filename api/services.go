@@ -43,6 +43,7 @@ const (
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
+	leastFewSlower   = 2    // times the usual median, of calls that are too few to judge, not to be well
 
 	leastTail           = 5 // spans beyond the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number
@@ -74,7 +75,7 @@ func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, erro
 		key.from = key.to.Add(-trendLength)
 	}
 	if key.from >= key.to && s.ended != 0 {
-		return nil, refusal.New(refusal.Malformed, "from must be before to", "")
+		return nil, errOrder
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,12 +198,8 @@ func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deplo
 		s.Deploy = &d
 	}
 	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse)
-	if s.State == contract.ServiceStateWell {
-		for i := range x.Operations {
-			if s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason); s.State != contract.ServiceStateWell {
-				break
-			}
-		}
+	for i := range x.Operations {
+		s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason)
 	}
 	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 }); i >= 0 && t.live {
 		s.State, s.Reason = contract.ServiceStateIncident, "The first suspect of an open incident: "+units.Percent(s.Incidents[i].Share)+" of the cost."
@@ -290,9 +287,6 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	if usual == nil || now.Calls < leastCalls {
 		return all
 	}
-	above := func(now, usual *float64, least float64) bool {
-		return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
-	}
 	for _, x := range []struct {
 		figure contract.ServiceFigure
 		worse  bool
@@ -309,6 +303,11 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	return all
 }
 
+// above reports whether a time is at least some times the usual one.
+func above(now, usual *float64, least float64) bool {
+	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
+}
+
 // stateOf returns the state of a service or an operation with some worse figures, and the reason for it.
 func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (contract.ServiceState, string) {
 	switch {
@@ -320,6 +319,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + perSecond(usual.Rate) + "."
 	case now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
+	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
+		return contract.ServiceStateIdle, "Too few calls to judge: the median duration of " + units.Count(now.Calls) + " is " + units.Nanos(*now.P50Ns) + ", usually " + units.Nanos(*usual.P50Ns) + "."
 	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
 	case worse[0] == contract.ServiceFigureFailed:
@@ -336,11 +337,12 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
 }
 
-// affectedState returns the state of an operation, and the reason for it. One that is well by its own figures is not if
-// an open incident affects requests that begin there: the figures are those of all of its calls in the last minutes.
+// affectedState returns the state of an operation, and the reason for it. One that is well, or idle, by its own figures
+// is not if an open incident affects requests that begin there: the figures are those of all of its calls in the last
+// minutes.
 func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, reason string) (contract.ServiceState, string) {
 	types := t.affected[op]
-	if state != contract.ServiceStateWell || len(types) == 0 {
+	if state != contract.ServiceStateWell && state != contract.ServiceStateIdle || len(types) == 0 {
 		return state, reason
 	}
 	x := &types[0]
@@ -372,10 +374,7 @@ var urgency = []contract.ServiceState{
 func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.Core, s *snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
-	if key.from, err = parseInstant(from); err != nil {
-		return err
-	}
-	if key.to, err = parseInstant(to); err != nil {
+	if key.from, key.to, err = parseInterval(from, to); err != nil {
 		return err
 	}
 	failure := a.ask(ctx, func(c *engine.Core) {

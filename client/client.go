@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // DefaultAddress and DefaultServer are the address and the URL of a service with the default configuration.
@@ -191,6 +192,29 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	}
 	at, _ := http.ParseTime(r.HTTPResponse.Header.Get("Date")) // zero if it is missing
 	return status, at, nil
+}
+
+// Silence is the time without traces from which they are missed.
+const Silence = time.Minute
+
+// Silence returns a sentence that says that no traces arrive; empty if they do, or have not begun to. now is the time
+// unless the service tells its own.
+func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
+	status, at, err := c.Status(ctx)
+	if err != nil || status.Ingest.LastArrival == nil {
+		return "", err
+	}
+	if at.IsZero() {
+		at = now
+	}
+	last, layout := status.Ingest.LastArrival.Local(), time.TimeOnly
+	if at.Sub(last) <= Silence {
+		return "", nil
+	}
+	if at.Sub(last) >= 12*time.Hour {
+		layout = time.DateTime
+	}
+	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) + "): incidents cannot be noticed. sibyl doctor says what to do.", nil
 }
 
 // SampleTraces returns a typical trace of each of the busiest request types, of at most this many.

@@ -125,6 +125,8 @@ func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case len(list.Items) == 0 && list.Learning:
+		return "", fmt.Errorf("there is no incident %d: Sibyl is learning normal behaviour; sibyl incidents tells how long", place)
 	case len(list.Items) < place:
 		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s", place, units.Plural(len(list.Items), "incident"))
 	}
@@ -385,16 +387,27 @@ func (p *page) links(x *contract.Incident) {
 	}
 }
 
+// Widths of columns of request types.
+const (
+	typeWidth     = 10
+	requestsWidth = 16
+)
+
 // requestTypes writes the affected request types with their times and failures, and below them the usual ones.
 func (p *page) requestTypes(types []contract.IncidentRequestType) {
 	if len(types) == 0 {
 		return
 	}
+	nameWidth := max(20, p.style.Line()-4-4*typeWidth-requestsWidth)
 	row := func(name string, cells ...string) string {
 		var line strings.Builder
-		line.WriteString(terminal.PadRight(name, max(20, p.style.Line()-4-len(cells)*10)))
-		for _, text := range cells {
-			line.WriteString(terminal.PadLeft(text, 10))
+		line.WriteString(terminal.PadRight(name, nameWidth))
+		for i, text := range cells {
+			width := typeWidth
+			if i == len(cells)-1 {
+				width = requestsWidth
+			}
+			line.WriteString(terminal.PadLeft(text, width))
 		}
 		return strings.TrimRight(line.String(), " ")
 	}
@@ -402,11 +415,11 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 	p.printf("  %s\n", p.dim(row("", "MEAN", "P50", "P99", "FAILED", "REQUESTS")))
 	for i := range types[:min(len(types), shownTypes)] {
 		x := &types[i]
-		name := terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), max(20, p.style.Line()-4-5*10)-1)
+		name := terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), nameWidth-1)
 		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), units.Count(int(x.Requests))))
 		within := ""
 		if x.SpanNs > 0 {
-			within = "in " + units.Coarse(time.Duration(x.SpanNs))
+			within = "in " + units.Span(time.Duration(x.SpanNs))
 		}
 		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), within)))
 	}

@@ -63,7 +63,7 @@ func (p *page) objective(x *contract.Objective) {
 		}
 		rates = append(rates, rate)
 	}
-	p.printf("    %s (in %s %s of %s requests missed)\n", left(x.Remaining), units.Coarse(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
+	p.printf("    %s (in %s %s of %s requests missed)\n", left(x.Remaining), units.Span(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
 }
 

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -19,6 +21,84 @@ func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, mo
 	}, func(l *contract.ServiceList) (*[]contract.Service, *string) { return &l.Items, l.NextCursor })
 }
 
+// Service returns a service, named by its name or its ID.
+func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDetail, error) {
+	id := name
+	if strings.ContainsAny(name, "/%") { // cannot be part of a path
+		list, err := c.Services(ctx, contract.ListServicesParams{Q: &name}, 0)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if list.Items[i].Service == name {
+				id = list.Items[i].ID
+			}
+		}
+	}
+	r, err := c.api.GetServiceWithResponse(ctx, id, &contract.GetServiceParams{})
+	if err == nil && r.StatusCode() == http.StatusNotFound {
+		return nil, fmt.Errorf("there is no service %q in the traces of the last two hours: sibyl services --query %s lists those whose names contain this", name, name)
+	}
+	return body(c, r, err)
+}
+
+// shownServiceParts bounds the parts of each kind of a service that are shown; JSON output holds all.
+const shownServiceParts = 20
+
+// ShowService writes a service with its operations, callers, callees, instances and deploys.
+func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	s := &d.Service
+	p.loadTable("SERVICE", []loadRow{serviceRow(s)})
+	if s.Owner != nil {
+		p.printf("owned by %s\n", owner(s.Owner))
+	}
+	p.servicePart("Operations", "OPERATION", len(d.Operations), d.MoreOperations, func(i int) loadRow {
+		o := &d.Operations[i]
+		return loadRow{string(o.State), o.Operation, &o.Now, o.Usual, o.State, o.Reason}
+	})
+	p.servicePart("Callers", "CALLER", len(d.Callers), 0, func(i int) loadRow {
+		return loadRow{name: d.Callers[i].Caller, now: &d.Callers[i].Now, usual: d.Callers[i].Usual}
+	})
+	p.servicePart("Callees", "CALLEE", len(d.Callees), 0, func(i int) loadRow {
+		return loadRow{name: d.Callees[i].Callee, now: &d.Callees[i].Now, usual: d.Callees[i].Usual}
+	})
+	p.servicePart("Instances", "INSTANCE", len(d.Instances), 0, func(i int) loadRow {
+		return loadRow{name: d.Instances[i].Key + " = " + d.Instances[i].Value, now: &d.Instances[i].Now}
+	})
+	if len(d.Deploys) > 0 {
+		p.printf("\n%s\n", p.bold("Deploys"))
+		for i := range d.Deploys {
+			x := &d.Deploys[i]
+			p.printf("  %s  %s, before %s\n", x.At.Local().Format(time.DateTime), clean(x.Version), clean(x.Before))
+		}
+	}
+	p.printf("\n%s", p.hint(loadLegend(d.To), 0))
+	return p.flush(w)
+}
+
+// servicePart writes a table of the parts of a service below a title; nothing if there are none. more parts are not
+// listed.
+func (p *page) servicePart(title, head string, n, more int, row func(i int) loadRow) {
+	if n == 0 {
+		return
+	}
+	shown := make([]loadRow, min(n, shownServiceParts))
+	for i := range shown {
+		shown[i] = row(i)
+	}
+	p.printf("\n%s\n", p.bold(title))
+	p.loadTable(head, shown)
+	if more += n - len(shown); more > 0 {
+		p.printf("%s\n", p.dim("… and "+units.Count(more)+" more: -o json shows all"))
+	}
+}
+
+// loadLegend explains the columns of loads in the time to an instant.
+func loadLegend(to time.Time) string {
+	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last five to ten minutes. OWN TIME: the part of a call that the service itself takes."
+}
+
 // ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need
 // attention, the reason.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
@@ -27,11 +107,15 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 		p.printf("No service matches.\n")
 		return p.flush(w)
 	}
-	p.serviceTable(list.Items)
+	rows := make([]loadRow, len(list.Items))
+	for i := range rows {
+		rows[i] = serviceRow(&list.Items[i])
+	}
+	p.loadTable("SERVICE", rows)
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("\n%s", p.hint("CALLS, FAIL and OWN TIME: the ten minutes to "+list.To.Local().Format("15:04:05")+"; P50 and P99: the last five to ten minutes. OWN TIME: the part of a call that the service itself takes.", 0))
+	p.printf("\n%s", p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
 	return p.flush(w)
 }
 
@@ -54,15 +138,40 @@ const (
 	loadWidth   = 9
 )
 
-// serviceTable writes services with their loads and, below those that need attention, the reason.
-func (p *page) serviceTable(all []contract.Service) {
-	name := terminal.Width("SERVICE")
-	for i := range all {
-		name = max(name, terminal.Width(serviceName(&all[i])))
+// loadRow is a row of a table of loads.
+type loadRow struct {
+	label, name string
+	now, usual  *contract.ServiceLoad // usual nil: unknown
+	state       contract.ServiceState
+	reason      string
+}
+
+func serviceRow(x *contract.Service) loadRow {
+	reason := x.Reason
+	if x.State == contract.ServiceStateIncident && len(x.Incidents) > 0 {
+		reason += " → sibyl incidents " + x.Incidents[0].ID[:8]
 	}
-	beside := stateWidth+2+name+len(loadColumns)*(2+besideWidth) <= p.style.Line()
+	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
+}
+
+// loadTable writes services, or parts of one, with their loads and, below those that need attention, the reason. head
+// is that of their names.
+func (p *page) loadTable(head string, all []loadRow) {
+	name, stateColumn := terminal.Width(head), 0
+	for i := range all {
+		all[i].name = terminal.Shorten(clean(all[i].name), longestName)
+		name = max(name, terminal.Width(all[i].name))
+		if all[i].label != "" {
+			stateColumn = stateWidth + 2
+		}
+	}
+	beside := stateColumn+name+len(loadColumns)*(2+besideWidth) <= p.style.Line()
 	row := func(state, service string, width int, cell func(column int) string) string {
-		line := []string{terminal.PadRight(state, stateWidth), terminal.PadRight(service, name)}
+		first := terminal.PadRight(service, name)
+		if stateColumn > 0 {
+			first = terminal.PadRight(state, stateColumn) + first
+		}
+		line := []string{first}
 		for i := range loadColumns {
 			line = append(line, terminal.PadLeft(cell(i), width))
 		}
@@ -72,32 +181,28 @@ func (p *page) serviceTable(all []contract.Service) {
 	if beside {
 		width, after = besideWidth, " (USUALLY)"
 	}
-	p.printf("%s", p.dim(row("STATE", "SERVICE", width, func(i int) string { return loadColumns[i].head + after })))
+	p.printf("%s", p.dim(row("STATE", head, width, func(i int) string { return loadColumns[i].head + after })))
 	for i := range all {
 		x := &all[i]
 		usually := func(i int) string {
-			if text := loadColumns[i].of(x.Usual); text != units.Unknown {
+			if text := loadColumns[i].of(x.usual); text != units.Unknown {
 				return text
 			}
 			return ""
 		}
-		p.printf("%s", row(serviceState(x.State), serviceName(x), width, func(i int) string {
-			text := loadColumns[i].of(&x.Now)
-			if beside && x.Usual != nil && usually(i) != "" {
+		p.printf("%s", row(x.label, x.name, width, func(i int) string {
+			text := loadColumns[i].of(x.now)
+			if beside && x.usual != nil && usually(i) != "" {
 				text += " (" + usually(i) + ")"
 			}
 			return text
 		}))
-		if !beside && x.Usual != nil {
+		if !beside && x.usual != nil {
 			p.printf("%s", p.dim(row("", "  usually", width, usually)))
 		}
-		if x.Reason != "" {
-			reason := clean(x.Reason)
-			if x.State == contract.ServiceStateIncident && len(x.Incidents) > 0 {
-				reason += " → sibyl incidents " + x.Incidents[0].ID[:8]
-			}
-			for line := range strings.Lines(p.style.Wrap(reason, stateWidth+2)) {
-				p.printf("%s\n", p.attention(x.State, strings.TrimRight(line, "\n")))
+		if x.reason != "" {
+			for line := range strings.Lines(p.style.Wrap(clean(x.reason), stateWidth+2)) {
+				p.printf("%s\n", p.attention(x.state, strings.TrimRight(line, "\n")))
 			}
 		}
 	}
@@ -111,12 +216,8 @@ func callsPerSecond(rate float64) string {
 	return units.Ratio(rate) + "/s"
 }
 
-// longestService is the width from which names of services are shortened.
-const longestService = 32
-
-func serviceName(x *contract.Service) string {
-	return terminal.Shorten(clean(x.Service), longestService)
-}
+// longestName is the width from which names of services and of their parts are shortened.
+const longestName = 44
 
 // serviceState names a state as the web UI does.
 func serviceState(s contract.ServiceState) string {

@@ -59,6 +59,47 @@ new        postgresql       12/s          –          –          –         
 			t.Errorf("-want +got\n%s", cmp.Diff(want, got))
 		}
 	}
+	d := contract.ServiceDetail{
+		Service:    list.Items[0],
+		Operations: []contract.ServiceOperation{{Operation: "GET /pay", State: contract.ServiceStateWell, Now: list.Items[0].Now, Usual: list.Items[0].Usual}}, MoreOperations: 3,
+		Callers:   []contract.ServiceCall{{Caller: "shop", Callee: "payment", Now: list.Items[1].Now}},
+		Callees:   []contract.ServiceCall{{Caller: "payment", Callee: "bank", Now: list.Items[1].Now}},
+		Instances: []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
+		Deploys:   []contract.Deploy{{At: now, Version: "2", Before: "1"}},
+	}
+	var one strings.Builder
+	if err := ShowService(&one, &d, terminal.Style{Width: 80}, now); err != nil {
+		t.Fatal(err)
+	}
+	const want = `STATE      SERVICE       CALLS       FAIL        P50        P99   OWN TIME
+suspected  pay·ment     0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
+             usually     0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
+           The first suspect of an open incident. → sibyl incidents 01234567
+
+Operations
+STATE      OPERATION      CALLS       FAIL        P50        P99   OWN TIME
+well       GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
+             usually     0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
+… and 3 more: -o json shows all
+
+Callers
+CALLER      CALLS       FAIL        P50        P99   OWN TIME
+shop         12/s          –          –          –          –
+
+Callees
+CALLEE      CALLS       FAIL        P50        P99   OWN TIME
+bank         12/s          –          –          –          –
+
+Instances
+INSTANCE             CALLS       FAIL        P50        P99   OWN TIME
+host.name = a·b       12/s          –          –          –          –
+
+Deploys
+  2023-11-14 22:27:00  2, before 1
+`
+	if got, _, _ := strings.Cut(one.String(), "\nCALLS, FAIL"); got != want {
+		t.Errorf("-want +got\n%s", cmp.Diff(want, got))
+	}
 	var out strings.Builder
 	if err := ShowServices(&out, &contract.ServiceList{}, terminal.Style{}, now); err != nil || !strings.HasSuffix(out.String(), "No service matches.\n") {
 		t.Errorf("%v: %s", err, out.String())

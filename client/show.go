@@ -201,7 +201,7 @@ func (p *page) problem(x *contract.Problem) {
 // within returns the number of requests on which the figures of a problem rest, and the time in which they arrived.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
-		return ", " + units.Count(int(x.Requests)) + " in " + units.Coarse(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
+		return ", " + units.Count(int(x.Requests)) + " in " + units.Span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
 	}
 	return ""
 }

@@ -81,7 +81,7 @@ func (e *Endpoint) connect() (connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", e.url.Host, err)
 	}
-	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token}, nil
+	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token, e.url.Scheme == "grpcs"}, nil
 }
 
 // dial connects to an address and returns the error. gRPC reports only its text.
@@ -99,6 +99,36 @@ func nobodyListens(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || ok && unknown.IsNotFound
 }
 
+// preface begins every connection of HTTP/2 (RFC 9113, section 3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// speaksHTTP1 reports whether an address answers the beginning of a connection of HTTP/2 with HTTP/1, so that gRPC is
+// not served there. gRPC reports only a frame that is too large.
+func speaksHTTP1(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // ends a read that waits
+	defer func() { _ = c.Close() }()                         // nothing is lost
+	const want = "HTTP/1."
+	got := make([]byte, len(want))
+	if _, err := io.WriteString(c, preface); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(c, got)
+	return err == nil && string(got) == want
+}
+
+// errHTTP reports an address at which HTTP is served instead of gRPC.
+func errHTTP(address string) error {
+	host, _, _ := net.SplitHostPort(address) // checked by ParseEndpoint
+	return fmt.Errorf("%s speaks HTTP, not gRPC: Sibyl usually receives OTLP over gRPC at port 4317 (--to %s) and over HTTP at port 4318 (--to http://%s)",
+		address, net.JoinHostPort(host, "4317"), net.JoinHostPort(host, "4318"))
+}
+
 func errNobody(address string) error {
 	return fmt.Errorf("nothing listens at %s: start sibyl serve first, or name another endpoint with --to", address)
 }
@@ -110,6 +140,7 @@ type overGRPC struct {
 	connection *grpc.ClientConn
 	client     ptraceotlp.GRPCClient
 	token      string
+	tls        bool
 }
 
 func (g *overGRPC) close() error { return g.connection.Close() }
@@ -132,7 +163,9 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	after, throttled := retryDelay(s)
 	switch code := s.Code(); {
 	case code == codes.Unavailable && nobodyListens(dial(ctx, g.connection.Target())):
-		return answer{}, &retryError{err: errNobody(g.connection.Target()), nobody: true}
+		return answer{}, &retryError{err: errNobody(g.connection.Target()), wrong: true}
+	case code == codes.Unavailable && !g.tls && speaksHTTP1(ctx, g.connection.Target()):
+		return answer{}, &retryError{err: errHTTP(g.connection.Target()), wrong: true}
 	case slices.Contains(retryable, code), code == codes.ResourceExhausted && throttled:
 		return answer{}, &retryError{err: err, after: after}
 	case code == codes.ResourceExhausted, code == codes.InvalidArgument:
@@ -190,7 +223,7 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 			return answer{}, context.Cause(ctx)
 		}
 		if nobodyListens(err) {
-			return answer{}, &retryError{err: errNobody(request.URL.Host), nobody: true}
+			return answer{}, &retryError{err: errNobody(request.URL.Host), wrong: true}
 		}
 		return answer{}, &retryError{err: err}
 	}

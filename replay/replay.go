@@ -196,7 +196,7 @@ func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 		if !ok {
 			return a, err
 		}
-		if p.summary.Requests == 0 && later.nobody {
+		if p.summary.Requests == 0 && later.wrong {
 			return a, later.err
 		}
 		if time.Since(began) > giveUp {
@@ -211,9 +211,9 @@ func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 
 // retryError is the error for a request that may be sent again.
 type retryError struct {
-	err    error
-	after  time.Duration // requested by the endpoint; 0: not specified
-	nobody bool          // nothing listens at the address
+	err   error
+	after time.Duration // requested by the endpoint; 0: not specified
+	wrong bool          // nothing listens at the address, or not for this protocol
 }
 
 func (e *retryError) Error() string { return e.err.Error() }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +322,20 @@ func TestGRPC(t *testing.T) {
 	}
 	if !slices.Equal(slices.Compact(s.tokens), []string{"Bearer secret"}) {
 		t.Error(s.tokens)
+	}
+}
+
+// A port of HTTP is no endpoint of gRPC, which is said at once; later it may be a proxy whose service is away.
+func TestGRPCToHTTP(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	to, err := ParseEndpoint(web.Listener.Addr().String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Replay(t.Context(), to, Options{Files: []string{"-"}, Speed: 1, Input: file.Options{Stdin: bytes.NewReader(Example)}})
+	if err == nil || !strings.Contains(err.Error(), "speaks HTTP, not gRPC") || !strings.Contains(err.Error(), "--to 127.0.0.1:4317") || s.Retries > 0 {
+		t.Errorf("%+v: %v", s, err)
 	}
 }
 

@@ -28,14 +28,15 @@ const (
 
 // HTML writes r as one self-contained page, without other files or network access. Files holds the names of the input,
 // for commands.
-func HTML(w io.Writer, r *offline.Report, files []string) error {
-	p := newPage(r, files)
+func HTML(w io.Writer, r *offline.Report, in Input) error {
+	p := newPage(r, in)
 	return p.render(w)
 }
 
 // page is the content of the page: formatted text and numbers.
 type page struct {
 	Traces, Spans, Complete, Rejected string
+	Cut                               []string
 	Problems                          []pageProblem
 	ProblemCount                      string
 	MoreProblems                      int
@@ -102,15 +103,18 @@ type pageFrame struct {
 	Part              string // of the whole path
 }
 
-func newPage(r *offline.Report, files []string) page {
+func newPage(r *offline.Report, in Input) page {
 	n := newNames(r, terminal.Printable)
-	n.files = files
+	n.files = in.Files
 	types, groups := levels(r.Groups)
 	p := page{
 		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Complete: units.Count(r.Complete),
 		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
 		ProblemCount: units.Plural(len(r.Problems), "problem"),
 		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
+	}
+	for _, text := range in.Cut {
+		p.Cut = append(p.Cut, terminal.Printable(text))
 	}
 	ranks := make(map[analysis.Hash][]int)
 	for i := range r.Problems[:min(pageProblems, len(r.Problems))] {

@@ -14,7 +14,7 @@ import (
 
 // JSON writes r as one JSON object, piece by piece, since it may be large. Fractions are 0–1, durations nanoseconds,
 // identities hex digits, contexts lists of "service operation" from the root down; null is unknown.
-func JSON(w io.Writer, r *offline.Report) error {
+func JSON(w io.Writer, r *offline.Report, in Input) error {
 	n := newNames(r, describe.Verbatim)
 	rejected := r.Rejected
 	if rejected == nil {
@@ -25,6 +25,9 @@ func JSON(w io.Writer, r *offline.Report) error {
 	o.field("spans", r.Spans)
 	o.field("complete", r.Complete)
 	o.field("rejected", rejected)
+	if len(in.Cut) > 0 {
+		o.field("cut", in.Cut) // errors of files that end early
+	}
 	o.field("refused", r.Refused) // requests judged by request type only
 	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
 	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })

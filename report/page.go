@@ -56,7 +56,11 @@ func (p *page) header() g.Node {
 	if p.Rejected != "" {
 		summary += "; left out: " + p.Rejected
 	}
-	return h.Header(lines(h.H1(g.Text(title)), quiet(summary+". "+p.TypeCount+", "+p.GroupCount+".")))
+	nodes := []g.Node{h.H1(g.Text(title)), quiet(summary + ". " + p.TypeCount + ", " + p.GroupCount + ".")}
+	for _, text := range p.Cut {
+		nodes = append(nodes, h.P(h.Class("card"), g.Text(text+".")))
+	}
+	return h.Header(lines(nodes...))
 }
 
 func (p *page) problemList() g.Node {

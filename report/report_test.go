@@ -50,16 +50,20 @@ func written(t *testing.T, r *offline.Report, write func(io.Writer, *offline.Rep
 }
 
 func asTable(style terminal.Style, top int) func(io.Writer, *offline.Report) error {
-	return func(w io.Writer, r *offline.Report) error { return Table(w, r, []string{"-"}, style, top) }
+	return func(w io.Writer, r *offline.Report) error {
+		return Table(w, r, Input{Files: []string{"-"}}, style, top)
+	}
 }
 
 func asPage(w io.Writer, r *offline.Report) error {
-	return HTML(w, r, []string{"a.jsonl", "b c.json"})
+	return HTML(w, r, Input{Files: []string{"a.jsonl", "b c.json"}})
 }
+
+func asJSON(w io.Writer, r *offline.Report) error { return JSON(w, r, Input{Files: []string{"-"}}) }
 
 func TestGolden(t *testing.T) {
 	for name, write := range map[string]func(io.Writer, *offline.Report) error{
-		"report.json":   JSON,
+		"report.json":   asJSON,
 		"report.folded": Folded,
 		"report.html":   asPage,
 		"report.txt":    asTable(terminal.Style{Width: 120}, 10),
@@ -107,7 +111,7 @@ func TestJSONSharesAddUp(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(written(t, newSample(), JSON)), &doc); err != nil {
+	if err := json.Unmarshal([]byte(written(t, newSample(), asJSON)), &doc); err != nil {
 		t.Fatal(err)
 	}
 	sum, other := 0., false

@@ -30,12 +30,18 @@ const (
 	shownGroups       = 5 // of a request type
 )
 
+// Input is the input of an analysis.
+type Input struct {
+	Files []string // names, for commands
+	Cut   []string // errors of files that end early
+}
+
 // Table writes r for a terminal: first the problems, then the request types and their groups. It shows the first top
-// problems and request types; 0: all. Files holds the names of the input, for commands.
-func Table(w io.Writer, r *offline.Report, files []string, style terminal.Style, top int) error {
+// problems and request types; 0: all.
+func Table(w io.Writer, r *offline.Report, in Input, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
-	t.names.files = files
-	t.heading(r)
+	t.names.files = in.Files
+	t.heading(r, in.Cut)
 	t.problems(r.Problems)
 	t.common(r.Common)
 	t.groups(r.Groups)
@@ -67,7 +73,7 @@ func (t *table) more(left int, noun, indent string) {
 	}
 }
 
-func (t *table) heading(r *offline.Report) {
+func (t *table) heading(r *offline.Report, cut []string) {
 	var s describe.Sentence
 	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
 		units.Plural(r.Complete, "complete trace") + " in the statistics")
@@ -75,6 +81,9 @@ func (t *table) heading(r *offline.Report) {
 		s.Plain("; left out: " + left)
 	}
 	t.printf("%s", wrap(t.style, s, 0))
+	for _, text := range cut {
+		t.printf("%s\n", t.style.Paint(terminal.Red, terminal.Printable(text)))
+	}
 	if r.Refused > 0 {
 		t.printf("too many groups: %s judged by request type only\n", units.Plural(int(r.Refused), "request"))
 	}

@@ -124,7 +124,10 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	case r.Traces == 0:
 		return fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
 	}
-	if err := f.write(c.Context(), p.out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
+	if err := f.write(c.Context(), p.out, r, report.Input{Files: files, Cut: n.Cut()}, terminal.Of(p.out, p.getenv)); err != nil {
+		return err
+	}
+	if err := n.Complete(); err != nil {
 		return err
 	}
 	if f.fail && len(r.Problems) > 0 {
@@ -135,17 +138,17 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 
 // write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because a
 // part of a report in another format could pass for the whole.
-func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
+func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
 		out := bufio.NewWriter(stopping{stopped, w})
-		if err := report.JSON(out, r); err != nil {
+		if err := report.JSON(out, r, in); err != nil {
 			return err
 		}
 		return out.Flush()
 	}
 	var whole bytes.Buffer
-	if err := f.render(stopping{stopped, &whole}, r, files, style); err != nil {
+	if err := f.render(stopping{stopped, &whole}, r, in, style); err != nil {
 		return err
 	}
 	_, err := whole.WriteTo(w)
@@ -165,16 +168,16 @@ func (w stopping) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-func (f *analyzeFlags) render(w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
+func (f *analyzeFlags) render(w io.Writer, r *offline.Report, in report.Input, style terminal.Style) error {
 	switch f.output.Value {
 	case "pprof":
 		return report.Pprof(w, r)
 	case "folded":
 		return report.Folded(w, r)
 	case "html":
-		return report.HTML(w, r, files)
+		return report.HTML(w, r, in)
 	}
-	return report.Table(w, r, files, style, f.top)
+	return report.Table(w, r, in, style, f.top)
 }
 
 // configured returns the configuration named by --config, overridden by flags; nil without --config.

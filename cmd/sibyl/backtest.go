@@ -92,6 +92,8 @@ func (p *process) backtest(c *cobra.Command, f *backtestFlags, files []string) e
 	if err != nil {
 		return err
 	}
-	_, err = whole.WriteTo(p.out)
-	return err
+	if _, err = whole.WriteTo(p.out); err != nil {
+		return err
+	}
+	return n.Complete()
 }

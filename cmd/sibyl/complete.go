@@ -65,6 +65,17 @@ func incidentNames(ctx context.Context, api *client.Client) (found []cobra.Compl
 	return found, nil
 }
 
+func serviceNames(ctx context.Context, api *client.Client) (found []cobra.Completion, err error) {
+	list, err := api.Services(ctx, contract.ListServicesParams{}, mostCompletions)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		found = append(found, completion(list.Items[i].Service, string(list.Items[i].State)))
+	}
+	return found, nil
+}
+
 func tracepointNames(ctx context.Context, api *client.Client) (found []cobra.Completion, err error) {
 	list, err := api.Tracepoints(ctx, contract.ListTracepointsParams{}, mostCompletions)
 	if err != nil {

@@ -192,6 +192,8 @@ func (p *process) compare(ctx context.Context, x *comparison, labels report.Labe
 	if err != nil {
 		return err
 	}
-	_, err = whole.WriteTo(p.out)
-	return err
+	if _, err = whole.WriteTo(p.out); err != nil {
+		return err
+	}
+	return n.Complete()
 }

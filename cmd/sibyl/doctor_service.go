@@ -15,7 +15,6 @@ import (
 // Bounds of findings about a service.
 const (
 	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
-	silence        = time.Minute     // without traces
 	mostIncomplete = 0.02            // of the closed traces, whose spans lack a parent
 	sampledTypes   = 5               // request types of which a trace is read
 )
@@ -43,7 +42,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	case s.Ingest.Spans == 0 && last == nil:
 		f.State, f.Saw = failed, "No span has arrived."
 		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
-	case last != nil && at.Sub(*last) > silence:
+	case last != nil && at.Sub(*last) > client.Silence:
 		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Coarse(at.Sub(*last)))
 		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
 	default:

@@ -42,7 +42,7 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
 	f := addListFlags(c, "incidents", 20, markdownFormat, htmlFormat)
 	c.ValidArgsFunction = p.complete(f.server, incidentNames)
-	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
+	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
 		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
 		if muted {
 			q.Muted = new(contract.ListIncidentsParamsMutedAll)

@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/report"
 )
 
 // cancelling is a writer that cancels a context at the first write.
@@ -61,7 +62,7 @@ func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
 	for _, format := range []string{"json", "html", "pprof", "folded", "table"} {
 		f := &analyzeFlags{output: cli.NewChoice(format)}
 		var out bytes.Buffer
-		if err := f.write(ctx, &out, r, nil, terminal.Style{}); err == nil || out.Len() > 0 {
+		if err := f.write(ctx, &out, r, report.Input{}, terminal.Style{}); err == nil || out.Len() > 0 {
 			t.Errorf("%s: error %v, %d bytes", format, err, out.Len())
 		}
 	}

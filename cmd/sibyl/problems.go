@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,6 +84,29 @@ func showQuery[T any](
 	}
 }
 
+// showJudged is showQuery for a list that rests on the traces of the last minutes: it says first if none arrive.
+func showJudged[T any](
+	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
+) func(*cobra.Command, []string) error {
+	var silence string
+	return showQuery(p, f, func(ctx context.Context, api *client.Client) (T, error) {
+		x, err := query(ctx, api)
+		if err == nil && f.output.Value != "json" {
+			silence, err = api.Silence(ctx, time.Now())
+		}
+		return x, err
+	}, func(w io.Writer, x T, style terminal.Style, now time.Time) error {
+		if silence != "" {
+			for line := range strings.Lines(style.Wrap(silence, 0)) {
+				if _, err := fmt.Fprintln(w, style.Paint(terminal.Red, strings.TrimRight(line, "\n"))); err != nil {
+					return err
+				}
+			}
+		}
+		return show(w, x, style, now)
+	})
+}
+
 func (p *process) problemsCommand() *cobra.Command {
 	sort := cli.NewChoice("rank", "impact", "since", "cov", "p99", "rate")
 	var muted, closed bool
@@ -104,7 +129,7 @@ With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one 
 	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
 	f := addListFlags(c, "problems", 20)
 	c.ValidArgsFunction = p.complete(f.server, problemNames)
-	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
+	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query, Closed: &closed}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)

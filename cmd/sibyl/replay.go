@@ -131,11 +131,14 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	if err != nil && s.Requests == 0 {
 		return err
 	}
-	return errors.Join(err, p.printSummary(&s, f))
+	if err := errors.Join(err, p.printSummary(&s, f, n.Cut())); err != nil {
+		return err
+	}
+	return n.Complete()
 }
 
 // printSummary writes the summary of a replay.
-func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
+func (p *process) printSummary(s *replay.Summary, f *replayFlags, cut []string) error {
 	if s.Requests == 0 {
 		return cli.ErrNoTrace
 	}
@@ -146,6 +149,11 @@ func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
 		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "export request"), s.Retries)
 	if err == nil && s.Why != "" {
 		_, err = fmt.Fprintf(p.out, "first reason: %s\n", terminal.Printable(s.Why))
+	}
+	for _, text := range cut {
+		if err == nil {
+			_, err = fmt.Fprintln(p.out, terminal.Printable(text))
+		}
 	}
 	return err
 }

@@ -106,6 +106,26 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// A compressed file that ends early gives the result of what precedes the end, and then an exit code.
+func TestCutFile(t *testing.T) {
+	whole, err := os.ReadFile("../../testdata/shop.otlp.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.otlp.jsonl.gz")
+	if err := os.WriteFile(path, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, address := serve(t)
+	for _, args := range [][]string{{"analyze"}, {"analyze", "-o", "json"}, {"analyze", "-o", "html"}, {"replay", "--speed", "1e9", "--to", address}, {"trace"}} {
+		r := sibyl(t, "", append(args, path)...)
+		const want = "the file is cut: what follows is missing"
+		if r.code != cli.ExitError || strings.Contains(r.out, want) != (args[0] != "trace") || !strings.Contains(r.err, want) || strings.Contains(r.out, "malformed") {
+			t.Errorf("%v: exit code %d, %q, %q", args, r.code, r.out, r.err)
+		}
+	}
+}
+
 func TestTraceJSON(t *testing.T) {
 	r := sibyl(t, request(t, cart, cart), "trace", "-o", "json", "--trace-id", "00000000000000000000000000000002", "-")
 	const want = `{"trace_id":"00000000000000000000000000000002","flags":[],"roots":[{"span_id":"000000000000000a","duration_ns":100,` +

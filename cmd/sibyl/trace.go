@@ -72,7 +72,9 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	if err != nil {
 		return err
 	}
-	in, err := p.readTraces(c.Context(), f, files)
+	n := cli.NewNotices("sibyl", p.err)
+	in, err := file.Read(c.Context(), files, f.input.Options(p.in, n))
+	n.Close()
 	if err != nil {
 		return err
 	}
@@ -88,13 +90,10 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	case shown == 0:
 		return cli.ErrNoTrace
 	}
-	return out.Flush()
-}
-
-func (p *process) readTraces(ctx context.Context, f *traceFlags, files []string) (*file.Input, error) {
-	n := cli.NewNotices("sibyl", p.err)
-	defer n.Close()
-	return file.Read(ctx, files, f.input.Options(p.in, n))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return n.Complete()
 }
 
 // traceView writes a trace. The names of the trace are in table; first is true for the first trace.

@@ -99,11 +99,17 @@ func (b InputError) Error() string {
 		return fmt.Sprintf("%s:%s: %d %s left out: %v", path, position, b.Spans, spans, b.Err)
 	}
 	cause := b.Err
+	if errors.Is(cause, ErrCut) {
+		return fmt.Sprintf("%s:%s: %v", path, position, cause)
+	}
 	if record, ok := errors.AsType[*ingest.RecordError](cause); ok {
 		return fmt.Sprintf("%s:%s: %v", path, position, record)
 	}
 	return fmt.Sprintf("%s:%s: %s: %v", path, position, b.Reason, cause)
 }
+
+// ErrCut is the cause of an InputError for a file whose compressed data ends early. All that precedes it is used.
+var ErrCut = errors.New("the file is cut: what follows is missing")
 
 // Unwrap returns the cause.
 func (b InputError) Unwrap() error { return b.Err }
@@ -121,8 +127,8 @@ type Summary struct {
 	Bytes    int64
 	Records  int64 // records used
 	Spans    int64
-	Spilled  int64 // bytes of open traces written to disk
-	Rejected map[trace.Reason]Count
+	Spilled  int64                  // bytes of open traces written to disk
+	Rejected map[trace.Reason]Count // without files that are cut
 }
 
 // Input holds the traces of a finished [Read].
@@ -356,11 +362,13 @@ func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
 	}
-	n := r.input.Summary.Rejected[b.Reason]
-	if n.Spans += int64(b.Spans); b.Spans == 0 {
-		n.Records++
+	if !errors.Is(b.Err, ErrCut) { // all records before it count
+		n := r.input.Summary.Rejected[b.Reason]
+		if n.Spans += int64(b.Spans); b.Spans == 0 {
+			n.Records++
+		}
+		r.input.Summary.Rejected[b.Reason] = n
 	}
-	r.input.Summary.Rejected[b.Reason] = n
 	if r.options.Report != nil {
 		r.options.Report(b)
 	}
@@ -434,7 +442,7 @@ func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, b
 		return fmt.Errorf("read input %s: %w", s.path, file.raw.err)
 	case file.compressed && errors.Is(err, split.w.err):
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("the data ends too early: is the file complete?")
+			return broken(trace.Malformed, ErrCut, 0, split.w.offset())
 		}
 		return broken(trace.Malformed, fmt.Errorf("decompress: %w", err), 0, split.w.offset())
 	}

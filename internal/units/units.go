@@ -61,6 +61,27 @@ func Coarse(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
+// Span returns d in two units for a time beside a count, like "46.7 s", "4 min 40 s" or "2 h 5 min": a rate that a
+// reader computes from both is right.
+func Span(d time.Duration) string {
+	least, step := time.Minute, time.Second // the larger unit, and the smaller one
+	names := [2]string{"min", "s"}
+	switch {
+	case d < 2*time.Minute:
+		return Duration(max(0, d))
+	case d.Round(time.Minute) >= 48*time.Hour:
+		least, step, names = 24*time.Hour, time.Hour, [2]string{"days", "h"}
+	case d.Round(time.Second) >= 2*time.Hour:
+		least, step, names = time.Hour, time.Minute, [2]string{"h", "min"}
+	}
+	d = d.Round(step)
+	text := strconv.Itoa(int(d/least)) + " " + names[0]
+	if rest := d % least / step; rest > 0 {
+		text += " " + strconv.Itoa(int(rest)) + " " + names[1]
+	}
+	return text
+}
+
 // Left is Coarse for time that is left, rounded up to a second: it is 0 s only at the end.
 func Left(d time.Duration) string { return Coarse(d + time.Second - 1) }
 

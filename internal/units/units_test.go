@@ -108,3 +108,16 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// Spans have two units, so that rates computed from them are right.
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 ns", 46700 * time.Millisecond: "46.7 s", 280 * time.Second: "4 min 40 s", 10 * time.Minute: "10 min",
+		119*time.Minute + 59*time.Second + 700*time.Millisecond: "2 h", 125*time.Minute + 20*time.Second: "2 h 5 min",
+		48*time.Hour - time.Second: "2 days", 76 * time.Hour: "3 days 4 h",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}

@@ -350,6 +350,10 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   ahead = 90_000;
   await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
   assert.equal(await page.getByText("All is well").count(), 0); // nobody knows
+  list.items = structuredClone(listed.items); // an open incident does not hide it
+  await page.goto(service.url);
+  await page.locator(".incident.open").first().waitFor();
+  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
   list.items = [];
   list.learning = true;
   await page.goto(service.url);

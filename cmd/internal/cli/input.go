@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/schollz/progressbar/v3"
@@ -56,6 +57,7 @@ type Notices struct {
 	mu      sync.Mutex // guards all below, and out
 	bar     *progressbar.ProgressBar
 	records int
+	cut     []string // errors of files that ended early
 }
 
 // NewNotices returns notices of a program that go to w, usually its standard error.
@@ -65,6 +67,12 @@ func NewNotices(program string, w io.Writer) *Notices { return &Notices{program:
 func (n *Notices) Broken(b file.InputError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if errors.Is(b, file.ErrCut) {
+		n.cut = append(n.cut, b.Error())
+		n.clear()
+		fmt.Fprintf(n.out, "%s: %s\n", n.program, terminal.Printable(b.Error()))
+		return
+	}
 	n.records++
 	if n.records > MostBroken {
 		return
@@ -116,6 +124,23 @@ func (n *Notices) Close() {
 	if more := n.records - MostBroken; more > 0 {
 		fmt.Fprintf(n.out, "%s: skipped %s in the same way\n", n.program, units.Plural(more, "more broken record"))
 	}
+}
+
+// Cut returns the errors of files that ended early.
+func (n *Notices) Cut() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.cut)
+}
+
+// Complete returns an error, for after the result, if a file ended early. The notices have said so.
+func (n *Notices) Complete() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.cut) > 0 {
+		return ExitCode(ExitError)
+	}
+	return nil
 }
 
 // RequireFiles is a cobra.PositionalArgs that wants at least one argument.

@@ -123,6 +123,7 @@ function Lists({ list, range, changed }: ListsProps) {
   const open = all.filter((x) => x.state === "open");
   const closed = all.filter((x) => x.state === "closed" && isWithin(x, range));
   const others = all.filter((x) => x.state === "closed" && !isWithin(x, range));
+  const nothing = open.length === 0 && chosen.length === list.items.length; // is open, and no filter hides it
   const note = (kind: Note) => {
     const id = (document.activeElement as HTMLElement | null)?.dataset["incident"];
     const incident = list.items.find((x) => x.id === id);
@@ -160,13 +161,12 @@ function Lists({ list, range, changed }: ListsProps) {
           )}
         </span>
       </p>
+      {!nothing && <Silence />}
       {open.length > 0 && <Section title="Open" of={open} />}
       {open.length === 0 && chosen.length < list.items.length && (
         <p className="dim state">No open incident is shown with these filters.</p>
       )}
-      {open.length === 0 && chosen.length === list.items.length && (
-        <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />
-      )}
+      {nothing && <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />}
       {closed.length > 0 && <Section title={`Closed ${rangeWords(range) || "of this time"}`} of={closed} />}
       {earlier === "shown" && others.length > 0 && <Section title="Closed at other times" of={others} />}
       <p className="under">
@@ -345,6 +345,21 @@ function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
   );
 }
 
+// Silence says that no traces arrive, if so.
+function Silence() {
+  const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
+  const silent = useSilence(status);
+  return silent ? <SilenceNote of={silent} /> : null;
+}
+
+function SilenceNote({ of }: { of: string }) {
+  return (
+    <p className="bad" role="status">
+      No traces have arrived for {of}: incidents cannot be noticed. See <Link href="/status">the status of Sibyl</Link>.
+    </p>
+  );
+}
+
 // NothingOpen says that all is well, since when, or why Sibyl cannot say so.
 function NothingOpen({ list, muted }: { list: List; muted: number }) {
   const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
@@ -362,10 +377,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
     return (
       <div className="state short">
         <strong>No traces arrive</strong>
-        <p className="bad" role="status">
-          No traces have arrived for {silent}: incidents cannot be noticed. See{" "}
-          <Link href="/status">the status of Sibyl</Link>.
-        </p>
+        <SilenceNote of={silent} />
       </div>
     );
   }

@@ -260,7 +260,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
           <bdi>{s.service}</bdi>
         </Link>
         <div className="where dim">
-          {s.reason && isUnwell(s.state) && <span>{s.reason}</span>}
+          {s.reason && (isUnwell(s.state) || (s.state === "idle" && s.now.calls > 0)) && <span>{s.reason}</span>}
           {s.owner && <bdi>{ownerText(s.owner)}</bdi>}
           {!s.emits_spans && <span>emits no spans; named by its callers</span>}
         </div>
