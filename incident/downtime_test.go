@@ -1,6 +1,7 @@
 package incident_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
@@ -87,6 +88,25 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	s.play(10*time.Minute, nil)
 	if all := s.tracker.Incidents(); all[0].Closed == 0 || !all[0].Unseen {
 		t.Errorf("closed at %d, unseen %t: want both, since no traces arrive", all[0].Closed, all[0].Unseen)
+	}
+}
+
+// TestEvidenceOutlivesTraffic stops the requests within a fault. While they leave the window, the evidence stays as it
+// was; the incident ends with them.
+func TestEvidenceOutlivesTraffic(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.failing = "cart"
+	s.play(10*time.Minute, nil)
+	before, last := s.tracker.Incidents()[0], s.now
+	s.quiet = true
+	s.play(10*time.Minute, nil)
+	after := s.tracker.Incidents()[0]
+	if !reflect.DeepEqual(after.Suspects[0], before.Suspects[0]) {
+		t.Errorf("the first suspect is %+v after the last request, %+v before", after.Suspects[0], before.Suspects[0])
+	}
+	if after.Closed == 0 || after.End() > last.Add(time.Minute) {
+		t.Errorf("it ended %v after the last request", after.End().Sub(last))
 	}
 }
 

@@ -776,7 +776,10 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		x.skip(now, history, x.affected...)
 	}
 	if now.Sub(x.Seen) >= quiet+x.every {
-		x.Unseen = history.Requests(baselinediff.Interval{From: now.Add(-quiet), To: now}) == 0
+		latest := history.Latest(now)
+		if x.Unseen = latest <= now.Add(-quiet); x.Unseen {
+			x.Seen = min(x.Seen, max(x.Opened, latest)) // the window was without requests when it still had evidence
+		}
 		x.close(now)
 		return false
 	}
@@ -788,8 +791,8 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 	if x.Proposed == 0 && x.IsSteady(now) {
 		x.Proposed = now
 	}
-	if !grows {
-		return true
+	if !grows || x.Opened != now && history.Latest(now) <= now.Add(-max(t.pace, baselinediff.Slice)) {
+		return true // without new requests the shares in the window change, but nothing new is known
 	}
 	x.charge = evidence
 	f := evidence.from

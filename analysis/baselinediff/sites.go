@@ -362,6 +362,15 @@ func (h *Sites) Requests(i Interval) uint64 {
 	return h.total.within(sliceRange{sliceOf(i.From), sliceOf(i.To)}).calls()
 }
 
+// Latest returns the end of the latest slice with requests, at most now; 0 if there is none.
+func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
+	cells := h.total.within(sliceRange{0, sliceOf(now) + 1})
+	if len(cells) == 0 {
+		return 0
+	}
+	return min(now, trace.Nanos(cells[len(cells)-1].slice+1)*trace.Nanos(Slice))
+}
+
 // Covered returns the time until now in which traces began at least every two minutes, without its first minute: they
 // may have begun at its end.
 func (h *Sites) Covered(now trace.Nanos) time.Duration {
