@@ -175,7 +175,7 @@ func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestOb
 // errOrder refuses a span that ends before it begins.
 var errOrder = refusal.New(refusal.Malformed, "from must be before to", "")
 
-// parseInterval parses the parameters from and to, of which each may be missing: 0.
+// parseInterval parses the parameters from and to. A missing one is 0.
 func parseInterval(first, last *string) (from, to trace.Nanos, err error) {
 	if from, err = parseInstant("from", first); err != nil {
 		return 0, 0, err

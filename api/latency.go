@@ -117,7 +117,7 @@ type binnedLatency struct {
 	usual    *contract.UsualLatency
 }
 
-// latency returns the requests of a group within a span, in bins one of which begins at edge, as [binsOf] says.
+// latency returns the requests of a group within a span, in bins. One begins at edge, as [binsOf] says.
 func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {

@@ -58,8 +58,8 @@ func (a *API) newReport(ctx context.Context, incident string) (*postmortem.Repor
 	return report, err
 }
 
-// latencyAround returns the durations of the first request type of x around x, by bins of which one begins at the
-// onset; none if they are not kept.
+// latencyAround returns the durations of the first request type of x, before, within and after x, in bins. One begins
+// at the onset. There are none if they are not kept.
 func (a *API) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
 	id, err := analysis.ParseHash(x.RequestTypes[0].ID)
 	if err != nil {

@@ -232,7 +232,7 @@ func (c *Core) unlearn(x *incident.Incident) {
 }
 
 // unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
-// incident: what they do is not usual, even if the incident hardly shows in them.
+// incident: they teach nothing usual, even if the incident hardly shows in them.
 func (c *Core) unhealthy() func(requestType *group.Group) bool {
 	var suspects []trace.Symbol
 	for _, x := range c.incidents.Incidents() {

@@ -66,7 +66,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// While an incident is open, what is usual is from before its onset: in live traffic, in which it opens some time after
+// While an incident is open, usual values come from before its onset: in live traffic, where it opens some time after
 // its onset, and in a recorded past that arrives at once. That holds for all requests through the suspect, also for
 // those that show little of it, and after the incident.
 func TestUsualIsBeforeOnset(t *testing.T) {

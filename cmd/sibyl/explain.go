@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) explainCommand() *cobra.Command {
@@ -40,16 +39,7 @@ sibyl problems PROBLEM.`,
 
 // showProblem shows one problem.
 func (p *process) showProblem(ctx context.Context, f *serverFlags, output, name string) error {
-	api, err := f.client(p)
-	if err != nil {
-		return err
-	}
-	d, err := api.Problem(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case output == "json":
-		return writeJSON(p.out, d)
-	}
-	return client.ShowProblem(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+	return showAnswer(ctx, p, f, output, func(ctx context.Context, api *client.Client) (*contract.ProblemDetail, error) {
+		return api.Problem(ctx, name)
+	}, client.ShowProblem)
 }

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) incidentsCommand() *cobra.Command {
@@ -86,11 +84,11 @@ func (f *listFlags) isDocument() bool {
 
 // showIncident shows one incident.
 func (p *process) showIncident(ctx context.Context, f *listFlags, name string) error {
-	api, err := f.server.client(p)
-	if err != nil {
-		return err
-	}
 	if f.isDocument() {
+		api, err := f.server.client(p)
+		if err != nil {
+			return err
+		}
 		document, err := api.IncidentReport(ctx, name, contract.GetIncidentReportParamsFormat(f.output.Value))
 		if err != nil {
 			return err
@@ -98,14 +96,9 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 		_, err = p.out.Write(document)
 		return err
 	}
-	d, err := api.Incident(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case f.output.Value == "json":
-		return writeJSON(p.out, d)
-	}
-	return client.ShowIncident(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+	return showAnswer(ctx, p, f.server, f.output.Value, func(ctx context.Context, api *client.Client) (*contract.IncidentDetail, error) {
+		return api.Incident(ctx, name)
+	}, client.ShowIncident)
 }
 
 // incidentNoteCommand returns a command that sets a note about an incident, and then says what it has done.

@@ -69,19 +69,27 @@ func showQuery[T any](
 		if f.limit < 0 {
 			return cli.UsageError{Err: errors.New("--limit must not be negative")}
 		}
-		api, err := f.server.client(p)
-		if err != nil {
-			return err
-		}
-		x, err := query(c.Context(), api)
-		switch {
-		case err != nil:
-			return err
-		case f.output.Value == "json":
-			return writeJSON(p.out, x)
-		}
-		return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
+		return showAnswer(c.Context(), p, f.server, f.output.Value, query, show)
 	}
+}
+
+// showAnswer queries the service and shows the result in a format.
+func showAnswer[T any](
+	ctx context.Context, p *process, f *serverFlags, format string, query func(context.Context, *client.Client) (T, error),
+	show func(io.Writer, T, terminal.Style, time.Time) error,
+) error {
+	api, err := f.client(p)
+	if err != nil {
+		return err
+	}
+	x, err := query(ctx, api)
+	switch {
+	case err != nil:
+		return err
+	case format == "json":
+		return writeJSON(p.out, x)
+	}
+	return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
 }
 
 // showJudged is showQuery for a list that rests on the traces of the last minutes: it says first if none arrive.

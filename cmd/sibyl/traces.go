@@ -9,7 +9,6 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) tracesCommand() *cobra.Command {
@@ -72,16 +71,7 @@ critical path, those that failed, and those that took longer than usual. sibyl t
 
 // showTrace shows one kept trace.
 func (p *process) showTrace(ctx context.Context, f *listFlags, name string) error {
-	api, err := f.server.client(p)
-	if err != nil {
-		return err
-	}
-	t, err := api.Trace(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case f.output.Value == "json":
-		return writeJSON(p.out, t)
-	}
-	return client.ShowTrace(p.out, t, terminal.Of(p.out, p.getenv), time.Now())
+	return showAnswer(ctx, p, f.server, f.output.Value, func(ctx context.Context, api *client.Client) (*contract.Trace, error) {
+		return api.Trace(ctx, name)
+	}, client.ShowTrace)
 }
