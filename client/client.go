@@ -163,8 +163,8 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 	}, func(l *contract.ProblemList) (*[]contract.Problem, *string) { return &l.Items, l.NextCursor })
 }
 
-// problemID matches the ID of a problem.
-var problemID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+// longID matches the ID of a problem or of a trace.
+var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
 const minPrefix = 4
@@ -173,7 +173,7 @@ const minPrefix = 4
 // of the latter.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
-	if !problemID.MatchString(id) {
+	if !longID.MatchString(id) {
 		var err error
 		if id, err = c.find(ctx, id); err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,13 +21,10 @@ func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most i
 	}, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) { return &l.Items, l.NextCursor })
 }
 
-// traceID matches the ID of a trace.
-var traceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
 // Trace returns a kept trace with its critical path, named by its ID or a prefix of the ID.
 func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error) {
 	id := strings.ToLower(name)
-	if !traceID.MatchString(id) {
+	if !longID.MatchString(id) {
 		var err error
 		if id, err = c.findTrace(ctx, id); err != nil {
 			return nil, err
