@@ -68,7 +68,7 @@ func runRows(runs []*demo.JVMRun) (rows [][]string) {
 		}
 		rows = append(rows, []string{
 			"`" + string(x.Fault) + "`", fmt.Sprint(x.Seed), answer, correct, fmt.Sprintf("%.0f s", x.Seconds),
-			fmt.Sprint(x.Applied[demo.Healthy]), fmt.Sprint(x.Applied[demo.Faulty]), fmt.Sprint(x.Applied[demo.After]), fmt.Sprint(x.AtEnd),
+			fmt.Sprint(x.Applied[demo.Search]), fmt.Sprint(x.Applied[demo.Faulty]), fmt.Sprint(x.Applied[demo.After]), fmt.Sprint(x.AtEnd),
 		})
 	}
 	return rows

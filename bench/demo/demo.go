@@ -357,6 +357,22 @@ const compiling = 30 * time.Second
 
 // learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
 func (d *demo) learn(ctx context.Context) error {
+	if err := d.makePast(ctx); err != nil {
+		return err
+	}
+	return d.settle(ctx)
+}
+
+// recording returns the part of the healthy time whose requests make the past.
+func (d *demo) recording() time.Duration {
+	if d.Past > 0 {
+		return d.Learning * 2 / 3
+	}
+	return d.Learning
+}
+
+// makePast waits for the requests that the past is made of, and sends them to the server.
+func (d *demo) makePast(ctx context.Context) error {
 	if d.past != nil {
 		if d.Java != nil {
 			if err := d.sleep(ctx, compiling); err != nil {
@@ -365,18 +381,19 @@ func (d *demo) learn(ctx context.Context) error {
 		}
 		d.past.begin()
 	}
-	recording := d.Learning
-	if d.Past > 0 {
-		recording = d.Learning * 2 / 3
-	}
-	if err := d.sleep(ctx, recording); err != nil || d.past == nil {
+	if err := d.sleep(ctx, d.recording()); err != nil || d.past == nil {
 		return err
 	}
 	if err := d.past.repeat(ctx, d.Past); err != nil {
 		return err
 	}
-	d.watcher.report("Sibyl received the requests of these %s again, as those of the last %s: incidents need a history.", recording, units.Duration(d.Past))
-	if err := d.sleep(ctx, d.Learning-recording); err != nil {
+	d.watcher.report("Sibyl received the requests of these %s again, as those of the last %s: incidents need a history.", d.recording(), units.Duration(d.Past))
+	return nil
+}
+
+// settle waits for the rest of the healthy time, and until the server has learned.
+func (d *demo) settle(ctx context.Context) error {
+	if err := d.sleep(ctx, d.Learning-d.recording()); err != nil {
 		return err
 	}
 	return d.server.waitLearned(ctx)

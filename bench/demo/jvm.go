@@ -27,6 +27,8 @@ type JVMOptions struct {
 	Faults  []shop.Fault  // of the runs, in turn
 	Runs    int           // each with new JVMs
 	Window  time.Duration // in which arms are compared
+	Search  time.Duration // longest time that Sibyl looks at request types that vary, before Well
+	Well    time.Duration // measured before the fault
 	Back    time.Duration // measured after the fault was removed
 }
 
@@ -52,9 +54,11 @@ type Phase string
 
 // The phases.
 const (
-	Healthy Phase = "healthy"
-	Faulty  Phase = "fault" // from the injection of the fault until its removal
-	After   Phase = "after" // once the fault was removed and no tracepoint was enabled for it
+	Start   Phase = "start"   // the JVMs compile, and Sibyl has no history
+	Search  Phase = "search"  // no fault, but Sibyl looks for the reasons of latencies that vary
+	Healthy Phase = "healthy" // no fault, and no tracepoint is enabled
+	Faulty  Phase = "fault"   // from the injection of the fault until its removal
+	After   Phase = "after"   // once the fault was removed and no tracepoint was enabled for it
 )
 
 // JVMReport compares the arms.
@@ -111,7 +115,7 @@ func MeasureJVM(ctx context.Context, o *JVMOptions) (*JVMReport, error) {
 		report.Runs = append(report.Runs, r)
 		fmt.Fprint(o.Out, r)
 	}
-	for _, p := range []Phase{Healthy, Faulty, After} {
+	for _, p := range []Phase{Start, Search, Healthy, Faulty, After} {
 		report.Phases = append(report.Phases, report.compare(p))
 	}
 	return report, nil
@@ -161,17 +165,17 @@ func (r *JVMReport) run(ctx context.Context, o *JVMOptions) (result *JVMRun, err
 	if err != nil {
 		return nil, err
 	}
-	x := &jvmRun{demo: d, options: o, report: r, phase: Healthy, latencies: make([][]float64, len(Arms())), result: &JVMRun{Applied: make(map[Phase]int)}}
+	x := &jvmRun{demo: d, options: o, report: r, phase: Start, latencies: make([][]float64, len(Arms())), result: &JVMRun{Applied: make(map[Phase]int)}}
 	defer func() { err = errors.Join(err, x.close()) }()
 	if err := x.start(ctx); err != nil {
 		return nil, err
 	}
-	background, stop := context.WithCancel(ctx)
+	serving, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	running.Go(func() { x.serveCustomers(background) })
-	running.Go(func() { x.follow(background) })
+	running.Go(func() { x.serveCustomers(serving) })
+	running.Go(func() { x.follow(serving) })
 	if err := x.phases(ctx); err != nil {
 		return nil, err
 	}
@@ -284,9 +288,19 @@ func (x *jvmRun) serveCustomers(ctx context.Context) {
 
 // phases runs the phases of a run and sets the result.
 func (x *jvmRun) phases(ctx context.Context) error {
-	learned := make(chan error, 1)
-	go func() { learned <- x.learn(ctx) }() // ends with ctx, or when the service has learned
-	if err := x.windowsUntil(ctx, learned, time.Hour); err != nil {
+	if err := x.windowsUntil(ctx, background(ctx, x.makePast), time.Hour); err != nil {
+		return err
+	}
+	settled := background(ctx, x.settle)
+	x.phase = Search
+	if err := x.searchEnd(ctx); err != nil {
+		return err
+	}
+	x.phase = Healthy
+	if err := x.windowsUntil(ctx, settled, time.Hour); err != nil {
+		return err
+	}
+	if err := x.windowsUntil(ctx, nil, x.options.Well); err != nil {
 		return err
 	}
 	before, err := x.steered(ctx)
@@ -330,6 +344,13 @@ func (x *jvmRun) recover(ctx context.Context) error {
 	return nil
 }
 
+// background calls a function that ends with ctx, and returns a channel that yields what it returns.
+func background(ctx context.Context, call func(context.Context) error) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- call(ctx) }()
+	return c
+}
+
 // closedError returns a channel that yields nil when done is closed.
 func closedError(done <-chan struct{}) <-chan error {
 	c := make(chan error, 1)
@@ -355,8 +376,25 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 	return nil
 }
 
+// quietWindows is the number of windows without a tracepoint after which a search has ended.
+const quietWindows = 3
+
+// searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
+func (x *jvmRun) searchEnd(ctx context.Context) error {
+	for end, quiet := time.Now().Add(x.options.Search), 0; quiet < quietWindows && time.Now().Before(end); quiet++ {
+		if err := x.window(ctx); err != nil {
+			return err
+		}
+		if x.applied(ctx) > 0 {
+			quiet = -1
+		}
+	}
+	return nil
+}
+
 // window measures all arms for the length of a window.
 func (x *jvmRun) window(ctx context.Context) error {
+	enabledBefore := x.applied(ctx)
 	before, err := x.reports()
 	if err != nil {
 		return err
@@ -370,14 +408,18 @@ func (x *jvmRun) window(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.result.Applied[x.phase] = max(x.result.Applied[x.phase], x.applied(ctx))
+	phase, enabled := x.phase, max(enabledBefore, x.applied(ctx))
+	if phase == Healthy && enabled > 0 {
+		phase = Search
+	}
+	x.result.Applied[phase] = max(x.result.Applied[phase], enabled)
 	if slices.ContainsFunc(latencies, func(l []float64) bool { return len(l) == 0 }) {
 		return nil // the machine is too busy; no ratio exists
 	}
-	byArm := x.report.windows[x.phase]
+	byArm := x.report.windows[phase]
 	if byArm == nil {
 		byArm = make(map[Arm][]armWindow)
-		x.report.windows[x.phase] = byArm
+		x.report.windows[phase] = byArm
 	}
 	for i, arm := range Arms() {
 		slices.Sort(latencies[i])
@@ -450,7 +492,7 @@ func (r *JVMReport) Table(w io.Writer) error {
 			answer = x.Edge.String()
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%t\t%.0f\t%d\t%d\t%d\t%d\t\n", x.Fault, x.Seed, answer, x.Correct, x.Seconds,
-			x.Applied[Healthy], x.Applied[Faulty], x.Applied[After], x.AtEnd)
+			x.Applied[Search], x.Applied[Faulty], x.Applied[After], x.AtEnd)
 	}
 	fmt.Fprintln(t)
 	fmt.Fprintln(t, "phase\tagents\twindows\trequests\tspans/request\tCPU, ms/request\tratio\tP50, ms\tratio\tP95, ms\tratio\t")
