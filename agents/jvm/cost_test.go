@@ -35,7 +35,7 @@ func BenchmarkCost(b *testing.B) {
 				return url
 			}
 			const unlimited = "#rate:100000000"
-			enabled, told, limited := spans("enabled", unlimited), spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
+			enabled, told, limited := spans("enabled", unlimited+"#restore:0"), spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
 			_, profiled := start(b, nil, program, append(arguments, "-javaagent:"+jar+"=p:cost\\.Cost#output:"+filepath.Join(dir, "profile.txt"), "cost.Cost")...)
 			measure := func(url string) (plain, sibyl, otel float64) {
 				get(b, url) // compiles

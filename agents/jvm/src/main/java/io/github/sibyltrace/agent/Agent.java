@@ -69,7 +69,7 @@ public final class Agent {
     if (!s.connects()) {
       return;
     }
-    Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, instrumentation, otel, log);
+    Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, s.restoreAfter, instrumentation, otel, log);
     registry.start();
     new Follower(s, registry, log).start();
   }

@@ -11,7 +11,7 @@ public final class Arguments {
   private static final Set<String> KEYS =
       Set.of(
           "p", "classes", "t", "trace", "d", "debug", "i", "interval", "top", "output", "format", "duration", "measure",
-          "endpoint", "opamp", "service", "token", "include", "own", "exclude", "main", "entry", "otlp", "rate", "variables", "granularity", "waits");
+          "endpoint", "opamp", "service", "token", "include", "own", "exclude", "main", "entry", "otlp", "rate", "restore", "variables", "granularity", "waits");
 
   private final Map<String, String> values;
 

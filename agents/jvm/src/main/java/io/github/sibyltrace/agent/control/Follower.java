@@ -193,6 +193,7 @@ public final class Follower {
     while (!Thread.currentThread().isInterrupted()) {
       pause(SCAN_INTERVAL);
       catalogueChanged |= registry.scan();
+      registry.restore();
       boolean due = statusDue.getAndSet(false) || millisSince(last) >= STATUS_INTERVAL;
       if (registered && (due || catalogueChanged)) {
         Quiet.run(() -> send(due));

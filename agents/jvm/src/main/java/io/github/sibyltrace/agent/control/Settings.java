@@ -17,11 +17,13 @@ import java.util.regex.Pattern;
 /** The connection with a Sibyl service. */
 public final class Settings {
   private static final int DEFAULT_RATE = 1000;
+  private static final int DEFAULT_RESTORE = 300;
   private static final String DEFAULT_OTLP = "http://127.0.0.1:4318";
 
   public final String service;
   public final OwnClasses own;
   public final int spansPerSecond; // of each tracepoint
+  public final int restoreAfter; // seconds until the methods of a class without changes are as before
   public final Selection selection;
   public final boolean waits; // whether threads tell their spans to the kernel agent
   public final URI otlp; // where spans go, in an application without OpenTelemetry
@@ -41,6 +43,7 @@ public final class Settings {
     token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
     own = new OwnClasses(a.pattern("include"), a.pattern("own"), a.pattern("exclude"), classifier);
     spansPerSecond = a.number(DEFAULT_RATE, "rate");
+    restoreAfter = a.number(DEFAULT_RESTORE, "restore");
     selection = new Selection(matching(a.pattern("entry")), matching(a.pattern("variables")), isTrace(a.text("granularity")));
     waits = isOn("waits", a.text("waits"));
     String target = first(a.text("otlp"), System.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), DEFAULT_OTLP);

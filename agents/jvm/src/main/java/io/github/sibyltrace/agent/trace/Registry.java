@@ -36,7 +36,7 @@ public final class Registry implements ClassFileTransformer {
   private static final int BATCH = 100; // classes that are transformed at once
   private static final int MAX_SPANS = 1000; // tracepoints of OpenTelemetry's spans; others always start
 
-  // Changes of a class until its methods stay instrumented. After each, the JVM links the lambdas of the class anew and
+  // Changes of a class until its methods stay instrumented for good. After each, the JVM links the lambdas of the class anew and
   // keeps the old ones for as long as the class is loaded.
   static final int MAX_CHANGES = 20;
 
@@ -46,6 +46,7 @@ public final class Registry implements ClassFileTransformer {
   private final Unsure unsure;
   private final Selection select;
   private final int spansPerSecond;
+  private final long restoreAfter; // ns
   private final Instrumentation instrumentation;
   private final Loaders loaders;
   private final ParameterNames names = new ParameterNames();
@@ -63,6 +64,7 @@ public final class Registry implements ClassFileTransformer {
   private final Map<String, Set<Known>> wanted = new ConcurrentHashMap<>(); // enabled ones, by name of class
   private final Map<String, Map<String, Boolean>> hooked = new ConcurrentHashMap<>(); // methods to instrument, and whether to pass values, by name of class
   private final Map<String, Integer> changes = new HashMap<>(); // of hooked, by name of class
+  private final Map<String, Long> switched = new HashMap<>(); // when tracepoints last were, by name of class, until it is restored; ns
   private final Set<String> broken = ConcurrentHashMap.newKeySet(); // classes that the last change failed to instrument
   private final Map<String, String> failures = new ConcurrentHashMap<>(); // reasons by ID
   private final Set<String> woven = ConcurrentHashMap.newKeySet(); // keys of methods that at least one loaded class reports
@@ -97,13 +99,15 @@ public final class Registry implements ClassFileTransformer {
    * Creates a registry without tracepoints.
    *
    * @param spansPerSecond limit of each tracepoint; that of all together is four times as high, not counting the fair share of each
+   * @param restoreAfter seconds for which the methods of a class stay instrumented after the last change of its tracepoints
    */
-  public Registry(String service, OwnClasses own, Selection select, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
+  public Registry(String service, OwnClasses own, Selection select, int spansPerSecond, int restoreAfter, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
     this.own = own;
     this.unsure = new Unsure(log);
     this.select = select;
     this.spansPerSecond = spansPerSecond;
+    this.restoreAfter = restoreAfter * 1_000_000_000L;
     this.total = new RateLimit(4 * spansPerSecond);
     this.instrumentation = instrumentation;
     this.loaders = new Loaders(instrumentation);
@@ -271,8 +275,35 @@ public final class Registry implements ClassFileTransformer {
     wanted.putAll(after);
     Set<String> changed = changed(before, after);
     changed.forEach(name -> toggle(before.getOrDefault(name, Set.of()), after.getOrDefault(name, Set.of())));
-    changed.removeIf(name -> !hook(name));
+    long now = System.nanoTime();
+    changed.forEach(name -> switched.put(name, now));
+    changed.removeIf(name -> !hook(name, restoreAfter > 0));
     transform(changed);
+  }
+
+  /** Restores the classes whose tracepoints have not changed for a while. */
+  public void restore() {
+    restore(System.nanoTime());
+  }
+
+  /**
+   * Removes methods without enabled tracepoints from the instrumented ones, once nothing has changed in their class for a
+   * while. The JVM forgets how it compiled the methods of a transformed class, which costs far more than a disabled
+   * tracepoint, and a search often returns to a class.
+   *
+   * @param now in ns, of the JVM's clock
+   */
+  synchronized void restore(long now) {
+    Set<String> due = new HashSet<>();
+    switched.forEach(
+        (name, at) -> {
+          if (now - at >= restoreAfter) {
+            due.add(name);
+          }
+        });
+    switched.keySet().removeAll(due);
+    due.removeIf(name -> !hook(name, false));
+    transform(due);
   }
 
   /** Sets the switches of the methods of a class. */
@@ -296,15 +327,19 @@ public final class Registry implements ClassFileTransformer {
     return switches.computeIfAbsent(key, x -> new MethodSwitch());
   }
 
-  /** Determines the methods of a class to instrument: those with enabled tracepoints. It reports whether the class has to change. */
-  private boolean hook(String className) {
+  /**
+   * Determines the methods of a class to instrument: those with enabled tracepoints. It reports whether the class has to change.
+   *
+   * @param keep whether methods that are instrumented stay so
+   */
+  private boolean hook(String className, boolean keep) {
     Map<String, Boolean> methods = new HashMap<>();
     for (Known k : wanted.getOrDefault(className, Set.of())) {
       methods.merge(k.method, k.variable != null, Boolean::logicalOr);
     }
     Map<String, Boolean> before = hooked.getOrDefault(className, Map.of());
     boolean repair = broken.remove(className);
-    if (!repair && changes.getOrDefault(className, 0) >= MAX_CHANGES) {
+    if (!repair && (keep || changes.getOrDefault(className, 0) >= MAX_CHANGES)) {
       before.forEach((method, values) -> methods.merge(method, values, Boolean::logicalOr));
     }
     if (methods.equals(before) && !repair) {

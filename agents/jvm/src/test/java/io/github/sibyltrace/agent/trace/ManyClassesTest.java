@@ -9,70 +9,18 @@ import io.github.sibyltrace.agent.TestAgent;
 import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.own.OwnSpans;
 import io.github.sibyltrace.agent.plan.TestPlans;
-import io.github.sibyltrace.agent.weave.Weave;
-import java.io.ByteArrayInputStream;
-import java.io.IOException;
-import java.io.InputStream;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.function.LongUnaryOperator;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
-import org.objectweb.asm.ClassReader;
-import org.objectweb.asm.ClassWriter;
-import org.objectweb.asm.commons.ClassRemapper;
-import org.objectweb.asm.commons.Remapper;
 
 /** Enables methods of 100 classes at once. With the system property soak it must take less than two seconds. */
 class ManyClassesTest {
   private static final int CLASSES = 100;
 
-  /** Loads copies of a class. */
-  private static final class Copies extends ClassLoader {
-    private final Map<String, byte[]> files = new HashMap<>();
-
-    Copies() throws IOException {
-      super(ManyClassesTest.class.getClassLoader());
-      try (InputStream in = getResourceAsStream("app/Work.class")) {
-        ClassReader work = new ClassReader(in.readAllBytes());
-        for (int i = 0; i < CLASSES; i++) {
-          String name = "app/copy/Work" + i;
-          ClassWriter w = new ClassWriter(0);
-          work.accept(
-              new ClassRemapper(
-                  w,
-                  new Remapper(Weave.API) {
-                    @Override
-                    public String map(String from) {
-                      return from.equals("app/Work") ? name : from;
-                    }
-                  }),
-              0);
-          files.put(name + ".class", w.toByteArray());
-        }
-      }
-    }
-
-    @Override
-    protected Class<?> findClass(String name) throws ClassNotFoundException {
-      byte[] bytes = files.get(name.replace('.', '/') + ".class");
-      if (bytes == null) {
-        throw new ClassNotFoundException(name);
-      }
-      return defineClass(name, bytes, 0, bytes.length);
-    }
-
-    @Override
-    public InputStream getResourceAsStream(String name) {
-      byte[] bytes = files.get(name);
-      return bytes == null ? super.getResourceAsStream(name) : new ByteArrayInputStream(bytes);
-    }
-  }
-
   @Test
   void changeTogether() throws Exception {
-    Copies copies = new Copies();
+    Copies copies = new Copies(CLASSES);
     String[] ids = new String[CLASSES];
     LongUnaryOperator[] works = new LongUnaryOperator[CLASSES];
     for (int i = 0; i < CLASSES; i++) {
@@ -83,7 +31,7 @@ class ManyClassesTest {
     Log log = new Log(System.err, Log.Level.WARN);
     Otel otel = new Otel(new OwnSpans(null, null), log);
     OwnClasses own = new OwnClasses(Pattern.compile("app\\.copy\\..*"), null, null, new Classifier("app.Main", List.of()));
-    Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1000, TestAgent.instrumentation(), otel, log);
+    Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1000, 0, TestAgent.instrumentation(), otel, log);
     registry.start();
     registry.scan();
     assertEquals(8 * CLASSES, registry.catalogue().size());

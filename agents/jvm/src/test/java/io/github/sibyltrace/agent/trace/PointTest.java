@@ -22,7 +22,7 @@ class PointTest {
     Log log = new Log(System.err, Log.Level.WARN);
     OwnClasses own = new OwnClasses(null, null, null, new Classifier("app.Main", List.of()));
     Selection nothing = new Selection(name -> false, name -> false, false);
-    Registry registry = new Registry("shop", own, nothing, LIMIT, TestAgent.instrumentation(), new Otel(new OwnSpans(null, null), log), log);
+    Registry registry = new Registry("shop", own, nothing, LIMIT, 0, TestAgent.instrumentation(), new Otel(new OwnSpans(null, null), log), log);
     Point p = new Point(Tracepoint.ofMethod("shop", "app.Work", "handle(int)", false), null, registry, LIMIT);
     Request request = Request.of(Plans.NONE.with(TestPlans.of(1, p.tracepoint.id)), "4bf92f35000000000000000000000036", null, null);
 

@@ -142,7 +142,7 @@ class TogglesTest {
   void leaveNothingBehind() throws Exception {
     Checker checker = new Checker();
     OwnClasses own = new OwnClasses(Pattern.compile("app\\.Work"), null, null, new Classifier("app.Main", List.of()));
-    Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1_000_000, TestAgent.instrumentation(), checker, new Log(System.err, Log.Level.WARN));
+    Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1_000_000, 0, TestAgent.instrumentation(), checker, new Log(System.err, Log.Level.WARN));
     registry.start();
     List<Thread> threads = new ArrayList<>();
     for (int i = 0; i < THREADS; i++) {
