@@ -97,12 +97,26 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	if err != nil {
 		return nil, fmt.Errorf("read closed problem %s: %w", id, err)
 	}
+	addWhole(&d.Problem)
 	err = a.ask(ctx, func(c *engine.Core) {
 		names := renderer{a.refresh(c).names(c), c}
 		names.addDecisions(d, decisions)
 	})
 	d.Next = "It has closed: nothing is left to do."
 	return d, err
+}
+
+// addWhole adds the whole of the shares of a problem that an earlier version stored, which told it by the kind.
+func addWhole(x *contract.Problem) {
+	switch {
+	case x.ShareOf != "":
+	case x.Kind == contract.KindVariable:
+		x.ShareOf = contract.ProblemShareOfVariance
+	case x.Onset == contract.OnsetChronic:
+		x.ShareOf = contract.ProblemShareOfMean
+	default:
+		x.ShareOf = contract.ProblemShareOfSlowdown
+	}
 }
 
 // closing identifies a problem that closed at a time: it may have closed several times.
@@ -147,6 +161,7 @@ func (a *API) closedProblems() ([]contract.Problem, *list[closing], error) {
 		if err := json.Unmarshal(x.Row, &all[i]); err != nil {
 			return nil, nil, fmt.Errorf("read closed problem %s: %w", x.ID, err)
 		}
+		addWhole(&all[i])
 		order.entries = append(order.entries, entry[closing]{0, closing{x.At, x.ID}, int32(i)})
 	}
 	order.sort()

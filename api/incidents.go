@@ -62,7 +62,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	suspects, impact := x.Shown(), x.Impact(c.Ended())
 	d := contract.Incident{
 		Kind: contract.IncidentKind(notify.Kind(x)), Severity: contract.Severity(x.Severity().String()), SeverityReason: notify.SeverityReason(names, x), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
-		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
+		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Ended: instant(x.End()), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
 		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
 		Deploys: []contract.Deploy{},
 	}
@@ -528,7 +528,7 @@ func (s *snapshot) earlier(row int) []contract.EarlierIncident {
 	all := []contract.EarlierIncident{}
 	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {
 		if x := &s.incidents[i]; x.listed && x.Closed != nil && x.Service == s.incidents[row].Service {
-			all = append(all, contract.EarlierIncident{ID: x.ID, Severity: x.Severity, Opened: x.Opened, Closed: *x.Closed, Sentence: x.Sentence})
+			all = append(all, contract.EarlierIncident{ID: x.ID, Severity: x.Severity, Onset: x.Onset, Opened: x.Opened, Ended: *x.Ended, Closed: *x.Closed, Sentence: x.Sentence})
 		}
 	}
 	return all

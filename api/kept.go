@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
@@ -264,6 +265,9 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 	}
 	path := extractor.Extract(t)
 	e := profile.Explain(path)
+	if err := a.addUsual(ctx, kept[id].group, &e); err != nil {
+		return nil, err
+	}
 	x := describe.New(names, describe.Verbatim).Explanation(id, &e)
 	d := &contract.TraceComparison{
 		Sentence: x.Sentence().String(), Normal: len(normal), DurationNs: x.DurationNS, UsualNs: x.UsualNS, Findings: []contract.TraceFinding{},
@@ -272,6 +276,20 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 		d.Findings = append(d.Findings, finding(&x.Suspects[i], path))
 	}
 	return d, nil
+}
+
+// addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
+// belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
+func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *baselinediff.Explanation) error {
+	return a.ask(ctx, func(c *engine.Core) {
+		g := c.Grouper().Group(id)
+		if g == nil || !e.Known() {
+			return
+		}
+		if usual := &g.Parent().Reference; usual.Total.N > 0 {
+			e.Usual, e.Limit = usual.Latency.Quantile(0.5), max(e.Limit, usual.Latency.Quantile(0.99))
+		}
+	})
 }
 
 func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -152,15 +153,20 @@ func TestSearchLinksOfTraces(t *testing.T) {
 	}
 }
 
-// A kept trace is explained by its difference from normal ones of its type.
+// A kept trace is explained by its difference from normal ones of its type. Its usual duration is that of all healthy
+// requests of the type.
 func TestTraceComparison(t *testing.T) {
-	w, _ := newKept(t)
+	w, group := newKept(t)
 	get := func(number string) *contract.TraceComparison {
 		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+strings.Repeat("0", 32-len(number))+number, nil)).Comparison
 	}
 	slow := get("9")
 	if slow == nil || slow.Normal != 8 || slow.UsualNs == nil || len(slow.Findings) == 0 {
 		t.Fatalf("the slow trace: %+v", slow)
+	}
+	usual := w.core.Grouper().Group(group).Parent().Reference.Latency
+	if want := usual.Quantile(0.5); math.Abs(float64(*slow.UsualNs)-want) > 1 || want < 1 {
+		t.Errorf("such requests usually take %d ns, want %.0f", *slow.UsualNs, want)
 	}
 	if f := slow.Findings[0]; f.Reason != contract.TraceFindingReasonSlow || f.Service != "cart" || f.Span != tracetext.ID("c").String() || f.ExcessNs < 250e6 {
 		t.Errorf("its first finding: %+v", f)

@@ -65,7 +65,7 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 		x.Tracepoint = r.tracepoint(top.Tracepoint)
 	}
 	if p != nil {
-		x.Of = sharesOf(p)
+		x.Of = contract.LocatedPlaceOf(wholes[p.Whole])
 	}
 	inclusive := inclusiveTimes(r.Table, p, v)
 	for i := range v.Suspects[:min(len(v.Suspects), locatedFrames)] {
@@ -86,17 +86,6 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 		return !f.Located && math.Abs(value(f.Share.Value, 0)) < leastFrame && value(f.SelfNs, 0) < leastFrame*total
 	})
 	return x
-}
-
-// sharesOf returns the quantity that shares of p are of.
-func sharesOf(p *detect.Problem) contract.LocatedPlaceOf {
-	switch {
-	case p.Kind == detect.KindVariable:
-		return contract.LocatedPlaceOfVariance
-	case p.Onset == detect.Chronic:
-		return contract.LocatedPlaceOfMean
-	}
-	return contract.LocatedPlaceOfSlowdown
 }
 
 // atMostAll returns the share of a suspect: an estimate can exceed all.

@@ -213,7 +213,7 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),
 		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: instant(p.Opened),
-		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend,
+		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend, ShareOf: wholes[p.Whole],
 	}
 	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
 		x.State = contract.State(v.Status.String())
@@ -222,6 +222,11 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 		x.Leading, x.Share = names.Edge(e), number(e.Score)
 	}
 	return x
+}
+
+// wholes are the quantities that shares of problems are of.
+var wholes = [...]contract.ProblemShareOf{
+	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }
 
 // addWindows adds the quantiles of the judged requests of a group to names, and returns the means of its windows,

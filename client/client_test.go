@@ -104,7 +104,7 @@ func TestShow(t *testing.T) {
 			list, err := c.Incidents(t.Context(), contract.ListIncidentsParams{}, 5)
 			if err == nil {
 				closed := list.Items[0]
-				closed.ID, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(320*time.Second))
+				closed.ID, closed.Ended, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(200*time.Second)), new(closed.Opened.Add(320*time.Second))
 				closed.Notes.Acknowledged = &contract.Note{By: "ada", Text: "ticket\x1b 42"}
 				list.Items = append(list.Items, closed)
 			}

@@ -137,7 +137,7 @@ func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 const (
 	incidentWidth = 10
 	severityWidth = 10
-	openedWidth   = 21
+	beganWidth    = 21
 	lastedWidth   = 9
 )
 
@@ -153,7 +153,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("No incident matches.\n")
 	}
 	if len(list.Items) > 0 {
-		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+terminal.PadRight("OPENED", openedWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
+		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+terminal.PadRight("BEGAN", beganWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
 	}
 	for i := range list.Items {
 		p.incident(&list.Items[i])
@@ -177,17 +177,22 @@ func (p *page) incident(x *contract.Incident) {
 		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+units.Ratio(x.Suspects[i].Score))
 	}
 	lasted := terminal.PadRight("open", lastedWidth)
-	if x.Closed == nil {
+	if x.Ended == nil {
 		lasted = p.style.Paint(terminal.Red, lasted)
 	} else {
-		lasted = terminal.PadRight(x.Closed.Sub(x.Opened).Round(time.Second).String(), lastedWidth)
+		lasted = terminal.PadRight(lastedText(x.Onset, *x.Ended), lastedWidth)
 	}
-	p.printf("%s%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth), terminal.PadRight(x.Opened.Local().Format(time.DateTime), openedWidth), lasted,
-		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-severityWidth-openedWidth-lastedWidth)))
+	p.printf("%s%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth), terminal.PadRight(x.Onset.Local().Format(time.DateTime), beganWidth), lasted,
+		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-severityWidth-beganWidth-lastedWidth)))
 	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s\n", p.dim(n))
 	}
+}
+
+// lastedText returns the time between the onset and the end of an incident.
+func lastedText(onset, ended time.Time) string {
+	return max(0, ended.Sub(onset)).Round(time.Second).String()
 }
 
 // period matches the time in the sentence of an incident, which the service writes in UTC and to the minute.
@@ -200,33 +205,21 @@ const minutes = "15:04"
 // lie within one day. Names of services follow the time, and may look like one.
 func localTimes(x *contract.Incident, now time.Time) string {
 	found := period.FindStringSubmatch(x.Sentence)
-	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Closed != nil) {
+	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Ended != nil) {
 		return x.Sentence
 	}
 	from, to, layout := x.Onset.Local(), now.Local(), minutes
-	if x.Closed != nil {
-		to = latest(found[3], *x.Closed).Local()
+	if x.Ended != nil {
+		to = x.Ended.Local()
 	}
 	if from.Format(time.DateOnly) != to.Format(time.DateOnly) {
 		layout = time.DateOnly + " " + minutes
 	}
 	text := found[1] + " " + from.Format(layout)
-	if x.Closed != nil {
+	if x.Ended != nil {
 		text += " and " + to.Format(layout)
 	}
 	return strings.Replace(x.Sentence, found[0], text, 1)
-}
-
-// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence
-// of an incident ends some minutes before the incident closes.
-func latest(clock string, until time.Time) time.Time {
-	hour, _ := time.Parse(minutes, clock)
-	until = until.UTC()
-	at := time.Date(until.Year(), until.Month(), until.Day(), hour.Hour(), hour.Minute(), 0, 0, time.UTC)
-	if at.After(until) {
-		at = at.AddDate(0, 0, -1)
-	}
-	return at
 }
 
 // notes describes notes, one text for each.
@@ -331,7 +324,7 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 	p.printf("\n%s %s\n", p.bold("Earlier incidents of "+clean(d.Incident.Service)), p.dim(units.Plural(int(d.Incident.Earlier), "incident")))
 	for i := range d.Earlier {
 		x := &d.Earlier[i]
-		p.printf("  %s  %s %s\n", x.ID[:8], x.Opened.Local().Format(time.DateTime), p.dim(string(x.Severity)+", "+x.Closed.Sub(x.Opened).Round(time.Second).String()))
+		p.printf("  %s  %s %s\n", x.ID[:8], x.Onset.Local().Format(time.DateTime), p.dim(string(x.Severity)+", "+lastedText(x.Onset, x.Ended)))
 	}
 }
 

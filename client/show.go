@@ -1,11 +1,9 @@
 package client
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -281,24 +279,9 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	if len(d.Edges) == 0 {
 		return
 	}
-	title := "Where the variance is"
-	switch d.Problem.Kind {
-	case contract.KindVariable:
-	case contract.KindSlow:
-		title = "Where the slowdown is"
-	case contract.KindShifted:
-		title = "Where the change is"
-	}
-	p.printf("\n%s\n", p.bold(title))
-	share := func(e *contract.Edge) float64 {
-		if d.Problem.Kind == contract.KindVariable {
-			return of(e.ShareVariance.Value)
-		}
-		return of(e.Score)
-	}
-	edges := slices.Clone(d.Edges)
-	slices.SortStableFunc(edges, func(x, y contract.Edge) int { return cmp.Compare(share(&y), share(&x)) })
-	shown := 0
+	p.printf("\n%s\n", p.bold("Where the "+whole(&d.Problem)+" is"))
+	share := func(e *contract.Edge) float64 { return of(e.Score) }
+	edges, shown := d.Edges, 0
 	for i := range edges[:min(len(edges), shownEdges)] {
 		e := &edges[i]
 		if i > 0 && !(share(e) >= leastEdge) { // or unknown
@@ -317,6 +300,17 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	case more > 0:
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more place")))
 	}
+}
+
+// whole names the quantity that shares of a problem are of, as its diagnosis does.
+func whole(x *contract.Problem) string {
+	switch {
+	case x.Kind == contract.KindShifted:
+		return "change"
+	case x.ShareOf == contract.ProblemShareOfVariance:
+		return "variance"
+	}
+	return "slowdown"
 }
 
 // entry writes a number, a text, and a note, which begins a line of its own if both do not fit into one.

@@ -118,14 +118,8 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
 		return
 	}
-	share := e.Score
-	if p.Kind == detect.KindVariable {
-		share = e.ShareVariance
-		if e.ShareLow <= 0 {
-			return
-		}
-	}
-	if share <= 0 {
+	share, chronic := e.Score, p.Kind == detect.KindVariable && p.Onset == detect.Chronic
+	if share <= 0 || chronic && e.ShareLow <= 0 {
 		return
 	}
 	edge := Evidence{Kind: EdgeEvidence, Edge: e.Edge}
@@ -135,7 +129,7 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 		s.Plain("; ")
 		part := units.Share(share)
 		s.cite(part, edge)
-		if p.Kind == detect.KindVariable && part != "all" {
+		if chronic && part != "all" { // the interval is that of the share of all variance
 			s.mention(plusMinus(e), edge)
 		}
 		s.Plain(" of the " + whole(p) + " is in ")
@@ -145,12 +139,11 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 
 // whole names the quantity that shares of p are of.
 func whole(p *detect.Problem) string {
-	switch p.Kind {
-	case detect.KindVariable:
-		return "variance"
-	case detect.KindShifted:
+	switch {
+	case p.Kind == detect.KindShifted:
 		return "change"
-	case detect.KindSlow:
+	case p.Whole == detect.WholeVariance:
+		return "variance"
 	}
 	return "slowdown"
 }

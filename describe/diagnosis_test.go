@@ -109,8 +109,20 @@ func TestDiagnosis(t *testing.T) {
 		},
 		{"weak cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
 		{
-			"share above 1", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil },
+			"share above 1", (*shop).variable, func(p *detect.Problem) { p.Edges[0].Score = 1.13; p.Explanations = nil },
 			variable + "; [all](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
+		},
+		{
+			"more variable than before", (*shop).variable,
+			func(p *detect.Problem) { p.Onset, p.Edges[0].Score, p.Explanations = detect.Changed, 0.44, nil },
+			variable + "; [44 %](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
+		},
+		{
+			"variable, ranked by the slowdown", (*shop).variable,
+			func(p *detect.Problem) {
+				p.Onset, p.Whole, p.Edges[0].Score, p.Explanations = detect.Changed, detect.WholeSlowdown, 0.44, nil
+			},
+			variable + "; [44 %](edge) of the slowdown is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
 		{
 			"share without interval", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },

@@ -53,7 +53,7 @@ func (s *shop) names() *Names {
 func (s *shop) variable() *detect.Problem {
 	id := analysis.Hash{Lo: 1}
 	return &detect.Problem{
-		ID: analysis.Hash{Hi: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Level: group.LevelRequestType, Group: id, RequestType: id,
+		ID: analysis.Hash{Hi: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Whole: detect.WholeVariance, Level: group.LevelRequestType, Group: id, RequestType: id,
 		Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Impact: 2.12e8,
 		Edges: []group.EdgeShare{
 			{

@@ -62,7 +62,7 @@ func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 		return v.AnswerShare() * whole
 	}
 	share := v.AnswerShare()
-	if p.Kind == detect.KindVariable {
+	if p.Whole == detect.WholeVariance {
 		share = c.slowdownShare(p, v)
 	}
 	if share <= 0 {

@@ -46,7 +46,7 @@ func TestSlowdownShare(t *testing.T) {
 		"with another service":       {[]group.EdgeShare{edge(slow, 30e6, 0.75), edge(bank, 10e6, 0.25)}, located(0, slow, 0.75), 1},
 		"elsewhere":                  {mixed, located(0, step("unknown"), 0.9), 0},
 	} {
-		c.problems = []detect.Problem{{Kind: detect.KindVariable, Edges: x.edges}}
+		c.problems = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
 		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
 		suspects := []baselinediff.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
 		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {

@@ -37,13 +37,13 @@ type Incident struct {
 	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
 	Alerted trace.Symbol
 	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their
-	// scores are means since the onset. There is at least one.
+	// scores are means from the onset to the time at which the first had cost most. There is at least one.
 	Suspects []baselinediff.Suspect
 	// Objectives are those that requests miss because of it, in the order in which they joined. If an objective opened
 	// it and no service stands out, the only suspect is the service of the entry, with a score of 0.
 	Objectives []Missed
 
-	Requests int     // number of traces from the onset to that epoch
+	Requests int     // number of traces from the onset to that time
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
 	Mean     float64 // mean duration of those traces in ns
 }
@@ -59,6 +59,14 @@ func (x *Incident) End() trace.Nanos {
 		return x.Closed // of an earlier version, which did not keep it
 	}
 	return min(x.Seen, x.Closed)
+}
+
+// Lasted returns the time from the onset of x to its end or, while it is open, until now.
+func (x *Incident) Lasted(now trace.Nanos) time.Duration {
+	if x.Closed != 0 {
+		now = x.End()
+	}
+	return max(0, now.Sub(x.Onset))
 }
 
 // Day is the time for which an open incident must be steady before accepting it as normal is proposed. After a day

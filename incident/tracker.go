@@ -792,6 +792,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		x.Proposed = now
 	}
 	if !grows || x.Opened != now && history.Latest(now) <= now.Add(-max(t.pace, baselinediff.Slice)) {
+		x.renew(now, history)
 		return true // without new requests the shares in the window change, but nothing new is known
 	}
 	x.charge = evidence
@@ -807,7 +808,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		s := &x.Suspects[i]
 		s.Instances = history.Instances(f.window, &f.Comparison, s)
 	}
-	x.measure(now, history)
+	x.measure(x.sinceOnset(now, history))
 	if x.Opened == now {
 		x.Alerted = x.Suspects[0].Service
 	}
@@ -829,10 +830,30 @@ func (t *Tracker) affect(x *tracked, history *baselinediff.Sites) {
 // grows reports whether there is more evidence than before.
 func (x *tracked) grows() bool { return x.Closed == 0 && x.now.score > 0 && x.now.score >= x.score }
 
+// sinceOnset compares the time since the onset with the history before it.
+func (x *tracked) sinceOnset(now trace.Nanos, history *baselinediff.Sites) *baselinediff.Comparison {
+	since := history.Compare(baselinediff.Interval{From: x.Onset, To: now}, baselinediff.Plain)
+	return &since
+}
+
+// renew measures the suspects again, which stay the same, if the first has cost more since the onset than when it was
+// measured before: the mean of the time with the most evidence is higher than that of the whole time. The time after a
+// recovery adds nothing and does not count.
+func (x *tracked) renew(now trace.Nanos, history *baselinediff.Sites) {
+	if x.Seen != now || x.unexplained() {
+		return
+	}
+	since, first := x.sinceOnset(now, history), &x.Suspects[0]
+	i := slices.IndexFunc(since.Suspects, func(s baselinediff.Suspect) bool { return s.Service == first.Service })
+	if i >= 0 && since.Suspects[i].Score*float64(since.Requests) > first.Score*float64(x.Requests) {
+		x.Suspects = slices.Clone(x.Suspects)
+		x.measure(since)
+	}
+}
+
 // measure replaces the scores of the suspects by those of the time since the onset. The scores by which incidents are
 // raised and suspects ranked are lower bounds, of a window that may begin before the onset.
-func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
-	since := history.Compare(baselinediff.Interval{From: x.Onset, To: now}, baselinediff.Plain)
+func (x *tracked) measure(since *baselinediff.Comparison) {
 	x.Requests, x.Duration, x.Mean = int(since.Requests), since.Duration, since.Mean
 	measured := make(map[trace.Symbol]*baselinediff.Suspect, len(since.Suspects))
 	for i := range since.Suspects {

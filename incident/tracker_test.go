@@ -638,3 +638,22 @@ func TestSilentService(t *testing.T) {
 		t.Errorf("incidents %v, want one", got)
 	}
 }
+
+// TestScoreFollows plays a fault that becomes weaker. The score is the mean since the onset, not that of the time with
+// the most evidence, and the time after the recovery does not lower it.
+func TestScoreFollows(t *testing.T) {
+	s := newShop()
+	s.play(2*time.Hour, nil)
+	s.play(5*time.Minute, map[string]float64{"cart": 4})
+	first := s.tracker.Incidents()[0]
+	s.play(15*time.Minute, map[string]float64{"cart": 2})
+	x := s.tracker.Incidents()[0]
+	if now, before := x.Suspects[0].Score, first.Suspects[0].Score; now > 0.7*before || x.Requests < 2*first.Requests {
+		t.Errorf("a score of %.2f over %d requests, and of %.2f over %d in the first minutes: it does not follow the fault", now, x.Requests, before, first.Requests)
+	}
+	s.play(15*time.Minute, nil)
+	closed := s.tracker.Incidents()[0]
+	if closed.Closed == 0 || closed.Suspects[0].Score < 0.85*x.Suspects[0].Score {
+		t.Errorf("closed at %d with a score of %.2f, before the recovery %.2f", closed.Closed, closed.Suspects[0].Score, x.Suspects[0].Score)
+	}
+}

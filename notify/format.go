@@ -416,7 +416,6 @@ func (e *Event) figures() []figure {
 	add(place != "", "located_at", "Located at", place)
 	if p.Edge != nil {
 		add(true, "edge", "Edge", p.Edge.Name)
-		add(p.Edge.ShareVariance.Known(), "share_of_variance", "Share of variance", units.Percent(float64(p.Edge.ShareVariance)))
 	}
 	add(p.CoV.Known(), "cov", "CoV", units.Ratio(float64(p.CoV)))
 	for _, x := range []struct {

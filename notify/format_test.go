@@ -48,7 +48,7 @@ func sample(t Type, service, operation string) *Facts {
 		Status: search.Investigating, Opened: opened,
 	}
 	p := &detect.Problem{
-		ID: v.Problem, Kind: detect.KindVariable, Onset: detect.Changed, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
+		ID: v.Problem, Kind: detect.KindVariable, Onset: detect.Changed, Whole: detect.WholeVariance, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
 		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
 		Edges: []group.EdgeShare{
 			{

@@ -32,7 +32,8 @@ type Incident struct {
 	Owner        *Owner         `json:"owner"`   // of the first suspect; null: none is configured
 	Onset        moment         `json:"onset"`
 	Opened       moment         `json:"opened"`             // or opened again, the last time
-	Closed       *moment        `json:"closed"`             // null: it is open
+	Ended        *moment        `json:"ended"`              // it lasted from its onset until then; null: it is open
+	Closed       *moment        `json:"closed"`             // some minutes after its end; null: it is open
 	Acknowledged *Note          `json:"acknowledged"`       // null: nobody takes care of it
 	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string         `json:"merged_into,omitempty"`
@@ -285,7 +286,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		d.located = shorten(n.names.Located(v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
 	}
 	if x.Closed != 0 {
-		d.State, d.Closed = "closed", new(moment(x.Closed))
+		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed))
 	} else {
 		d.Actions = actionsAt(f.URL)
 	}
@@ -381,12 +382,12 @@ func (n namer) requestType(id analysis.Hash) string {
 // hex16 returns the identity of an incident as text.
 func hex16(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// lasted returns the time of x from its opening to its end; empty while it is open.
+// lasted returns the time of x from its onset to its end; empty while it is open.
 func (x *Incident) lasted() string {
-	if x.Closed == nil {
+	if x.Ended == nil {
 		return ""
 	}
-	return trace.Nanos(*x.Closed).Sub(trace.Nanos(x.Opened)).String()
+	return max(0, trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset))).Round(time.Second).String()
 }
 
 // place returns the place that the investigation located; empty if it located none.

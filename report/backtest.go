@@ -61,7 +61,7 @@ func (t *table) backtestHeading(r *backtest.Result) {
 
 // Widths of columns of the table of incidents.
 const (
-	openedWidth = 21
+	beganWidth  = 21
 	lastedWidth = 9
 )
 
@@ -69,7 +69,7 @@ const (
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if x.Closed != 0 {
-		lasted = x.Closed.Sub(x.Opened).Round(time.Second).String()
+		lasted = x.Lasted(0).Round(time.Second).String()
 	}
 	var suspects []string
 	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
@@ -79,8 +79,8 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		}
 		suspects = append(suspects, t.names.NamedService(s.Service)+" "+units.Ratio(s.Score))
 	}
-	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
-		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
+	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth), terminal.PadRight(lasted, lastedWidth),
+		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-beganWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
 	if r.Score != nil {
 		t.printf("  %s\n", t.style.Paint(terminal.Dim, terminal.Shorten(verdict(r.Score, x.ID), t.style.Line()-2)))

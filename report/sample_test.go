@@ -103,7 +103,7 @@ func (s *sample) checkoutGroups() {
 	s.Groups = append(s.Groups, sum, fine)
 	s.Problems = append(s.Problems, offline.Problem{
 		Problem: detect.Problem{
-			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Level: group.LevelGroup,
+			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Whole: detect.WholeVariance, Level: group.LevelGroup,
 			Group: grp, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71,
 			CoVHigh: 0.93, Impact: float64(212 * ms), Edges: fine.Edges,
 			Explanations: []detect.Explanation{

@@ -265,7 +265,7 @@ func (h *Sites) shape(of *siteSeries, x shape) *shapeSeries {
 // Accept takes the behaviour of a service in an interval as normal: the interval is no longer skipped, and the calls of
 // the service and those to it before the interval are deleted. It takes time linear in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
-	h.unskip(sliceRange{sliceOf(since.From), sliceOf(since.To) + 1})
+	h.unskip(sliceRange{sliceOf(since.From).minute(), sliceOf(since.To) + 1})
 	number, known := h.serviceNumbers[service]
 	if !known {
 		return

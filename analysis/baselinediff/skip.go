@@ -24,9 +24,9 @@ type ranges []sliceRange
 
 // Skip excludes the calls of some services, and the calls to them, from the history, in the traces that begin in an
 // interval: they are not healthy. Without services it excludes all calls. It replaces what was skipped before under the
-// same id.
+// same id. The interval begins with a minute, since its calls will be joined to those of the whole minute.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
-	added := skip{sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}, id, slices.Compact(slices.Sorted(slices.Values(services)))}
+	added := skip{sliceRange{sliceOf(i.From).minute(), sliceOf(i.To) + 1}, id, slices.Compact(slices.Sorted(slices.Values(services)))}
 	k := slices.IndexFunc(h.skipped, func(s skip) bool { return s.id == id })
 	if k < 0 {
 		h.changeSkipped(added.from)

@@ -94,6 +94,26 @@ func TestUsesOfSkippedTimes(t *testing.T) {
 	}
 }
 
+// Calls of a skipped time stay apart from usual ones when their slices are joined to minutes.
+func TestUsesOfSkippedMinute(t *testing.T) {
+	f, h := newFleet(), NewSites(nil)
+	h.table = f.table
+	healthy, slow := f.instances(2), f.instances(2)
+	for i := range slow {
+		slow[i].slower = 100
+	}
+	const onset = 10*time.Minute + 30*time.Second
+	f.play(h, 0, onset, healthy)
+	f.play(h, onset, 20*time.Minute, slow)
+	h.Skip(1, Interval{trace.Nanos(onset), trace.Nanos(20*time.Minute) - 1})
+	f.play(h, 20*time.Minute, time.Hour, healthy)
+	s := h.Uses(Interval{trace.Nanos(50 * time.Minute), trace.Nanos(time.Hour)}, 0, 40, 0)
+	cart := s.service(f.table, "cart")
+	if usual := time.Duration(cart.Usual.Nanos / int64(cart.Usual.Calls)); usual > 110*time.Millisecond {
+		t.Errorf("calls take %v usually, those before and after the skipped time 100ms", usual)
+	}
+}
+
 // Without CLIENT spans, the time of a service next to its calls may be time on the wire. It counts as both: traces show
 // it as the own time of the service.
 func TestUsesWithoutClientSpans(t *testing.T) {

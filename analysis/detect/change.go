@@ -174,11 +174,11 @@ func rankChangedEdges(g *group.Group, p *Problem) {
 	now, ref := &g.Current, &g.Reference
 	rise := stats.Excess(now.Total, ref.Total)
 	if half := rise.Value - rise.Low; rise.Value > 0 && rise.Value/half*stats.Normal95 > certainRise {
-		p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
+		p.rankEdges(WholeSlowdown, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
 		return
 	}
 	spread := now.Total.Variance() - ref.Total.Variance()
-	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 {
+	p.rankEdges(WholeVariance, func(e *group.EdgeShare) float64 {
 		cov := now.Tally.Edge(e.Edge).Cov(now.Total) - ref.Tally.Edge(e.Edge).Cov(ref.Total)
 		return cov / math.Abs(spread)
 	})

@@ -238,6 +238,6 @@ func (f *chronicFinder) addSlow(g *group.Group, expected time.Duration) {
 	p := problemOf(g, KindSlow, f.detector.Groups.Table)
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
-	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })
+	p.rankEdges(WholeMean, func(e *group.EdgeShare) float64 { return e.ShareMean })
 	f.add(g, &p)
 }

@@ -63,7 +63,7 @@ func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 			typical = p.Size.Typical
 		}
 		p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
-		p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
+		p.rankEdges(WholeVariance, func(e *group.EdgeShare) float64 { return e.ShareVariance })
 		j.variable = &p
 	}
 	return j.variable

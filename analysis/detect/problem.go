@@ -41,6 +41,16 @@ var onsetNames = [...]string{"changed", "chronic"}
 // String returns the lower-case name of o.
 func (o Onset) String() string { return onsetNames[o] }
 
+// Whole is the quantity of which a problem divides the parts among places.
+type Whole uint8
+
+// The wholes.
+const (
+	WholeSlowdown Whole = iota // the rise of the mean
+	WholeVariance              // or its rise, of a changed problem
+	WholeMean
+)
+
 // Problem is a set of requests that violate their expectation, with the evidence. Only the first of very many problems
 // have intervals from the sample; those of the others are NaN.
 type Problem struct {
@@ -69,6 +79,7 @@ type Problem struct {
 	Shift float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
+	Whole        Whole             // of which the scores of Edges, and the shares of the investigation, are parts
 	Refined      []RefinedShare    // measured by switched-on tracepoints; ascending by (Within, Context)
 	Explanations []Explanation     // best first
 }
@@ -138,26 +149,26 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	}
 }
 
-// rankEdges scores edges, unknown scores as 0, and returns them by falling score.
-func rankEdges(edges []group.EdgeShare, score func(*group.EdgeShare) float64) []group.EdgeShare {
-	for i := range edges {
-		edges[i].Score = score(&edges[i])
-		if math.IsNaN(edges[i].Score) || math.IsInf(edges[i].Score, 0) {
-			edges[i].Score = 0
+// rankEdges scores the edges of p, each by its part of a whole, unknown ones by 0, and sorts them by falling score.
+func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
+	p.Whole = whole
+	order := make([]*group.EdgeShare, 0, len(p.Edges)) // shares are large to move
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		e.Score = score(e)
+		if math.IsNaN(e.Score) || math.IsInf(e.Score, 0) {
+			e.Score = 0
 		}
-	}
-	order := make([]*group.EdgeShare, 0, len(edges)) // shares are large to move
-	for i := range edges {
-		order = append(order, &edges[i])
+		order = append(order, e)
 	}
 	slices.SortFunc(order, func(a, b *group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
-	ranked := make([]group.EdgeShare, 0, len(edges))
+	ranked := make([]group.EdgeShare, 0, len(order))
 	for _, e := range order {
 		ranked = append(ranked, *e)
 	}
-	return ranked
+	p.Edges = ranked
 }
 
 // Rank sorts problems: changed before chronic; then variable ones by CoV, slow ones by excess, shifted ones by shift;

@@ -237,11 +237,17 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// kind returns the kind of the problem whose strongest evidence is of the given kind. Requests that all became slower
-// by the same amount also deviate from their usual durations, but do not vary more.
+// slowPart is the part of the rise of the standard deviation that the mean must have risen by for requests to be slow
+// rather than variable. It is reached if a fifth of them take longer by the same amount. If fewer do, the mean is
+// nobody's experience.
+const slowPart = 0.5
+
+// kind returns the kind of the problem whose strongest evidence is of the given kind. Requests that became slower also
+// deviate from their usual durations, and hardly all of them by the same amount.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
-	if strongest == KindVariable && now.Mean() > before.Mean() && now.CoV() <= before.CoV()*(1+e.options.Tests.Margin) {
+	slower, wider := now.Mean()-before.Mean(), now.StdDev()-before.StdDev()
+	if strongest == KindVariable && slower > 0 && (slower >= slowPart*wider || now.CoV() <= before.CoV()*(1+e.options.Tests.Margin)) {
 		return KindSlow
 	}
 	return strongest

@@ -289,6 +289,27 @@ func (e OverrideRequestKind) Valid() bool {
 	}
 }
 
+// Defines values for ProblemShareOf.
+const (
+	ProblemShareOfMean     ProblemShareOf = "mean"
+	ProblemShareOfSlowdown ProblemShareOf = "slowdown"
+	ProblemShareOfVariance ProblemShareOf = "variance"
+)
+
+// Valid indicates whether the value is a known member of the ProblemShareOf enum.
+func (e ProblemShareOf) Valid() bool {
+	switch e {
+	case ProblemShareOfMean:
+		return true
+	case ProblemShareOfSlowdown:
+		return true
+	case ProblemShareOfVariance:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ServiceFigure.
 const (
 	ServiceFigureFailed ServiceFigure = "failed"
@@ -1320,7 +1341,9 @@ type Difference struct {
 // EarlierIncident A closed incident with the same first suspect.
 type EarlierIncident struct {
 	Closed   time.Time `json:"closed"`
+	Ended    time.Time `json:"ended"`
 	ID       string    `json:"id"`
+	Onset    time.Time `json:"onset"`
 	Opened   time.Time `json:"opened"`
 	Sentence string    `json:"sentence"`
 
@@ -1345,7 +1368,7 @@ type Edge struct {
 	// Place A place on the critical path.
 	Place Place `json:"place"`
 
-	// Score Fraction of the problem that the edge carries; determines the order.
+	// Score Part of the `share_of` of the problem that the edge carries; determines the order.
 	Score     *float64 `json:"score"`
 	ShareMean *float64 `json:"share_mean"`
 
@@ -1594,7 +1617,7 @@ type Incident struct {
 	// AcceptedText The note of that person; absent: none.
 	AcceptedText *string `json:"accepted_text,omitempty"`
 
-	// Closed null: still open.
+	// Closed End of the epoch in which Sibyl closed it, some minutes after its end in case that it returns. null: still open.
 	Closed *time.Time `json:"closed"`
 
 	// Comments Number of comments.
@@ -1605,6 +1628,9 @@ type Incident struct {
 
 	// Earlier Number of kept incidents with the same first suspect that opened before and are closed.
 	Earlier int64 `json:"earlier"`
+
+	// Ended End of the evidence: it lasted from its onset until then. null: still open.
+	Ended *time.Time `json:"ended"`
 
 	// ID 16 hex digits.
 	ID string `json:"id"`
@@ -2378,6 +2404,9 @@ type Problem struct {
 	// Share Part of the problem that lies in the leading edge.
 	Share *float64 `json:"share"`
 
+	// ShareOf What `share`, the scores of edges and the shares of the investigation are parts of. Of a changed problem: the rise of the mean or, unless that is certain, of the variance.
+	ShareOf ProblemShareOf `json:"share_of"`
+
 	// Since When it opened; null: it is chronic, so that Sibyl saw no beginning.
 	Since *time.Time `json:"since"`
 
@@ -2390,6 +2419,9 @@ type Problem struct {
 	// Why Reason for the rank; only with `explain`.
 	Why *string `json:"why,omitempty"`
 }
+
+// ProblemShareOf What `share`, the scores of edges and the shares of the investigation are parts of. Of a changed problem: the rise of the mean or, unless that is certain, of the variance.
+type ProblemShareOf string
 
 // ProblemDetail defines model for ProblemDetail.
 type ProblemDetail struct {

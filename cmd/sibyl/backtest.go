@@ -32,7 +32,7 @@ func (p *process) backtestCommand() *cobra.Command {
 		Use:   "backtest FILE…",
 		Short: "Report the incidents that sibyl serve would have reported for recorded traces",
 		Long: `Backtest plays recorded traces through the engine of sibyl serve, with the same settings, on a clock driven by the
-traces, and prints the incidents that the service would have reported: when each opened, how long it lasted, and the
+traces, and prints the incidents that the service would have reported: when each began, how long it lasted, and the
 services suspected. Incidents need nine minutes of history. Several hours of traces give a fair picture.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard

@@ -96,7 +96,7 @@ func state(x *contract.Incident, now time.Time) string {
 	if x.Closed == nil {
 		return "open for " + lasted(now.Sub(x.Onset))
 	}
-	s := "closed, lasted " + lasted(x.Closed.Sub(x.Onset))
+	s := "closed, lasted " + lasted(x.Ended.Sub(x.Onset))
 	if x.AcceptedBy != nil {
 		s += ", accepted as normal by " + cmp.Or(*x.AcceptedBy, "somebody")
 	}
@@ -118,7 +118,7 @@ func (r *Report) facts() []fact {
 		{"Noticed", text(clock(x.Opened))},
 	}
 	if x.Closed != nil {
-		facts = append(facts, fact{"Closed", text(clock(*x.Closed))})
+		facts = append(facts, fact{"Ended", text(clock(*x.Ended))}, fact{"Closed", text(clock(*x.Closed))})
 	}
 	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))})
 	if x.Owner != nil {
@@ -334,13 +334,13 @@ func (r *Report) samples() section {
 
 func (r *Report) earlier() section {
 	x := &r.Detail.Incident
-	s := section{title: "Earlier incidents of the same service", head: []column{{"Opened", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}}}
+	s := section{title: "Earlier incidents of the same service", head: []column{{"Began", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}}}
 	for _, e := range r.Detail.Earlier {
 		incident := text(e.Sentence)
 		if r.UI != "" {
 			incident.link = r.UI + "/incidents/" + e.ID
 		}
-		s.rows = append(s.rows, []cell{text(clock(e.Opened)), text(lasted(e.Closed.Sub(e.Opened))), text(string(e.Severity)), incident})
+		s.rows = append(s.rows, []cell{text(clock(e.Onset)), text(lasted(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
 	}
 	if n := int(x.Earlier); n > len(s.rows) {
 		s.note = "The last " + units.Count(len(s.rows)) + " of " + units.Count(n) + "."

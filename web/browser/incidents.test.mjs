@@ -55,7 +55,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/,
   );
   const facts = await now.locator(".facts").textContent();
-  assert.match(facts, /Affected\d+ request types?Worst.* on average, usually .*\(\d+\.\d×\)/);
+  assert.match(facts, /Affected\d+ request types?Loses most.* on average, usually .*\(\d+\.\d×\)/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
   await now.getByText(next, { exact: true }).waitFor();
   assert.match(await now.locator(".suspects li").first().textContent(), /^search\+[\d.]+ %.*in it [\d.]+\s%/);

@@ -1058,7 +1058,7 @@ export interface components {
             affected: number | null;
             /**
              * Format: double
-             * @description Fraction of the problem that the edge carries; determines the order.
+             * @description Part of the `share_of` of the problem that the edge carries; determines the order.
              */
             score: number | null;
         };
@@ -1306,7 +1306,11 @@ export interface components {
             id: string;
             severity: components["schemas"]["Severity"];
             /** Format: date-time */
+            onset: string;
+            /** Format: date-time */
             opened: string;
+            /** Format: date-time */
+            ended: string;
             /** Format: date-time */
             closed: string;
             sentence: string;
@@ -1359,7 +1363,12 @@ export interface components {
             opened: string;
             /**
              * Format: date-time
-             * @description null: still open.
+             * @description End of the evidence: it lasted from its onset until then. null: still open.
+             */
+            ended: string | null;
+            /**
+             * Format: date-time
+             * @description End of the epoch in which Sibyl closed it, some minutes after its end in case that it returns. null: still open.
              */
             closed: string | null;
             /**
@@ -1870,6 +1879,11 @@ export interface components {
              * @description Part of the problem that lies in the leading edge.
              */
             share: number | null;
+            /**
+             * @description What `share`, the scores of edges and the shares of the investigation are parts of. Of a changed problem: the rise of the mean or, unless that is certain, of the variance.
+             * @enum {string}
+             */
+            share_of: "slowdown" | "variance" | "mean";
             notes: components["schemas"]["Notes"];
             /** @description Reason for the rank; only with `explain`. */
             why?: string;

@@ -39,6 +39,7 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   impact: { lost_ns_per_second: 1.2e9, failed_per_second: 0 },
   onset: "2026-01-01T02:41:20Z",
   opened: "2026-01-01T02:44:20Z",
+  ended: null,
   closed: null,
   sentence: "Requests take 86 % longer since 02:41; all of it is time in cart.",
   service: "cart",
@@ -127,7 +128,8 @@ test("localTimes replaces only the beginning and the end of the incident", () =>
   expect(localTimes(incident(), "utc", now)).toMatch(/since 02:41 UTC; /);
   const closed = incident({
     state: "closed",
-    closed: "2026-01-01T02:58:10Z",
+    ended: "2026-01-01T02:58:10Z",
+    closed: "2026-01-01T03:01:10Z",
     sentence: "Requests take 3 % longer between 2026-01-01 02:41 and 02:58; 9 % of it is time in since 11:11.",
   });
   expect(localTimes(closed, "utc", now)).toBe(
@@ -136,11 +138,11 @@ test("localTimes replaces only the beginning and the end of the incident", () =>
   expect(localTimes(closed, "utc", now + 86_400_000)).toContain(
     "between 2026-01-01 02:41 UTC and 2026-01-01 02:58 UTC;",
   );
-  const failing = { ...closed, sentence: "More requests fail between 02:41 and 02:56: errors begin in cart." };
+  const failing = { ...closed, sentence: "More requests fail between 02:41 and 02:58: errors begin in cart." };
   expect(localTimes(failing, "utc", now)).toBe(
-    "More requests fail between 02:41 UTC and 02:56 UTC: errors begin in cart.",
+    "More requests fail between 02:41 UTC and 02:58 UTC: errors begin in cart.",
   );
-  const late = { ...closed, closed: "2026-01-02T00:01:10Z" }; // the evidence ended the day before
+  const late = { ...closed, ended: "2026-01-01T23:59:50Z", closed: "2026-01-02T00:01:10Z" };
   late.sentence = "Requests take 3 % longer between 02:41 and 23:59; 9 % of it is time in between 02:41 and 23:59.";
   expect(localTimes(late, "utc", now)).toBe(
     "Requests take 3 % longer between 02:41 UTC and 23:59 UTC; 9 % of it is time in between 02:41 and 23:59.",
@@ -150,7 +152,7 @@ test("localTimes replaces only the beginning and the end of the incident", () =>
 test("lasted counts from the onset to the end, or to now", () => {
   const now = Date.parse("2026-01-01T03:00:00Z");
   expect(lasted(incident(), now)).toBe(1_120_000);
-  expect(lasted(incident({ closed: "2026-01-01T02:51:20Z" }), now)).toBe(600_000);
+  expect(lasted(incident({ ended: "2026-01-01T02:51:20Z", closed: "2026-01-01T02:54:20Z" }), now)).toBe(600_000);
   expect(lasted(incident({ onset: "2026-01-01T03:00:05Z" }), now)).toBe(0);
 });
 

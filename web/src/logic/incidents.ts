@@ -67,24 +67,17 @@ const isWord = (text: string, from: number, to: number) =>
 
 // localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
 // the minute, by the times in a zone. Names surround them, and may look like times.
-export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
+export function localTimes({ sentence, onset, ended }: Incident, zone: Zone, now: number): string {
   const shown = (at: string) => time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1");
   let found = false;
   return sentence.replace(
     /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/g,
     (all, word: string, begin: string, end?: string) => {
-      if (found || onset.slice(11, 16) !== begin || (end && !closed)) return all;
+      if (found || onset.slice(11, 16) !== begin || (end && !ended)) return all;
       found = true;
-      return `${word} ${shown(onset)}${end ? ` and ${shown(latest(end, closed!))}` : ""}`;
+      return `${word} ${shown(onset)}${end ? ` and ${shown(ended!)}` : ""}`;
     },
   );
-}
-
-// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence of
-// an incident ends some minutes before the incident closes.
-function latest(clock: string, until: string): string {
-  const at = Date.parse(`${until.slice(0, 10)}T${clock}:00Z`);
-  return new Date(at > Date.parse(until) ? at - 86_400_000 : at).toISOString();
 }
 
 const namedInstances = 3; // of a suspect
@@ -106,7 +99,7 @@ export const operationsOf = (x: Incident) => [
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>
-  Math.max(0, (x.closed ? Date.parse(x.closed) : now) - Date.parse(x.onset));
+  Math.max(0, (x.ended ? Date.parse(x.ended) : now) - Date.parse(x.onset));
 
 const onsetPrecision = 180_000; // ms; incidents are noticed by windows of three minutes
 

@@ -14,6 +14,7 @@ const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> =
       rate: 12,
       since: "2026-01-01T00:00:00Z",
       state: "located",
+      share_of: "slowdown",
     },
     edges: [],
     explanations: [],
@@ -26,7 +27,7 @@ const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> =
   }) as unknown as Schemas["ProblemDetail"];
 
 test("markdown lists the diagnosis, numbers, edges, explanations, decisions and the URL", () => {
-  const edges = [{ place: { label: "db SELECT" }, share_variance: interval(0.9, 0.8, 0.95) }];
+  const edges = [{ place: { label: "db SELECT" }, score: 0.9 }];
   const explanations = [{ text: "host=a", effect: interval(0.5) }];
   const decisions = [{ at: "2026-01-01T00:01:00Z", text: "2 tracepoints on: db#1" }];
   expect(markdown(detail({ edges, explanations, decisions }), "https://sibyl/problems/1").split("\n")).toEqual([
@@ -34,7 +35,7 @@ test("markdown lists the diagnosis, numbers, edges, explanations, decisions and 
     "",
     "P50 2 ms, P99 8 ms, 12/s, since 2026-01-01T00:00:00Z, located. Look at \\<db\\>.",
     "",
-    "- db SELECT: 90 % of the variance (80 % to 95 %)",
+    "- db SELECT: 90 % of the slowdown",
     "- correlated: host=a (50 %)",
     "- 2026-01-01T00:01:00Z 2 tracepoints on: db\\#1",
     "",
@@ -65,7 +66,7 @@ test("markdown lists slower hosts, the recoveries that matter, and places that r
 test("markdown limits each list and prints unknown numbers as dashes", () => {
   const many = Array.from({ length: 9 }, () => ({
     place: { label: "edge" },
-    share_variance: interval(0.1),
+    score: 0.1,
     text: "x",
     effect: interval(0.1),
     at: "now",
@@ -75,13 +76,21 @@ test("markdown limits each list and prints unknown numbers as dashes", () => {
       edges: many,
       explanations: many,
       decisions: many,
-      problem: { diagnosis: "slow", p50_ns: null, p99_ns: null, rate: null, since: null, state: "none" },
+      problem: {
+        diagnosis: "slow",
+        share_of: "slowdown",
+        p50_ns: null,
+        p99_ns: null,
+        rate: null,
+        since: null,
+        state: "none",
+      },
     }),
     "",
   );
   expect(text).toContain("P50 –, P99 –, –, since when is unknown, queued.");
   expect([
-    text.match(/^- edge: 10 % of the variance$/gm)?.length,
+    text.match(/^- edge: 10 % of the slowdown$/gm)?.length,
     text.match(/^- correlated/gm)?.length,
     text.match(/^- now/gm)?.length,
   ]).toEqual([5, 3, 3]);

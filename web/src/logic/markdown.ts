@@ -1,7 +1,7 @@
 import type { Schemas } from "../api/client.ts";
 import { wholes } from "./located.ts";
 import { matters } from "./recovery.ts";
-import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
+import { duration, percent, rate, share, stateLabel } from "./format.ts";
 
 // markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
@@ -43,12 +43,7 @@ export function markdown(
 const locatedText = (x: Schemas["LocatedPlace"]) =>
   `- located: ${plain(x.operation)} (${share(x.share.value)} ${wholes[x.of]})`;
 
-// edgeShare returns the share of an edge by which the diagnosis ranks it: of the variance or of the slowdown.
-const edgeShare = (p: Schemas["Problem"], e: Schemas["Edge"]) =>
-  p.kind === "slow" && p.onset === "changed"
-    ? `${share(e.score)} of the slowdown`
-    : `${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`;
-
-const within = (interval: string) => (interval ? ` (${interval})` : "");
+// edgeShare returns the share of an edge that the diagnosis tells of the leading one.
+const edgeShare = (p: Schemas["Problem"], e: Schemas["Edge"]) => `${share(e.score)} ${wholes[p.share_of]}`;
 
 const plain = (text: string) => text.replaceAll(/\s*[\r\n]\s*/g, " ").replaceAll(/[\\`*_[\]<>#|~&@]/g, "\\$&");

@@ -7,7 +7,7 @@ import { SeverityBadge } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
 
-const ms = (e: Schemas["EarlierIncident"]) => Date.parse(e.closed) - Date.parse(e.opened);
+const ms = (e: Schemas["EarlierIncident"]) => Date.parse(e.ended) - Date.parse(e.onset);
 
 // EarlierIncidents shows nothing if there were none.
 export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas["IncidentDetail"] }) {
@@ -17,8 +17,8 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
       id="earlier"
       title="Earlier incidents of this service"
       table={() => ({
-        header: ["opened", "lasted (s)", "severity", "sentence", "id"],
-        rows: earlier.map((e) => [e.opened, Math.round(ms(e) / 1000), e.severity, e.sentence, e.id]),
+        header: ["began", "lasted (s)", "severity", "sentence", "id"],
+        rows: earlier.map((e) => [e.onset, Math.round(ms(e) / 1000), e.severity, e.sentence, e.id]),
       })}
       tableOnly
     >
@@ -28,7 +28,7 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
             <div className="crumbs">
               <SeverityBadge of={e.severity} />
               <span>
-                <When at={e.opened} />, lasted {coarseDuration(ms(e))}
+                <When at={e.onset} />, lasted {coarseDuration(ms(e))}
               </span>
             </div>
             <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>

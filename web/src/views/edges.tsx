@@ -28,11 +28,16 @@ const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail
   },
 };
 
-// measuresFor returns the measures of the edges of a problem, that of its diagnosis first.
-function measuresFor({ kind, onset }: Problem): Measure[] {
-  if (onset === "chronic") return kind === "variable" ? ["variance", "mean", "tail"] : ["mean", "variance", "tail"];
-  return kind === "variable" ? ["variance", "slowdown", "mean", "tail"] : ["slowdown", "variance", "mean", "tail"];
+// measuresFor returns the measures of the edges of a problem, that of its diagnosis first. Its shares are the scores.
+// Another share of the variance would contradict those of a rise of the variance.
+function measuresFor({ share_of: whole, onset }: Problem): Measure[] {
+  if (whole === "variance") return ["variance", "mean", "tail"];
+  return onset === "chronic" ? ["mean", "variance", "tail"] : ["slowdown", "variance", "mean", "tail"];
 }
+
+// partOf returns the part of a measure in an edge. A tail is that of all edges.
+const partOf = (by: Measure, p: Problem, e: Edge, tail: number) =>
+  by === measuresFor(p)[0] ? e.score : measures[by].of(e, tail);
 
 // withScores returns the edges of a group with their scores in a problem; 0 for edges that the problem does not list.
 function withScores(edges: Edge[], scored: Edge[]): Edge[] {
@@ -50,7 +55,7 @@ export function CriticalPath({ p, scored, all, mean }: PathProps) {
   const [by, setBy] = useEnum("by", offered);
   const measure = measures[by];
   const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
-  const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
+  const part = (is: number[]) => is.reduce((sum, i) => sum + (partOf(by, p, edges[i]!, tail) ?? 0), 0);
   const time = (is: number[]) => is.reduce((sum, i) => sum + (edges[i]!.mean_ns ?? 0), 0);
   return (
     <Figure
@@ -106,7 +111,6 @@ const edgeTable = (edges: Edge[]) => ({
 
 // LocatedRow shows the located place among the edges, which contain it, as it was measured.
 function LocatedRow({ of }: { of: Located }) {
-  const frame = of.frames.find((f) => f.located);
   return (
     <tr className="frozen">
       <td>
@@ -120,24 +124,18 @@ function LocatedRow({ of }: { of: Located }) {
         <Bar of={of.share.value} low={of.share.low} high={of.share.high} />
       </td>
       <td className="number">–</td>
-      <td className="number nowrap">{duration(frame?.self_ns)}</td>
+      <td className="number">–</td>
       <td className="number">–</td>
       <td className="number">–</td>
     </tr>
   );
 }
 
-// byVariance sorts edges by their share of the variance, except the first one, the leading edge.
-function byVariance([leading, ...rest]: Edge[]): Edge[] {
-  if (!leading) return [];
-  return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
-}
-
 const edgeHints: Record<Measure, string> = {
   slowdown:
-    "Locations on the critical path, with their share of the slowdown: the additional time, or variance, compared with before.",
+    "Locations on the critical path, with their share of the slowdown: the additional time compared with before.",
   variance:
-    "Locations on the critical path, with their share of the variance and its 95\u00a0% interval. Shares add up to 100\u00a0%; a share can be negative.",
+    "Locations on the critical path, with their share of the variance. Shares add up to 100\u00a0%; a share can be negative.",
   mean: "Locations on the critical path, with their share of the mean.",
   tail: "",
 };
@@ -146,14 +144,14 @@ const minShare = 0.01; // share from which an edge is listed at once
 const alwaysListed = 3; // edges that are listed at once in any case
 
 // Edges lists edges by the measure of the diagnosis, so that its numbers appear in the list.
-export function Edges({ p, edges: all, located }: { p: Problem; edges: Edge[]; located?: Located | undefined }) {
+export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; located?: Located | undefined }) {
   const [shown, setShown] = useEnum("edges", ["most", "all"]);
   const expanded = shown === "all";
   const by = measuresFor(p)[0]!;
-  const part = (e: Edge) => measures[by].of(e, 0);
-  const edges = by === "variance" ? byVariance(all) : all;
-  const few = edges.filter((e, i) => i < alwaysListed || Math.abs(part(e) ?? 0) >= minShare);
-  const max = Math.max(1, ...edges.map((e) => part(e) ?? 0));
+  // The interval is that of the share of all variance.
+  const ranged = by === "variance" && p.onset === "chronic";
+  const few = edges.filter((e, i) => i < alwaysListed || Math.abs(e.score ?? 0) >= minShare);
+  const max = Math.max(1, ...edges.map((e) => e.score ?? 0));
   return (
     <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
       <Table
@@ -178,15 +176,15 @@ export function Edges({ p, edges: all, located }: { p: Problem; edges: Edge[]; l
               </div>
             </td>
             <td className="bars">
-              {by === "variance" ? (
+              {ranged ? (
                 <>
-                  {percent(part(e))} <span className="dim small range">{range(e.share_variance, percent)}</span>
-                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} max={max} />
+                  {percent(e.score)} <span className="dim small range">{range(e.share_variance, percent)}</span>
+                  <Bar of={e.score} low={e.share_variance.low} high={e.share_variance.high} max={max} />
                 </>
               ) : (
                 <>
-                  {share(part(e))}
-                  <Bar of={part(e)} max={max} />
+                  {share(e.score)}
+                  <Bar of={e.score} max={max} />
                 </>
               )}
             </td>

@@ -84,6 +84,7 @@ const asTable = (items: Incident[]): TableData => ({
     "score",
     "onset",
     "opened",
+    "ended",
     "closed",
     "request types",
     "problems",
@@ -100,6 +101,7 @@ const asTable = (items: Incident[]): TableData => ({
     x.score,
     x.onset,
     x.opened,
+    x.ended,
     x.closed,
     x.request_types.length,
     x.problems.length,
@@ -240,7 +242,7 @@ function Entry({ of: x }: { of: Incident }) {
           />
         )}
       </div>
-      {open && <SuspectList of={likely(x.suspects).slice(0, 3)} />}
+      {open && <SuspectList of={likely(x.suspects).slice(0, 3)} located={x.place !== undefined} />}
     </article>
   );
 }
@@ -264,9 +266,9 @@ export function IncidentState({ of: x }: { of: Incident }) {
       <SeverityBadge of={x.severity} reason={x.severity_reason} />
       <IncidentKindTag of={x.kind} />
       <StateBadge of={x.state} />
-      {x.closed ? (
+      {x.ended ? (
         <span>
-          <When at={x.closed} />, lasted {coarseDuration(lasted(x, now))}
+          <When at={x.ended} />, lasted {coarseDuration(lasted(x, now))}
           {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
           {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
         </span>
@@ -297,7 +299,12 @@ export function facts(x: Incident): Fact[] {
   const deploy = x.deploys[0];
   const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
-  if (worst) all.push(["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"]);
+  if (worst)
+    all.push([
+      "Loses most",
+      <Effect key="worst" of={worst} />,
+      "The request type whose requests together lose most time",
+    ]);
   const lost = impactText(x.impact);
   if (lost)
     all.push(["Lost", keepUnits(lost), "By all affected requests, beyond the usual, on average since the onset"]);

@@ -4,7 +4,7 @@ import type { Schemas } from "../api/client.ts";
 import { HeatLegend, Icicle, heat } from "../charts/icicle.tsx";
 import { boxes } from "../logic/icicle.ts";
 import { wholes } from "../logic/located.ts";
-import { count, duration, keepUnits, milli, percent, range, share, time } from "../logic/format.ts";
+import { count, duration, keepUnits, percent, range, share, time } from "../logic/format.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
 import { OpName } from "../components/names.tsx";
@@ -19,17 +19,7 @@ const leastFrame = 0.01; // share
 
 // framesTable has all frames, for export.
 export const framesTable = (of: Place) => ({
-  header: [
-    "operation",
-    "context",
-    "tracepoint",
-    "located",
-    "share (of 1)",
-    "low (of 1)",
-    "high (of 1)",
-    "self time (ms)",
-    "requests",
-  ],
+  header: ["operation", "context", "tracepoint", "located", "share (of 1)", "low (of 1)", "high (of 1)", "requests"],
   rows: of.frames.map((f) => [
     f.operation,
     f.context.join(" > "),
@@ -38,7 +28,6 @@ export const framesTable = (of: Place) => ({
     f.share.value,
     f.share.low,
     f.share.high,
-    milli(f.self_ns),
     f.requests,
   ]),
 });
@@ -54,8 +43,7 @@ export function LocatedPlace({ of, search }: Props) {
       title="Located place"
       hint={
         <>
-          <MeasuredAt of={of} /> Width: self time on the critical path, callers above callees. Colour and number: share{" "}
-          {whole}.
+          <MeasuredAt of={of} /> Callers are above callees. Width, colour and number: share {whole}, without callees.
         </>
       }
       table={() => framesTable(of)}
@@ -86,19 +74,17 @@ export function MeasuredAt({ of }: { of: Place }) {
 // FrozenPath draws the critical path with the place.
 export function FrozenPath({ of }: { of: Place }) {
   const { frames } = of;
-  const timed = frames.some((f) => (f.self_ns ?? 0) > 0);
   const all = boxes(
     frames.map((f) => ({ context: f.context, label: f.operation })),
-    (i) => (timed ? frames[i]!.self_ns : frames[i]!.share.value) ?? 0,
+    (i) => Math.max(0, frames[i]!.share.value ?? 0),
   );
   const whole = wholes[of.of];
   const part = (is: number[]) => is.reduce((sum, i) => sum + (frames[i]!.share.value ?? 0), 0);
-  const self = (is: number[]) => is.reduce((sum, i) => sum + (frames[i]!.self_ns ?? 0), 0);
   return (
     <>
       <Icicle
         boxes={all}
-        label={`Critical path of ${duration(of.mean_ns)} on average, with ${of.operation}; the table has the numbers`}
+        label={`Critical path with ${of.operation}; the table has the numbers`}
         look={(b) => ({
           ...heat(part(b.edges)),
           note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "",
@@ -108,7 +94,6 @@ export function FrozenPath({ of }: { of: Place }) {
           [
             b.label,
             ...(b.edges.some((i) => frames[i]!.located) ? ["The located place"] : []),
-            `${duration(self(b.edges))} self time per request, ${percent(b.width)} of the path with callees`,
             `${percent(Math.min(1, part(b.edges)))} ${whole}`,
           ].join("\n")
         }
@@ -131,7 +116,6 @@ export function Frames({ of }: { of: Place }) {
       head={[
         "Operation",
         `Share ${wholes[of.of]}`,
-        { text: "Self time", number: true, title: "Mean per request, without callees" },
         { text: "Requests", number: true, title: "On which the share rests; a dash: all of them" },
       ]}
     >
@@ -148,7 +132,6 @@ export function Frames({ of }: { of: Place }) {
             {isUncertain(f) && <span className="dim small range">{range(f.share, percent)}</span>}
             <Bar of={f.share.value} low={f.share.low} high={f.share.high} />
           </td>
-          <td className="number nowrap">{duration(f.self_ns)}</td>
           <td className="number">{f.requests > 0 ? count(f.requests) : "–"}</td>
         </tr>
       ))}

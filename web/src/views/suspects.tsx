@@ -56,8 +56,9 @@ export function PartList({ of: s }: { of: Suspect }) {
   );
 }
 
-// SuspectList lists suspects with their scores in little space.
-export function SuspectList({ of: suspects }: { of: Suspect[] }) {
+// SuspectList lists suspects with their scores in little space. Once a place in the first one is located, that one is
+// not divided into time in it and to it: such parts read like other shares of the place.
+export function SuspectList({ of: suspects, located }: { of: Suspect[]; located: boolean }) {
   const max = Math.max(...suspects.map((s) => s.score));
   if (max === 0) return <p className="suspects dim small">No service stands out</p>;
   return (
@@ -66,14 +67,14 @@ export function SuspectList({ of: suspects }: { of: Suspect[] }) {
         {suspects.length === 1 ? "Suspect" : "Suspects, the most likely first"}, with the time and failures added
       </p>
       <ol className="plain">
-        {suspects.map((s) => (
+        {suspects.map((s, i) => (
           <li key={s.service}>
             <span className="suspect">
               <Name>{s.service}</Name>
               <strong className="number">+{percent(s.score)}</strong>
             </span>
             <ScoreBar of={s} max={max} />
-            <PartList of={s} />
+            {(i > 0 || !located) && <PartList of={s} />}
           </li>
         ))}
       </ol>

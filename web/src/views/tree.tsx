@@ -394,27 +394,18 @@ function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
   const problem = tree.matches[0]?.problem;
   const resource = useProblem(problem ?? null);
   const p = resource.value?.problem;
-  const shares = new Map(
-    (p?.kind === "variable" && p.onset === "changed" ? resource.value!.edges : []).map((e) => [
-      e.place.edge,
-      e.share_variance.value,
-    ]),
-  );
   return (
     <>
       <h2>Matches of the problem</h2>
       {tree.matches.length === 0 ? (
         <p className="dim">These requests have no open problem.</p>
       ) : (
-        p && <p className="dim small">{slowdownMeaning(p)}</p>
+        p && <p className="dim small">{slowdownMeanings[p.share_of]}</p>
       )}
       {shown.map((m) => (
         <div className="match" key={m.place.edge}>
           <OpName>{m.place.label}</OpName>
-          <div className="dim">
-            {share(m.score)} of the slowdown
-            {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge))} of the variance`}
-          </div>
+          <div className="dim">{share(m.score)} of the slowdown</div>
           <div className="small">
             {m.nodes.length === 0 && "no match: no tracepoint is known there"}
             {m.nodes.slice(0, 5).map((x) => (
@@ -445,12 +436,12 @@ function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
   );
 }
 
-// slowdownMeaning defines the slowdown of which the matches have a share.
-function slowdownMeaning({ onset, kind }: Schemas["Problem"]): string {
-  if (onset === "changed")
-    return "The slowdown is the additional time, or variance, of these requests compared with before.";
-  return kind === "variable" ? "The slowdown is the variance." : "The slowdown is the mean.";
-}
+// slowdownMeanings define the slowdown of which the matches have a share.
+const slowdownMeanings: Record<Schemas["Problem"]["share_of"], string> = {
+  slowdown: "The slowdown is the additional time of these requests compared with before.",
+  variance: "The slowdown is the variance.",
+  mean: "The slowdown is the mean.",
+};
 
 function NodeDetails({
   n,
