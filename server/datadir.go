@@ -49,18 +49,12 @@ func explain(err error, dataDir, name string) error {
 	return err
 }
 
-// explained returns giveUp with errors that tell the remedy.
-func explained(dataDir string, giveUp func(error)) func(error) {
+// explained returns giveUp for a database of the data directory, with errors that tell the remedy.
+func explained(giveUp func(error), dataDir, name string) func(error) {
 	if giveUp == nil {
 		return nil
 	}
-	return func(err error) {
-		name := storeName
-		if strings.HasPrefix(err.Error(), "database "+journalName+":") {
-			name = journalName
-		}
-		giveUp(explain(err, dataDir, name))
-	}
+	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
 // asideName returns a name beside path that is free.

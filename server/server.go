@@ -77,18 +77,20 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return s, fmt.Errorf("make the data directory, which --data-dir selects: %w", err)
 	}
-	giveUp = explained(c.DataDir, giveUp)
 	warnOfOthers(c.DataDir, log)
 	if s.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
 		return s, err
 	}
 	s.journal, err = journal.Open(journal.Options{
-		Dir: filepath.Join(c.DataDir, journalName), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp,
+		Dir: filepath.Join(c.DataDir, journalName), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log,
+		GiveUp: explained(giveUp, c.DataDir, journalName),
 	})
 	if err != nil {
 		return s, explain(err, c.DataDir, journalName)
 	}
-	s.store, err = store.Open(store.Options{Dir: filepath.Join(c.DataDir, storeName), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp})
+	s.store, err = store.Open(store.Options{
+		Dir: filepath.Join(c.DataDir, storeName), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: explained(giveUp, c.DataDir, storeName),
+	})
 	if err != nil {
 		return s, explain(err, c.DataDir, storeName)
 	}

@@ -199,7 +199,7 @@ func checkWebhooks(all []contract.Webhook) []finding {
 	if len(all) == 0 {
 		return nil
 	}
-	f := finding{Check: "webhooks", State: fine, Saw: fmt.Sprintf("%s configured; no call has failed last.", units.Plural(len(all), "webhook"))}
+	f := finding{Check: "webhooks", State: fine, Saw: fmt.Sprintf("Configured: %s. The last call of none has failed.", units.Plural(len(all), "webhook"))}
 	var saw []string
 	for i := range all {
 		if w := &all[i]; w.LastError != "" || w.Disabled {
