@@ -70,23 +70,28 @@ func asideName(path string) string {
 // shownFiles is the number of files that a message names.
 const shownFiles = 3
 
-// warnOfOthers logs that a directory without databases has files of something else: its user may have meant another.
-func warnOfOthers(dataDir string, log *slog.Logger) {
+// warnOfContents logs that a directory has only one of the databases, which belong together, or has none but files of
+// something else: its user may have meant another.
+func warnOfContents(dataDir string, log *slog.Logger) {
 	entries, err := os.ReadDir(dataDir)
 	if err != nil {
 		return // opening the databases reports it
 	}
 	own := append(api.Files(), access.FileName, "ballast", backupName, "lost+found")
 	var others []string
+	missing := []string{journalName, storeName}
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case name == journalName || name == storeName:
-			return
-		case !slices.Contains(own, name) && !strings.HasPrefix(name, "."):
+		name := e.Name()
+		missing = slices.DeleteFunc(missing, func(database string) bool { return database == name })
+		if !slices.Contains(own, name) && name != journalName && name != storeName && !strings.HasPrefix(name, ".") {
 			others = append(others, name)
 		}
 	}
-	if len(others) > 0 {
+	switch {
+	case len(missing) == 1:
+		log.Warn("a folder of the data directory is missing: stop sibyl and put it back or restore a backup, or go on without it",
+			slog.String("missing", filepath.Join(dataDir, missing[0])), slog.String("effect", without[missing[0]]))
+	case len(missing) == 2 && len(others) > 0:
 		log.Warn("the data directory holds no data of Sibyl but other files, which stay as they are: if you meant another directory, stop sibyl and name it with --data-dir",
 			slog.String("directory", dataDir), slog.Int("files", len(others)), slog.Any("first", others[:min(shownFiles, len(others))]))
 	}

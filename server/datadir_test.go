@@ -81,7 +81,7 @@ func TestUnusableData(t *testing.T) {
 	}
 }
 
-// A log that is missing, and a directory with files of something else, are warnings.
+// A log or a database that is missing, and a directory with files of something else, are warnings.
 func TestUnusualData(t *testing.T) {
 	dir := t.TempDir()
 	if err := file("main.go", "package main")(dir); err != nil {
@@ -98,6 +98,12 @@ func TestUnusualData(t *testing.T) {
 	}
 	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "the log of a database is missing") {
 		t.Errorf("a missing log: %v, log %q", err, log)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "a folder of the data directory is missing") || !strings.Contains(log, "learns anew") {
+		t.Errorf("a missing store: %v, log %q", err, log)
 	}
 }
 

@@ -77,7 +77,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return s, fmt.Errorf("make the data directory, which --data-dir selects: %w", err)
 	}
-	warnOfOthers(c.DataDir, log)
+	warnOfContents(c.DataDir, log)
 	if s.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
 		return s, err
 	}

@@ -572,7 +572,7 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	closing()
-	begin := func(want string) {
+	begin := func(dir, want string) {
 		t.Helper()
 		o, closing := options(t, dir, c)
 		defer closing()
@@ -597,11 +597,12 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 			t.Errorf("%d records missing, want at least %d", s.counts.Damaged.Load(), want)
 		}
 	}
-	begin(fmt.Sprintf("continues from an older one\" of=%s lost_records=%d", time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
-	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
+	lost := t.TempDir()
+	if err := os.CopyFS(filepath.Join(lost, "journal"), os.DirFS(filepath.Join(dir, "journal"))); err != nil {
 		t.Fatal(err)
 	}
-	begin("starts anew with the rest of the journal")
+	begin(lost, "starts anew with the rest of the journal")
+	begin(dir, fmt.Sprintf("continues from an older one\" of=%s lost_records=%d", time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
 }
 
 // Flush waits while the core loop is busy, and fails after the service has stopped.
