@@ -43,7 +43,7 @@ func TestWebhookTest(t *testing.T) {
 	}{
 		{"webhook test good --config " + file, 0, "200 after ", ""},
 		{"webhook test bad --config " + file, 1, "502 after ", "did not accept the event: 502 Bad Gateway: thank you"},
-		{"webhook test guarded --config " + private, 2, "", "set allow-private: true"},
+		{"webhook test guarded --config " + private, 1, "", "set allow-private: true"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad`},
 		{"webhook test other", 2, "", "has no webhooks"},
 		{"webhook test", 2, "", "which NAME?"},
