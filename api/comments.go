@@ -38,7 +38,7 @@ func OpenComments(dir string) (*Comments, error) {
 	}
 	for id := range c.all {
 		if len(id) != incidentDigits || !noteID.MatchString(id) {
-			return nil, fmt.Errorf("read %s: %q is no ID of an incident", c.path, id)
+			return nil, unreadable(c.path, fmt.Errorf("%q is no ID of an incident", id))
 		}
 	}
 	return c, nil

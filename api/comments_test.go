@@ -108,8 +108,10 @@ func TestDamagedFiles(t *testing.T) {
 		_, err := OpenComments(dir)
 		_, err2 := OpenViews(dir)
 		_, err3 := OpenNotes(dir)
-		if all := fmt.Sprint(err, err2, err3); strings.Count(all, name) != 1 {
-			t.Errorf("%s: %s", name, all)
+		all := slices.DeleteFunc([]error{err, err2, err3}, func(err error) bool { return err == nil })
+		path := filepath.Join(dir, name)
+		if len(all) != 1 || !strings.Contains(all[0].Error(), "mv "+path+" "+path+".aside") {
+			t.Errorf("%s: %v, want one error with a remedy", name, all)
 		}
 	}
 }

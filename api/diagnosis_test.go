@@ -83,8 +83,8 @@ func TestRank(t *testing.T) {
 		t.Errorf("ranks %v, want %v", got, want)
 	}
 	for want, p := range map[string]*contract.Problem{
-		"changed: significantly worse than its own history; by impact, 37 ns/s, rank 1":            {Rank: 1, Onset: contract.OnsetChanged, Impact: new(37.0)},
-		"chronic: high without a change, ranked after problems that changed; by impact, –, rank 2": {Rank: 2, Onset: contract.OnsetChronic},
+		"changed: significantly worse than its own history; by impact, 37 ns/s, rank 1":                  {Rank: 1, Onset: contract.OnsetChanged, Impact: new(37.0)},
+		"chronic: high without a change, ranked after problems that changed; by impact, unknown, rank 2": {Rank: 2, Onset: contract.OnsetChronic},
 	} {
 		if got := why(p); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

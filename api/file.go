@@ -28,9 +28,14 @@ func readFile(path string, x any) error {
 		err = json.Unmarshal(data, x)
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return unreadable(path, err)
 	}
 	return nil
+}
+
+// unreadable returns the error of a file whose contents cannot be used.
+func unreadable(path string, err error) error {
+	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
 }
 
 // replaceFile replaces a file of the data directory by x. It is on disk when replaceFile returns; after an error the

@@ -330,7 +330,16 @@ func TestSampleTraces(t *testing.T) {
 	if want := []string{"4 true", "3 true", "5 false", "1 false"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if all := exemplarsOf(found); all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
+	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but least in relation to its type
+	all := exemplarsOf(found)
+	got = nil
+	for _, x := range all {
+		got = append(got, x.Trace[:2])
+	}
+	if want := []string{"04", "03", "07", "05", "01"}; !slices.Equal(got, want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+	if all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
 		t.Errorf("strata %s, %s", all[0].Stratum, all[2].Stratum)
 	}
 }

@@ -84,7 +84,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("ingest_rejected_spans_total", "Spans rejected from accepted export requests.", n.Rejected.Load())
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Busy.Load(), "reason", "busy")
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Full.Load(), "reason", "disk_full")
-	e.Counter("journal_damaged_records_total", "Unreadable records of the journal.", n.Damaged.Load())
+	e.Counter("journal_damaged_records_total", "Unreadable or missing records of the journal.", n.Damaged.Load())
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))
 	for reason := range assemble.CloseReasons {

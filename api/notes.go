@@ -50,7 +50,7 @@ func OpenNotes(dir string) (*Notes, error) {
 	}
 	for id := range n.all {
 		if !noteID.MatchString(id) {
-			return nil, fmt.Errorf("read %s: %q is no ID of an incident or a problem", n.path, id)
+			return nil, unreadable(n.path, fmt.Errorf("%q is no ID of an incident or a problem", id))
 		}
 	}
 	return n, nil

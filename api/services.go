@@ -29,6 +29,7 @@ const (
 // Bounds of answers about services.
 const (
 	shownServiceOperations = 500
+	shownInside            = 100 // operations inside a service
 	shownDeploys           = 20
 	mappedServices         = 2000
 	mappedCalls            = 10_000
@@ -475,7 +476,7 @@ func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject
 func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSONResponse {
 	x, names := &t.uses.Services[i], c.Table()
 	d := &contract.GetService200JSONResponse{
-		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Instances: []contract.ServiceInstance{},
+		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Inside: []contract.ServiceSpans{}, Instances: []contract.ServiceInstance{},
 		Callers: []contract.ServiceCall{}, Callees: []contract.ServiceCall{}, Deploys: []contract.Deploy{},
 		From: at(t.uses.From), To: at(t.uses.Now.To), NowFrom: at(t.uses.Now.From), BinNs: int(t.uses.Bin),
 		MoreOperations: max(0, len(x.Operations)-shownServiceOperations),
@@ -490,6 +491,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		op.State, op.Reason = t.affectedState(o.Op, op.State, op.Reason)
 		d.Operations = append(d.Operations, op)
 	}
+	d.Inside = t.inside(c, x)
 	for _, y := range c.History().InstanceUses(x.Service, t.uses.Now, t.uses.From) {
 		d.Instances = append(d.Instances, contract.ServiceInstance{
 			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: at(y.First), LastSeen: at(y.Last),
@@ -512,6 +514,41 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		}
 	}
 	return d
+}
+
+// inside returns the operations of a service that no other service calls, and the calls that it makes, those with most
+// time first.
+func (t *serviceTable) inside(c *engine.Core, x *baselinediff.ServiceUse) []contract.ServiceSpans {
+	all := []contract.ServiceSpans{}
+	if !t.live {
+		return all
+	}
+	names, entries := c.Table(), make(map[trace.Op]bool)
+	for i := range x.Operations {
+		entries[x.Operations[i].Op] = true
+	}
+	for op := range c.Spans().LatestOps() {
+		o := names.Operation(op)
+		if o.Service != x.Service || entries[op] || entries[names.Base(op)] {
+			continue
+		}
+		latest, usual := c.Spans().Latest(op), c.Spans().Usual(op)
+		s := contract.ServiceSpans{
+			Operation: names.OpName(op), Name: names.OpName(op), Kind: o.Kind.String(), Spans: int64(latest.Count()),
+			P50Ns: latest.Quantile(0.5), P99Ns: latest.Quantile(0.99),
+		}
+		if o.Target != 0 {
+			s.Name += " → " + strings.TrimSpace(names.ServiceName(o.Target)+" "+names.OpName(o.Target))
+		}
+		if usual.Count() > 0 {
+			s.UsualP50Ns, s.UsualP99Ns = new(usual.Quantile(0.5)), new(usual.Quantile(0.99))
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b contract.ServiceSpans) int {
+		return cmp.Or(cmp.Compare(float64(b.Spans)*b.P50Ns, float64(a.Spans)*a.P50Ns), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+	})
+	return all[:min(len(all), shownInside)]
 }
 
 // sortCalls sorts by falling number of calls.

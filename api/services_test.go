@@ -141,6 +141,22 @@ func TestService(t *testing.T) {
 	if calls != d.Service.Now.Calls || d.MoreOperations != 0 || len(d.Deploys) == 0 || d.Deploys[0].Version != "1.5" {
 		t.Errorf("%d calls of operations; service: %+v", calls, d)
 	}
+	inside := 0
+	for _, s := range w.services(t, "").Items {
+		d := get(s.ID)
+		inside += len(d.Inside)
+		for _, x := range d.Inside {
+			if slices.ContainsFunc(d.Operations, func(o contract.ServiceOperation) bool { return o.Operation == x.Operation && o.Kind == x.Kind }) {
+				t.Errorf("%s is inside %s and at its border", x.Operation, s.Service)
+			}
+			if x.Spans == 0 || x.P50Ns <= 0 || x.P99Ns < x.P50Ns || (x.UsualP50Ns == nil) != (x.UsualP99Ns == nil) {
+				t.Errorf("%+v", x)
+			}
+		}
+	}
+	if inside == 0 {
+		t.Error("no operation is inside a service")
+	}
 	m := decode[contract.ServiceMap](t, w.call(t, http.MethodGet, "/api/v1/service-map", nil))
 	in, out := 0, 0
 	for _, c := range m.Calls {

@@ -217,6 +217,16 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) + "): incidents cannot be noticed. sibyl doctor says what to do.", nil
 }
 
+// Webhooks returns the configured webhooks and destinations of e-mails with their deliveries.
+func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
+	r, err := c.api.ListWebhooksWithResponse(ctx)
+	list, err := body(c, r, err)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
 // SampleTraces returns a typical trace of each of the busiest request types, of at most this many.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
 	r, err := c.api.ListGroupsWithResponse(ctx, &contract.ListGroupsParams{

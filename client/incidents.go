@@ -286,18 +286,28 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	}
 	p.problems(x)
 	p.earlier(d)
-	if len(d.Exemplars) > 0 {
-		p.printf("\n%s %s\n", p.bold("Sample traces"), p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
-		for i := range d.Exemplars {
-			e := &d.Exemplars[i]
-			failed := ""
-			if e.Stratum == contract.ExemplarStratumFailed {
-				failed = "  failed"
-			}
-			p.printf("  %s  %s  %s%s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)), failed)
-		}
-	}
+	p.samples(d)
 	return p.flush(w)
+}
+
+// samples writes the sample traces of an incident with their request types.
+func (p *page) samples(d *contract.IncidentDetail) {
+	if len(d.Exemplars) == 0 {
+		return
+	}
+	p.printf("\n%s %s\n", p.bold("Sample traces"), p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
+	types := make(map[string]string)
+	for i := range d.Incident.RequestTypes {
+		types[d.Incident.RequestTypes[i].ID] = d.Incident.RequestTypes[i].Name
+	}
+	for i := range d.Exemplars {
+		e := &d.Exemplars[i]
+		took := units.Nanos(float64(e.DurationNs))
+		if e.Stratum == contract.ExemplarStratumFailed {
+			took += " failed"
+		}
+		p.printf("  %s  %s  %s  %s\n", clock(e.Start), e.Trace, terminal.PadLeft(took, 8), clean(types[e.Group]))
+	}
 }
 
 // problems writes the IDs of the problems of an incident.

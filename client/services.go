@@ -57,6 +57,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 		o := &d.Operations[i]
 		return loadRow{string(o.State), o.Operation, &o.Now, o.Usual, o.State, o.Reason}
 	})
+	p.inside(d.Inside)
 	p.servicePart("Callers", "CALLER", len(d.Callers), 0, func(i int) loadRow {
 		return loadRow{name: d.Callers[i].Caller, now: &d.Callers[i].Now, usual: d.Callers[i].Usual}
 	})
@@ -75,6 +76,37 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	}
 	p.printf("\n%s", p.hint(loadLegend(d.To), 0))
 	return p.flush(w)
+}
+
+// inside writes the operations inside a service with their durations; nothing if there are none.
+func (p *page) inside(all []contract.ServiceSpans) {
+	if len(all) == 0 {
+		return
+	}
+	const head = "OPERATION"
+	shown, width := all[:min(len(all), shownServiceParts)], terminal.Width(head)
+	names := make([]string, len(shown))
+	for i := range shown {
+		names[i] = terminal.Shorten(clean(shown[i].Name), longestName)
+		width = max(width, terminal.Width(names[i]))
+	}
+	row := func(name, p50, p99 string) string {
+		return terminal.PadRight(name, width) + "  " + terminal.PadLeft(p50, besideWidth) + "  " + terminal.PadLeft(p99, besideWidth)
+	}
+	beside := func(now float64, usual *float64) string {
+		if usual == nil {
+			return units.Nanos(now)
+		}
+		return units.Nanos(now) + " (" + units.Nanos(*usual) + ")"
+	}
+	p.printf("\n%s\n%s\n", p.bold("Inside it"), p.dim(row(head, "P50 (USUALLY)", "P99 (USUALLY)")))
+	for i := range shown {
+		x := &shown[i]
+		p.printf("%s\n", row(names[i], beside(x.P50Ns, x.UsualP50Ns), beside(x.P99Ns, x.UsualP99Ns)))
+	}
+	if more := len(all) - len(shown); more > 0 {
+		p.printf("%s\n", p.dim("… and "+units.Count(more)+" more: -o json shows all"))
+	}
 }
 
 // servicePart writes a table of the parts of a service below a title; nothing if there are none. more parts are not
@@ -96,7 +128,7 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 
 // loadLegend explains the columns of loads in the time to an instant.
 func loadLegend(to time.Time) string {
-	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last five to ten minutes. OWN TIME: the part of a call that the service itself takes."
+	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes."
 }
 
 // ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need

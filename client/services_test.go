@@ -62,6 +62,10 @@ new        postgresql       12/s          –          –          –         
 	d := contract.ServiceDetail{
 		Service:    list.Items[0],
 		Operations: []contract.ServiceOperation{{Operation: "GET /pay", State: contract.ServiceStateWell, Now: list.Items[0].Now, Usual: list.Items[0].Usual}}, MoreOperations: 3,
+		Inside: []contract.ServiceSpans{
+			{Operation: "acquire", Name: "acquire\x1b connection", P50Ns: 2e6, P99Ns: 3.4e8, UsualP50Ns: new(1e6), UsualP99Ns: new(4e6)},
+			{Operation: "SELECT", Name: "SELECT → postgresql", P50Ns: 1e6, P99Ns: 2e6},
+		},
 		Callers:   []contract.ServiceCall{{Caller: "shop", Callee: "payment", Now: list.Items[1].Now}},
 		Callees:   []contract.ServiceCall{{Caller: "payment", Callee: "bank", Now: list.Items[1].Now}},
 		Instances: []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
@@ -81,6 +85,11 @@ STATE      OPERATION      CALLS       FAIL        P50        P99   OWN TIME
 well       GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
              usually     0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
 … and 3 more: -o json shows all
+
+Inside it
+OPERATION                P50 (USUALLY)      P99 (USUALLY)
+acquire· connection        2 ms (1 ms)      340 ms (4 ms)
+SELECT → postgresql               1 ms               2 ms
 
 Callers
 CALLER      CALLS       FAIL        P50        P99   OWN TIME

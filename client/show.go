@@ -50,15 +50,27 @@ func nanos(x *int64) string {
 
 // perSecond formats ns of lost time per second.
 func perSecond(x *float64) string {
-	if ns := of(x); ns > 0 {
+	switch ns := of(x); {
+	case ns != ns:
+		return "unknown"
+	case ns < 1:
+		return "none"
+	default:
 		return units.Nanos(ns) + "/s"
 	}
-	return units.Unknown
+}
+
+// loses returns the time that requests lose per second as part of a list; empty if they lose none or it is unknown.
+func loses(x *float64) string {
+	if of(x) >= 1 {
+		return "loses " + perSecond(x) + ", "
+	}
+	return ""
 }
 
 func (p *page) since(t *time.Time) string {
 	if t == nil {
-		return "not investigated yet"
+		return "without a known beginning"
 	}
 	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
@@ -100,7 +112,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	}
 	for i := range list.Items {
 		x := &list.Items[i]
-		since := units.Unknown
+		since := "chronic"
 		switch {
 		case x.Closed != nil:
 			since = units.Coarse(now.Sub(*x.Closed)) + " ago"
@@ -189,7 +201,7 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("%s", p.hint(fmt.Sprintf("ID %s, loses %s, P50 %s, P99 %s, CoV %s, %s requests/s%s", x.ID[:8], perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
+	p.printf("%s", p.hint(fmt.Sprintf("ID %s, %sP50 %s, P99 %s, CoV %s, %s requests/s%s", x.ID[:8], loses(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
 		intervalText(x.Cov), units.Ratio(of(x.Rate)), within(x)), 4))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))

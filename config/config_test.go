@@ -231,7 +231,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"trace-url":      {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
 		"suspect-url":    {"[{name: a, url: 'http://a/{service}'}]", "[{name: a, url: 'https://b/{service}', services: ['x*', y]}]"},
 		"owners":         {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
-		"email":          {"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]", "[{name: b, server: '[::1]:465', security: tls, from: 'A <a@b>', to: [c@d, e@f], username: u, password-file: x, events: []}]"},
+		"email":          {"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]", "[{name: b, server: '[::1]:465', allow-private: true, security: tls, from: 'A <a@b>', to: [c@d, e@f], username: u, password-file: x, events: []}]"},
 		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
@@ -626,18 +626,22 @@ email:
 	}
 	const hook, mail = "webhooks: [{name: a, url: 'https://a.example', ", "email: [{name: a, server: 'a:25', from: a@b, to: [c@d], "
 	for wrong, want := range map[string]string{
-		hook + "format: pagerduty}]":                              "needs a token",
-		hook + "token: geheim}]":                                  "has no token",
-		hook + "format: opsgenie, token: geheim, token-file: x}]": "both given",
-		hook + "format: pagerduty, token: \"ge\\nheim\"}]":        "want one line",
-		mail + "username: u}]":                                    "has no password",
-		mail + "password: geheim}]":                               "belongs to no user",
-		mail + "username: u, password: geheim, security: none}]":  "must not be sent unencrypted",
-		"email: [{name: a, server: a, from: a@b, to: [c@d]}]":     "a host and a port",
-		"email: [{name: a, server: 'a:25', from: a, to: [c@d]}]":  "an address like",
-		"email: [{name: a, server: 'a:25', from: a@b, to: []}]":   "no recipient",
-		"email: [{name: a, server: ':25', from: a@b, to: [c@d]}]": "a host and a port",
-		hook + "format: slack}]\n" + mail + "security: tls}]":     "there is already a webhook",
+		hook + "format: pagerduty}]":                                      "needs a token",
+		hook + "token: geheim}]":                                          "has no token",
+		hook + "format: opsgenie, token: geheim, token-file: x}]":         "both given",
+		hook + "format: pagerduty, token: \"ge\\nheim\"}]":                "want one line",
+		mail + "username: u}]":                                            "has no password",
+		mail + "password: geheim}]":                                       "belongs to no user",
+		mail + "username: u, password: geheim, security: none}]":          "must not be sent unencrypted",
+		"email: [{name: a, server: a, from: a@b, to: [c@d]}]":             "a host and a port",
+		"email: [{name: a, server: 'a:25', from: a, to: [c@d]}]":          "an address like",
+		"email: [{name: a, server: 'a:25', from: a@b, to: []}]":           "no recipient",
+		"email: [{name: a, server: ':25', from: a@b, to: [c@d]}]":         "a host and a port",
+		hook + "format: slack}]\n" + mail + "security: tls}]":             "there is already a webhook",
+		"webhooks: [{name: a, url: 'http://127.0.0.1:1/geheim'}]":         "set allow-private: true",
+		"webhooks: [{name: a, url: 'http://[fd00::1]/geheim'}]":           "set allow-private: true",
+		"webhooks: [{name: a, url: 'http://Localhost:1/geheim'}]":         "set allow-private: true",
+		"email: [{name: a, server: '10.0.0.1:25', from: a@b, to: [c@d]}]": "set allow-private: true",
 	} {
 		if _, err := Load(sources(t, dir, wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v, want %q", wrong, err, want)

@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/base64"
 	"math"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -494,8 +496,14 @@ func checkWebhook(h *Webhook) string {
 	case !needed && (h.Token != "" || h.TokenFile != ""):
 		return "format " + h.Format + " has no token; remove it"
 	}
+	if u, err := url.Parse(h.URL); err == nil && !h.AllowPrivate && notify.IsPrivateHost(u.Hostname()) {
+		return privateHost
+	}
 	return ""
 }
+
+// privateHost is the error of an endpoint that can never be called.
+const privateHost = "the address is not public, so it is not called; set allow-private: true if it is yours"
 
 func emails() kind[[]Email] {
 	type m = Email
@@ -524,7 +532,10 @@ func emails() kind[[]Email] {
 
 func checkEmail(m *Email) string {
 	given := m.Password != "" || m.PasswordFile != ""
+	host, _, _ := net.SplitHostPort(m.Server) // isServer has checked it
 	switch {
+	case !m.AllowPrivate && notify.IsPrivateHost(host):
+		return privateHost
 	case m.Password != "" && m.PasswordFile != "":
 		return "password and password-file are both given; remove one"
 	case m.Username != "" && !given:

@@ -15,7 +15,7 @@ import (
 func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
-	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
+	switch name := n.judged(p); p.Kind {
 	case detect.KindVariable:
 		n.spread(&s, p, name)
 	case detect.KindSlow:
@@ -49,6 +49,16 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Se
 	n.cause(&s, p)
 	s.Plain(".")
 	return s
+}
+
+// judged returns the name of p's requests: all of a type, or one of its groups, several of which can have the same
+// figures.
+func (n *Names) judged(p *detect.Problem) string {
+	name := n.RequestType(p.RequestType, p.Entry)
+	if p.Level == group.LevelRequestType {
+		return name
+	}
+	return name + " (group " + p.Group.String()[:8] + ")"
 }
 
 // leastTail is the least p99, in medians, by which the spread of durations is described.
@@ -181,8 +191,11 @@ func (n *Names) cause(s *Sentence, p *detect.Problem) {
 
 // PerSecond formats a problem's impact: time lost per second of operation, in ns.
 func PerSecond(impact float64) string {
-	if impact != impact || impact <= 0 {
-		return units.Unknown
+	switch {
+	case impact != impact:
+		return "unknown"
+	case impact < 1:
+		return "none"
 	}
 	return units.Duration(time.Duration(impact)) + "/s"
 }

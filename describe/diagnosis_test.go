@@ -254,13 +254,30 @@ func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) 
 	}
 }
 
+// Two groups of a type can have the same figures: the sentence tells them apart, and from the type.
+func TestDiagnosisOfGroup(t *testing.T) {
+	s := newShop()
+	p := s.slow()
+	ofType := s.names().Diagnosis(p, 0, 0).String()
+	p.Level, p.Group = group.LevelGroup, analysis.Hash{Hi: 0x3f2a91c0 << 32}
+	first := s.names().Diagnosis(p, 0, 0).String()
+	if got := strings.Replace(first, " (group 3f2a91c0)", "", 1); got == first || got != ofType {
+		t.Errorf("the sentence of a group is %q, that of its type %q", first, ofType)
+	}
+	p.Group.Hi++
+	p.Group.Hi <<= 1
+	if second := s.names().Diagnosis(p, 0, 0).String(); first == second {
+		t.Errorf("two groups have the sentence %q", first)
+	}
+}
+
 func TestPerSecond(t *testing.T) {
-	for impact, want := range map[float64]string{2.12e8: "212 ms/s", 0: "–", -1: "–"} {
+	for impact, want := range map[float64]string{2.12e8: "212 ms/s", 0: "none", -1: "none"} {
 		if got := PerSecond(impact); got != want {
 			t.Errorf("PerSecond(%v) = %q, want %q", impact, got, want)
 		}
 	}
-	if got := PerSecond(math.NaN()); got != "–" {
+	if got := PerSecond(math.NaN()); got != "unknown" {
 		t.Errorf("PerSecond(NaN) = %q", got)
 	}
 }

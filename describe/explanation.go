@@ -42,7 +42,8 @@ type CallStep struct {
 	Kind      string  `json:"kind"`
 	Target    *Target `json:"target,omitempty"` // the operation calls this one
 
-	name string
+	name   string
+	opaque bool // the called service emits no spans: the time of the call is that of the service, too
 }
 
 // Explanation presents e, the explanation of trace id.
@@ -61,7 +62,7 @@ func (n *Names) Explanation(id trace.ID, e *baselinediff.Explanation) *TraceExpl
 		}
 		if service := n.Clean(n.Table.Text(s.Service)); service != c.Service {
 			c.name = n.NamedService(s.Service) + ", called by " + c.name
-			c.Service = service
+			c.Service, c.opaque = service, true
 		}
 		if s.Caller != 0 {
 			caller := n.callStep(s.Caller)
@@ -78,7 +79,7 @@ func (n *Names) Explanation(id trace.ID, e *baselinediff.Explanation) *TraceExpl
 func nearest(ns float64) int64 { return int64(math.Round(ns)) }
 
 func (n *Names) callStep(op trace.Op) CallStep {
-	return CallStep{n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String(), n.target(op), n.Op(op)}
+	return CallStep{n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String(), n.target(op), n.Op(op), n.External(op)}
 }
 
 // Phrase returns the name of the step with the part of it that takes longer: "on the wire to cart GET /cart".
@@ -104,6 +105,9 @@ func (s *CallSuspect) around() (before, after string) {
 	case baselinediff.OwnPart:
 		return "in ", " (own time)"
 	case baselinediff.InPart:
+		if s.opaque {
+			return "in ", ""
+		}
 		return "on the wire to ", ""
 	case baselinediff.OutPart:
 		return "on the wire from ", ""

@@ -57,8 +57,8 @@ func TestExplanation(t *testing.T) {
 				{Service: payment, Op: s.pay, Caller: s.pay, Reason: baselinediff.Missing, Calls: 1},
 				slow(s.table.Symbol("db"), s.charge, baselinediff.InPart, 20e6),
 			}},
-			"This request took 100 ms; no normal trace has a request of its type, so new calls are no evidence; 20 ms more than usual on " +
-				"the wire to db, called by payment → bank POST /charge. payment Pay makes none of the calls that usually follow.",
+			"This request took 100 ms; no normal trace has a request of its type, so new calls are no evidence; 20 ms more than usual in " +
+				"db, called by payment → bank POST /charge. payment Pay makes none of the calls that usually follow.",
 		},
 		{
 			"new",

@@ -452,6 +452,31 @@ func TestRetriesForADay(t *testing.T) {
 	})
 }
 
+// The first call that fails is logged as a warning with the remedy; later ones are not until one succeeds.
+func TestFailureIsLogged(t *testing.T) {
+	var log strings.Builder
+	n := &Notifier{options: Options{Clock: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))}, counts: map[string]*Count{"a": {}}}
+	outbox, closeStore := openOutbox(t, t.TempDir())
+	defer closeStore()
+	n.options.Outbox = outbox
+	w := &worker{notifier: n, caller: &caller{endpoint: Endpoint{Name: "a"}}}
+	private := fmt.Errorf("10.0.0.1: %w", ErrForbiddenAddress)
+	fail := func(err error, want int) {
+		t.Helper()
+		w.failed(&store.Message{Endpoint: "a", Put: n.now()}, nil, err)
+		if got := strings.Count(log.String(), "level=WARN msg=\"webhooks: a call failed"); got != want {
+			t.Errorf("%d warnings, want %d:\n%s", got, want, log.String())
+		}
+	}
+	fail(private, 1)
+	fail(errors.New("500"), 1)
+	n.count("a", func(c *Count) { c.LastError = "" })
+	fail(private, 2)
+	if !strings.Contains(log.String(), "set allow-private: true") {
+		t.Errorf("no remedy in %s", log.String())
+	}
+}
+
 // After a kill before, during or after a call, the next process delivers the events that Enqueue accepted.
 func TestSurvivesKill(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()

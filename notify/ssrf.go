@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"code.dny.dev/ssrf"
 )
 
 // ErrForbiddenAddress means that the name of an endpoint resolves to an address that must not be called.
-var ErrForbiddenAddress = errors.New("the address is not public: allow-private permits it")
+var ErrForbiddenAddress = errors.New("the address is not public: to permit it, set allow-private: true")
 
 // special denies the special-purpose networks in the registries of IANA: loopback, private, link-local, shared,
 // reserved and others.
@@ -25,6 +26,16 @@ func isPublic(a netip.Addr) bool {
 		a = netip.AddrFrom4([4]byte(bytes[12:]))
 	}
 	return special.SafeAddr(a) == nil
+}
+
+// IsPrivateHost reports whether a host cannot have a public address: it is localhost, or an address that is not public.
+// Only a connection shows the addresses of other names.
+func IsPrivateHost(host string) bool {
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return !isPublic(a)
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 // denyPrivate is a [net.Dialer.Control] that denies connections to addresses that are not public. It checks the address

@@ -105,7 +105,14 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 // failed schedules the next attempt or gives the message up.
 func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
-	w.notifier.count(m.Endpoint, func(c *Count) { c.Failed++; c.LastError = err.Error(); c.Disabled = c.Disabled || gone })
+	level := slog.LevelDebug
+	w.notifier.count(m.Endpoint, func(c *Count) {
+		if c.LastError == "" { // until a call succeeds, later ones are of the same kind
+			level = slog.LevelWarn
+		}
+		c.Failed++
+		c.LastError, c.Disabled = err.Error(), c.Disabled || gone
+	})
 	log := w.notifier.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID), slog.Any("error", err))
 	if gone {
 		log.Warn("webhooks: the endpoint is gone; it is not called until a restart or reload")
@@ -116,7 +123,7 @@ func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 		next = max(next, now.Add(answer.After))
 	}
 	if now < deadline && next <= deadline {
-		log.Debug("webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
+		log.Log(context.Background(), level, "webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
 		w.logError(w.notifier.options.Outbox.Retry(m, next, err.Error()))
 		return
 	}

@@ -149,7 +149,7 @@ func (s *investigationStep) reopen() {
 //     out or the investigation gives up.
 func (s *investigationStep) search() {
 	if len(s.searched) == 0 {
-		s.setStatus(s.v.Status, "no operation stands out any more")
+		s.setStatus(s.v.Status, "waiting until an operation stands out again")
 		return
 	}
 	if !slices.ContainsFunc(s.searched, func(o *operationScope) bool { return len(o.roots) > 0 }) {

@@ -77,18 +77,22 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return s, fmt.Errorf("make the data directory, which --data-dir selects: %w", err)
 	}
+	warnOfContents(c.DataDir, log)
 	if s.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
 		return s, err
 	}
 	s.journal, err = journal.Open(journal.Options{
-		Dir: filepath.Join(c.DataDir, "journal"), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp,
+		Dir: filepath.Join(c.DataDir, journalName), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log,
+		GiveUp: explained(giveUp, c.DataDir, journalName),
 	})
 	if err != nil {
-		return s, s.explain(err)
+		return s, explain(err, c.DataDir, journalName)
 	}
-	s.store, err = store.Open(store.Options{Dir: filepath.Join(c.DataDir, "store"), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp})
+	s.store, err = store.Open(store.Options{
+		Dir: filepath.Join(c.DataDir, storeName), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: explained(giveUp, c.DataDir, storeName),
+	})
 	if err != nil {
-		return s, s.explain(err)
+		return s, explain(err, c.DataDir, storeName)
 	}
 	keys, err := ingest.NewKeys(c.AttributeKeys()...)
 	if err != nil {
@@ -156,14 +160,6 @@ func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 		t, _, err := tokens.Identify(secret, from, time.Now())
 		return err == nil && t != nil && t.Role.Allows(access.Agent)
 	}
-}
-
-// explain adds a hint to an error of a database.
-func (s *Server) explain(err error) error {
-	if errors.Is(err, pebbledb.ErrLocked) {
-		return fmt.Errorf("the data directory %s is in use by another sibyl: stop that one, or name another directory with --data-dir", s.config.DataDir)
-	}
-	return err
 }
 
 const drainTimeout = 20 * time.Second

@@ -32,8 +32,8 @@ type Closed struct {
 // pieceSize is the size of a piece of the state, one value of the database.
 const pieceSize = 1 << 20
 
-// errCheckpoint reports a damaged checkpoint.
-var errCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
+// ErrCheckpoint means that the last checkpoint is damaged.
+var ErrCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
 // head is the part of a checkpoint without its lists: one value of the database.
 type head struct {
@@ -61,7 +61,7 @@ func decodeHead(b []byte) (head, error) {
 		whole = h.first > 0 && r.Len() == 0
 	}
 	if r.Bad() || !whole || h.first+h.pieces < h.first {
-		return head{}, errCheckpoint
+		return head{}, ErrCheckpoint
 	}
 	return h, nil
 }
@@ -77,7 +77,7 @@ const closedKeySize = 1 + 8 + 2
 func decodeClosed(key, value []byte) (Closed, error) {
 	r := codec.NewReader(value)
 	if len(key) != closedKeySize || r.Len()%8 != 0 {
-		return Closed{}, errCheckpoint
+		return Closed{}, ErrCheckpoint
 	}
 	x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
 	for r.Len() > 0 {
@@ -93,7 +93,7 @@ func decodeClosed(key, value []byte) (Closed, error) {
 // them: in one large commit, they would fill the queue of the disk, and the journal would wait for all of them.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	last, err := s.head()
-	if err != nil && !errors.Is(err, errCheckpoint) { // a damaged one is replaced
+	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged one is replaced
 		return err
 	}
 	h := head{seq: c.Seq, at: c.At, oldest: c.Oldest, first: last.first + last.pieces}
@@ -175,10 +175,10 @@ func (s *Store) Load() (*Checkpoint, error) {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
 	if pieces != head.pieces {
-		return nil, fmt.Errorf("%w: %d pieces of %d", errCheckpoint, pieces, head.pieces)
+		return nil, fmt.Errorf("%w: %d pieces of %d", ErrCheckpoint, pieces, head.pieces)
 	}
 	if c.State, err = decompress(packed); err != nil {
-		return nil, fmt.Errorf("%w: %w", errCheckpoint, err)
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
 		x, err := decodeClosed(key, value)

@@ -54,9 +54,6 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 9: has minutes, which earlier versions would keep for ever
 }
 
-// ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.
-var ErrNewer = errors.New("it was written by a newer version of sibyl: use that one, or another data directory")
-
 // Options are the options of [Open].
 type Options struct {
 	Dir    string
@@ -77,7 +74,8 @@ const (
 	cache    = 32 << 20
 )
 
-// Open opens the store in a directory, or creates it there.
+// Open opens the store in a directory, or creates it there. An error wraps one of the reasons of [pebbledb.Open] unless
+// the file system refused an operation.
 func Open(o Options) (*Store, error) {
 	db, err := pebbledb.Open(pebbledb.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
 	if err != nil {
@@ -103,14 +101,18 @@ func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) er
 		return err
 	}
 	version := to // nothing was stored yet
-	if value != nil {
+	if value == nil {
+		if err := s.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
+			return err
+		}
+	} else {
 		r := codec.NewReader(value)
 		if version = r.Uvarint(); version == 0 {
-			return fmt.Errorf("%w: version of the format", codec.ErrCorrupt)
+			return fmt.Errorf("%w: %w: version of the format", pebbledb.ErrDamaged, codec.ErrCorrupt)
 		}
 	}
 	if version > to {
-		return fmt.Errorf("version %d: %w", version, ErrNewer)
+		return fmt.Errorf("%w, with version %d of the store", pebbledb.ErrNewer, version)
 	}
 	for ; version < to; version++ {
 		if err := s.step(version+1, func(b *pebble.Batch) error { return steps[version-1](s, b) }); err != nil {

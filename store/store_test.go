@@ -80,7 +80,7 @@ func TestHeadOfVersion6(t *testing.T) {
 		t.Errorf("head %+v, want %+v", got, want)
 	}
 	_, err = decodeHead((&head{pieces: 2, first: math.MaxUint64}).append(nil))
-	if !errors.Is(err, errCheckpoint) {
+	if !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("pieces beyond the last number: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 			} else {
 				must(t, s.db.Set(c.key, c.value, pebble.Sync))
 			}
-			if got, err := s.Load(); got != nil || !errors.Is(err, errCheckpoint) {
+			if got, err := s.Load(); got != nil || !errors.Is(err, ErrCheckpoint) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

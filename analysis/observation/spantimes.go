@@ -1,6 +1,7 @@
 package observation
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -209,6 +210,21 @@ func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
 		}
 	}
 	return latest
+}
+
+// LatestOps yields the steps with spans in the last ten to twelve minutes, in no order.
+func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
+	return func(yield func(trace.Op) bool) {
+		seen := make(map[trace.Op]bool)
+		for _, spans := range r.ticks {
+			for op := range spans.ops {
+				if !seen[op] && !yield(op) {
+					return
+				}
+				seen[op] = true
+			}
+		}
+	}
 }
 
 // Usual returns the durations of the usual spans of an operation. They share no memory with r.

@@ -136,7 +136,7 @@ func (t *Tokens) refresh() error {
 
 func read(path string, size int64) ([]Token, error) {
 	if size > maxFile {
-		return nil, fmt.Errorf("tokens: %s is larger than %d bytes", path, maxFile)
+		return nil, unusable(path, fmt.Errorf("it is larger than %d bytes", maxFile))
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -144,9 +144,14 @@ func read(path string, size int64) ([]Token, error) {
 	}
 	var all []Token
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+		return nil, unusable(path, err)
 	}
 	return all, nil
+}
+
+// unusable returns the error of a file of tokens whose contents cannot be used.
+func unusable(path string, err error) error {
+	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and create tokens anew with sibyl token create", path, err, path, path)
 }
 
 // Find returns the token with a secret, nil if there is none or it has expired, and whether any token exists. If the

@@ -1720,7 +1720,7 @@ type IncidentDetail struct {
 	// Earlier Latest first, at most 10.
 	Earlier []EarlierIncident `json:"earlier"`
 
-	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10.
+	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest first. At most 10: of the slow ones those that are slowest for their type.
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
@@ -2667,8 +2667,11 @@ type ServiceDetail struct {
 	Callers []ServiceCall `json:"callers"`
 
 	// Deploys Latest first, at most 20.
-	Deploys   []Deploy          `json:"deploys"`
-	From      time.Time         `json:"from"`
+	Deploys []Deploy  `json:"deploys"`
+	From    time.Time `json:"from"`
+
+	// Inside Those with most time first, at most 100; empty for times in the past.
+	Inside    []ServiceSpans    `json:"inside"`
 	Instances []ServiceInstance `json:"instances"`
 
 	// MoreOperations Number of those that are not listed.
@@ -2744,7 +2747,7 @@ type ServiceLoad struct {
 	// Failed Share of the calls that failed.
 	Failed *float64 `json:"failed"`
 
-	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
+	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire and, if the callee emits no spans, in the callee. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
 	// P50Ns Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
@@ -2787,6 +2790,26 @@ type ServiceOperation struct {
 
 	// Worse As of a service.
 	Worse []ServiceFigure `json:"worse"`
+}
+
+// ServiceSpans The spans of an operation inside a service, which no other service calls, or of calls that the service makes.
+type ServiceSpans struct {
+	Kind string `json:"kind"`
+
+	// Name The operation with the target of a call.
+	Name      string `json:"name"`
+	Operation string `json:"operation"`
+
+	// P50Ns Their median duration, within 3 %.
+	P50Ns float64 `json:"p50_ns"`
+	P99Ns float64 `json:"p99_ns"`
+
+	// Spans Those of traces that began in the last ten to twelve minutes.
+	Spans int64 `json:"spans"`
+
+	// UsualP50Ns Of the hour or two before, without times in which an incident affected the service; null: there are none.
+	UsualP50Ns *float64 `json:"usual_p50_ns"`
+	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
 // ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.

@@ -145,6 +145,9 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 	r.add(checkService(status, at)...)
 	r.add(checkInstances(status, openIncidents(ctx, api)))
 	r.add(checkTraffic(ctx, api, status)...)
+	if webhooks, err := api.Webhooks(ctx); err == nil {
+		r.add(checkWebhooks(webhooks)...)
+	}
 	return r
 }
 

@@ -43,8 +43,8 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = failed, "No span has arrived."
 		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
 	case last != nil && at.Sub(*last) > client.Silence:
-		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Coarse(at.Sub(*last)))
-		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
+		f.State, f.Saw = warning, fmt.Sprintf("The last span arrived %s ago.", units.Coarse(at.Sub(*last)))
+		f.Do = "If it was the end of a recording (sibyl replay), all is well. Otherwise look at the logs of the senders; if they report refused tokens or connections, see docs/operations.md."
 	default:
 		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "export request"))
 	}
@@ -192,6 +192,25 @@ func checkRefused(s *contract.Status) finding {
 		f.State, f.Saw, f.Do = warning, "Since the start, "+strings.Join(saw, "; ")+".", strings.Join(do, " ")
 	}
 	return f
+}
+
+// checkWebhooks checks whether the receivers of notifications accept them; it returns nothing if there are none.
+func checkWebhooks(all []contract.Webhook) []finding {
+	if len(all) == 0 {
+		return nil
+	}
+	f := finding{Check: "webhooks", State: fine, Saw: fmt.Sprintf("Configured: %s. The last call of none has failed.", units.Plural(len(all), "webhook"))}
+	var saw []string
+	for i := range all {
+		if w := &all[i]; w.LastError != "" || w.Disabled {
+			saw = append(saw, fmt.Sprintf("%s (%s) does not accept messages, of which %s wait: %s.", w.Name, w.Origin, units.Count(w.Waiting), w.LastError))
+		}
+	}
+	if len(saw) > 0 {
+		f.State, f.Saw = warning, strings.Join(saw, " ")
+		f.Do = "Repair the receiver or the configuration and try it with sibyl webhook test NAME. Messages are repeated for a day; then sibyl webhook dead lists them."
+	}
+	return []finding{f}
 }
 
 // checkTraffic looks at sample traces of the busiest request types.

@@ -62,7 +62,7 @@ func TestDoctorOfService(t *testing.T) {
 		{func(*contract.Status) {}, "", fine, ""},
 		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days"},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
-		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", failed, "ago"},
+		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", warning, "ago"}, // as after a recording
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
 		{func(s *contract.Status) { s.Unusable["incomplete"] = 5 }, "parents", warning, "10 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},
@@ -164,5 +164,21 @@ func TestRounded(t *testing.T) {
 		if got := units.Bytes(rounded(bytes)); got != want {
 			t.Errorf("%d: %s, want %s", bytes, got, want)
 		}
+	}
+}
+
+// A webhook that refuses calls is a warning with its error.
+func TestDoctorOfWebhooks(t *testing.T) {
+	if got := checkWebhooks(nil); got != nil {
+		t.Errorf("without webhooks: %+v", got)
+	}
+	all := []contract.Webhook{{Name: "a", Origin: "https://a.example"}, {Name: "b", Origin: "http://b.example", Waiting: 3}}
+	if got := checkWebhooks(all); len(got) != 1 || got[0].State != fine {
+		t.Errorf("without errors: %+v", got)
+	}
+	all[1].LastError = "10.0.0.1: the address is not public: to permit it, set allow-private: true"
+	if got := checkWebhooks(all); len(got) != 1 || got[0].State != warning || !strings.Contains(got[0].Saw, "b (http://b.example)") ||
+		!strings.Contains(got[0].Saw, "3 wait: 10.0.0.1") || got[0].Do == "" {
+		t.Errorf("with an error: %+v", got)
 	}
 }

@@ -123,7 +123,7 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 			}
 			service, address := serve(t)
 			r := sibyl(t, "", "replay", "--to", address, "--speed", "100", file)
-			if r.code != cli.ExitOK || !strings.Contains(r.out, " 0 rejected") {
+			if r.code != cli.ExitOK || !strings.Contains(r.out, " 0 rejected") || !strings.Contains(r.err, "--new-ids makes them new ones") {
 				t.Fatalf("%+v", r)
 			}
 			got, traces := inService(t, service)

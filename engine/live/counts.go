@@ -18,7 +18,7 @@ type Counts struct {
 	Arrived  atomic.Int64 // time of the last accepted spans, also those of the journal read at the start; ns since 1970, 0: none
 	Rejected atomic.Int64 // rejected spans of accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal
-	Damaged  atomic.Int64 // unreadable records of the journal
+	Damaged  atomic.Int64 // unreadable or missing records of the journal
 	Refused  struct {
 		Busy, Full atomic.Int64 // requests
 	}

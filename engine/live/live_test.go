@@ -554,6 +554,57 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	run(t, dir, c, nil).end()
 }
 
+// A start from a checkpoint that is older than the journal, or from none, is logged. The missing records are counted.
+func TestOlderCheckpointIsLogged(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	run(t, dir, c, nil).end()
+	o, closing := options(t, dir, c)
+	checkpoint, err := o.Store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	for range 5 {
+		last = o.Journal.Add(start, journal.Epoch, nil)
+	}
+	if err := errors.Join(o.Journal.Append(), o.Journal.Trim(t.Context(), last)); err != nil { // as after a later checkpoint
+		t.Fatal(err)
+	}
+	closing()
+	begin := func(dir, want string) {
+		t.Helper()
+		o, closing := options(t, dir, c)
+		defer closing()
+		var log strings.Builder
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), want) {
+			t.Errorf("log %q, want a warning with %q", log.String(), want)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		<-s.Started()
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(last - 1 - checkpoint.Seq); s.restored > 0 && s.counts.Damaged.Load() < want {
+			t.Errorf("%d records missing, want at least %d", s.counts.Damaged.Load(), want)
+		}
+	}
+	lost := t.TempDir()
+	if err := os.CopyFS(filepath.Join(lost, "journal"), os.DirFS(filepath.Join(dir, "journal"))); err != nil {
+		t.Fatal(err)
+	}
+	begin(lost, "starts anew with the rest of the journal")
+	begin(dir, fmt.Sprintf("continues from an older one\" of=%s lost_records=%d", time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
+}
+
 // Flush waits while the core loop is busy, and fails after the service has stopped.
 func TestFlush(t *testing.T) {
 	c := &clock{}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -240,11 +241,14 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 }
 
 // recover passes on the records of the journal since the checkpoint, in their order and with their times, and the
-// earlier records from oldest on, which have spans of traces that were open at the checkpoint.
+// earlier records from oldest on, which have spans of traces that were open at the checkpoint. Without a checkpoint
+// oldest is 0. It counts records that are missing.
 func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
-	from := max(q.options.Journal.First(), oldest)
-	next := from
-	for r, err := range q.options.Journal.Read(from) {
+	next := oldest
+	if oldest == 0 {
+		next = q.options.Journal.First()
+	}
+	for r, err := range q.options.Journal.Read(next) {
 		if err != nil {
 			return err
 		}
@@ -270,6 +274,11 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 				return err
 			}
 		}
+	}
+	q.counts.Damaged.Add(int64(q.options.Journal.Next() - next))
+	if n := q.counts.Damaged.Load(); n > 0 {
+		q.options.Log.WarnContext(ctx, "the journal has lost records, each of which is a request with traces, a change or the end of an epoch: "+
+			"Sibyl continues without them; look for errors of the disk", slog.Int64("lost_records", n))
 	}
 	if q.clock.now > 0 {
 		length := trace.Nanos(q.options.Core.Epoch)

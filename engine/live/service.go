@@ -202,8 +202,15 @@ var errOldStrategy = errors.New("an earlier version of sibyl wrote it with anoth
 // restore restores the last checkpoint, if there is one.
 func (s *Service) restore() error {
 	c, err := s.options.Store.Load()
-	if err != nil || c == nil {
+	if errors.Is(err, store.ErrCheckpoint) {
+		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
+	}
+	if err != nil {
 		return err
+	}
+	s.reportOlder(c)
+	if c == nil {
+		return nil
 	}
 	core := s.loop.core
 	if err := core.Restore(c.State); err != nil {
@@ -228,6 +235,20 @@ func (s *Service) restore() error {
 	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
 	return nil
+}
+
+// reportOlder logs that a later checkpoint than c, which may be nil, is lost: records after c were deleted, as they are
+// once a checkpoint has them.
+func (s *Service) reportOlder(c *store.Checkpoint) {
+	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
+	switch first := s.options.Journal.First(); {
+	case c == nil && first > 1:
+		s.options.Log.Warn("the store has lost its checkpoint: Sibyl starts anew with the rest of the journal",
+			slog.Uint64("lost_records", first-1), slog.String("remedy", remedy))
+	case c != nil && first > c.Seq+1:
+		s.options.Log.Warn("the store has lost its last checkpoint: Sibyl continues from an older one",
+			slog.Time("of", time.Unix(0, int64(c.At))), slog.Uint64("lost_records", first-1-c.Seq), slog.String("remedy", remedy))
+	}
 }
 
 // Run reads the records of the journal since the checkpoint and then accepts requests until ctx is done. Then it

@@ -93,6 +93,9 @@ func (j *Journal) bounds() error {
 	}
 	j.first.Store(1)
 	if it.First() {
+		if len(it.Key()) != keySize {
+			return errors.Join(fmt.Errorf("open the journal: %w", pebbledb.ErrForeign), it.Close())
+		}
 		j.first.Store(number(it.Key()))
 		j.next.Store(j.first.Load())
 	}

@@ -8,15 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
@@ -40,7 +44,7 @@ type Options struct {
 type DB struct {
 	*pebble.DB
 	Truncated int64  // unreadable bytes at the end of its log that were removed when it was opened
-	Removed   string // the file that got them, or got others earlier
+	Removed   string // the file to which they were appended, if there were any
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
@@ -52,10 +56,16 @@ func (db *DB) Syncs() int64 { return db.syncs.Load() }
 // Close closes the database and releases its directory.
 func (db *DB) Close() error { return errors.Join(db.DB.Close(), db.lock.Close()) }
 
-// ErrLocked means that another process uses the directory of a database.
-var ErrLocked = errors.New("another process uses it")
+// Reasons for which a database cannot be opened. Errors of [Open] wrap one of them unless the file system refused an
+// operation.
+var (
+	ErrLocked  = errors.New("another process uses it")
+	ErrNewer   = errors.New("a newer version of sibyl wrote it")
+	ErrForeign = errors.New("another program wrote it")
+	ErrDamaged = errors.New("it is damaged")
+)
 
-// Open opens or creates a database. The error wraps [ErrLocked] if another process uses it.
+// Open opens or creates a database.
 func Open(o Options) (*DB, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
@@ -67,13 +77,59 @@ func Open(o Options) (*DB, error) {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
 	}
 	db := &DB{lock: lock, Removed: o.Dir + damagedSuffix}
-	if db.Truncated, err = truncateLogs(o.Dir); err == nil { // Pebble would truncate some of it silently and reject the rest
-		db.DB, err = pebble.Open(o.Dir, o.pebble(db))
-	}
-	if err != nil {
+	if err := db.open(&o); err != nil {
+		if !errors.Is(err, ErrNewer) && !refusedBySystem(err) {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", o.Dir, err), lock.Close())
 	}
 	return db, nil
+}
+
+func (db *DB) open(o *Options) error {
+	manifest, err := atomicfs.ReadMarker(vfs.Default, o.Dir, "manifest")
+	if err != nil {
+		return err
+	}
+	if err := checkFormat(o.Dir); err != nil {
+		return err
+	}
+	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: o.Dir})
+	if err != nil {
+		return err
+	}
+	if manifest != "" && len(logs) == 0 { // Pebble takes it for an empty one
+		o.Log.Warn("the log of a database is missing: writes that only the log held are lost; restore a backup, or go on without them",
+			slog.String("database", o.Dir))
+	}
+	if db.Truncated, err = truncateLogs(o.Dir, logs); err != nil { // Pebble would truncate some of it silently and reject the rest
+		return err
+	}
+	db.DB, err = pebble.Open(o.Dir, o.pebble(db))
+	return err
+}
+
+// checkFormat returns [ErrNewer] if this version of Pebble does not know the format of the database in dir.
+func checkFormat(dir string) error {
+	text, err := atomicfs.ReadMarker(vfs.Default, dir, "format-version")
+	if err != nil || text == "" {
+		return err
+	}
+	version, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("format version %q: %w", text, err)
+	}
+	if version > uint64(pebble.FormatNewest) {
+		return fmt.Errorf("%w, with format version %d of its files", ErrNewer, version)
+	}
+	return nil
+}
+
+// refusedBySystem reports whether err is that of a system call on a file that exists, such as a lack of permission or
+// of space. All other errors of opening are those of contents or of missing files.
+func refusedBySystem(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok && !errors.Is(err, fs.ErrNotExist)
 }
 
 func (o *Options) pebble(db *DB) *pebble.Options {
@@ -111,7 +167,7 @@ func (o *Options) giveUp(err error) {
 
 // damaged gives up because a file is damaged. Pebble's default listener would add a stack trace.
 func (o *Options) damaged(info pebble.DataCorruptionInfo) {
-	o.giveUp(fmt.Errorf("%s is damaged: %w", filepath.Base(info.Path), info.Details))
+	o.giveUp(fmt.Errorf("%w: file %s: %w", ErrDamaged, filepath.Base(info.Path), info.Details))
 }
 
 // logger logs errors of Pebble and omits its other messages.
@@ -139,14 +195,9 @@ const damagedSuffix = ".damaged"
 // maxDamaged limits the bytes of that file.
 const maxDamaged = 64 << 20
 
-// truncateLogs truncates every write-ahead log in dir at the first unreadable record. It returns the number of bytes
-// removed, and keeps those of the last time in a file beside dir: a record that the disk has damaged makes all behind
-// it unreadable.
-func truncateLogs(dir string) (removed int64, err error) {
-	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: dir})
-	if err != nil {
-		return 0, err
-	}
+// truncateLogs truncates every write-ahead log of dir at the first unreadable record. It returns the number of bytes
+// removed, and keeps them in a file beside dir: a record that the disk has damaged makes all behind it unreadable.
+func truncateLogs(dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
 		n, err := truncateLog(dir, l)
 		if err != nil {
@@ -181,15 +232,23 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 	}
 }
 
-// keepDamaged copies the end of a log to a file. An error only means that the copy is incomplete: the service must
-// start, also on a full disk.
+// keepDamaged appends the end of a log to a file, which begins anew when it is full. An error only means that the copy
+// is incomplete: the service must start, also on a full disk.
 func keepDamaged(to, log string, from int64) {
 	src, err := os.Open(log)
 	if err != nil {
 		return
 	}
 	defer func() { _ = src.Close() }() // it was only read
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	info, err := src.Stat()
+	if err != nil {
+		return
+	}
+	mode := os.O_APPEND
+	if kept, err := os.Stat(to); err == nil && kept.Size()+info.Size()-from > maxDamaged {
+		mode = os.O_TRUNC
+	}
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|mode, 0o600)
 	if err != nil {
 		return
 	}

@@ -51,8 +51,8 @@ func TestDamagedFile(t *testing.T) {
 		_, closer, err := db.Get([]byte("key"))
 		t.Errorf("read from a damaged file: %v, %v, want a call of GiveUp", closer, err)
 	}()
-	want := "database store: " + filepath.Base(files[0]) + " is damaged: "
-	if got := fmt.Sprintf("%+v", given); !strings.HasPrefix(got, want) || strings.Contains(got, "stack") || !pebble.IsCorruptionError(given) {
+	want := "database store: it is damaged: file " + filepath.Base(files[0]) + ": "
+	if got := fmt.Sprintf("%+v", given); !strings.HasPrefix(got, want) || strings.Contains(got, "stack") || !pebble.IsCorruptionError(given) || !errors.Is(given, ErrDamaged) {
 		t.Errorf("error %q, want one that begins with %q", got, want)
 	}
 }
@@ -122,13 +122,17 @@ func TestDamagedLogIsKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(crashed.Dir, filepath.Base(logs[0])), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const earlier = "of an earlier start"
+	if err := os.WriteFile(crashed.Dir+damagedSuffix, []byte(earlier), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	again, err := Open(crashed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
 	kept, err := os.ReadFile(again.Removed)
-	if err != nil || int64(len(kept)) != again.Truncated || !strings.Contains(string(kept), "key 099") {
+	if kept, ok := strings.CutPrefix(string(kept), earlier); err != nil || !ok || int64(len(kept)) != again.Truncated || !strings.Contains(kept, "key 099") {
 		t.Errorf("kept %d bytes, error %v, want the %d removed", len(kept), err, again.Truncated)
 	}
 }

@@ -321,13 +321,17 @@ func (r *Report) comments() section {
 }
 
 func (r *Report) samples() section {
-	s := section{title: "Sample traces", head: []column{{"Trace", false}, {"Began", false}, {"Took", true}, {"", false}}}
+	s := section{title: "Sample traces", head: []column{{"Trace", false}, {"Began", false}, {"Took", true}, {"Request type", false}, {"", false}}}
+	types := make(map[string]string)
+	for _, t := range r.Detail.Incident.RequestTypes {
+		types[t.ID] = t.Name
+	}
 	for _, e := range r.Detail.Exemplars {
 		trace := name(e.Trace)
 		if r.UI != "" {
 			trace.link = r.UI + "/traces/" + e.Trace + "?incident=" + r.Detail.Incident.ID
 		}
-		s.rows = append(s.rows, []cell{trace, text(clock(e.Start)), text(units.Nanos(float64(e.DurationNs))), text(string(e.Stratum))})
+		s.rows = append(s.rows, []cell{trace, text(clock(e.Start)), text(units.Nanos(float64(e.DurationNs))), name(types[e.Group]), text(string(e.Stratum))})
 	}
 	return s
 }

@@ -1745,7 +1745,7 @@ export interface components {
             comments: components["schemas"]["Comment"][];
             /** @description Latest first, at most 10. */
             earlier: components["schemas"]["EarlierIncident"][];
-            /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
+            /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest first. At most 10: of the slow ones those that are slowest for their type. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
             located?: components["schemas"]["LocatedPlace"];
@@ -2382,7 +2382,7 @@ export interface components {
             missing: string[];
             text: string;
         };
-        /** @description The difference of the trace from the typical and fast kept traces of its request type. */
+        /** @description The difference of the trace from the typical and fast kept traces of its request type. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces. */
         TraceComparison: {
             sentence: string;
             /** @description Number of traces compared with. */
@@ -2718,7 +2718,7 @@ export interface components {
             failed: number | null;
             /**
              * Format: double
-             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
+             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire and, if the callee emits no spans, in the callee. Time next to a call without a client span counts as both: traces do not tell them apart.
              */
             own_ns: number | null;
             /**
@@ -2813,6 +2813,32 @@ export interface components {
             usual: components["schemas"]["ServiceLoad"] | null;
             trend: components["schemas"]["ServiceTrend"] | null;
         };
+        /** @description The spans of an operation inside a service, which no other service calls, or of calls that the service makes. */
+        ServiceSpans: {
+            operation: string;
+            /** @description The operation with the target of a call. */
+            name: string;
+            kind: string;
+            /**
+             * Format: int64
+             * @description Those of traces that began in the last ten to twelve minutes.
+             */
+            spans: number;
+            /**
+             * Format: double
+             * @description Their median duration, within 3 %.
+             */
+            p50_ns: number;
+            /** Format: double */
+            p99_ns: number;
+            /**
+             * Format: double
+             * @description Of the hour or two before, without times in which an incident affected the service; null: there are none.
+             */
+            usual_p50_ns: number | null;
+            /** Format: double */
+            usual_p99_ns: number | null;
+        };
         ServiceInstance: {
             /** @description `service.instance.id`, `k8s.pod.name`, `host.name`, `cloud.availability_zone` or `service.version`. */
             key: string;
@@ -2838,6 +2864,8 @@ export interface components {
             operations: components["schemas"]["ServiceOperation"][];
             /** @description Number of those that are not listed. */
             more_operations: number;
+            /** @description Those with most time first, at most 100; empty for times in the past. */
+            inside: components["schemas"]["ServiceSpans"][];
             instances: components["schemas"]["ServiceInstance"][];
             callers: components["schemas"]["ServiceCall"][];
             callees: components["schemas"]["ServiceCall"][];

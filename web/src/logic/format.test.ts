@@ -8,6 +8,7 @@ import {
   digits,
   duration,
   factor,
+  lost,
   milli,
   percent,
   rank,
@@ -33,6 +34,16 @@ test("the shared vectors cover these functions", () => {
 
 describe.each(Object.keys(formats) as (keyof typeof formats)[])("%s formats like internal/units", (name) => {
   test.each(vectors[name] as [number | null, string][])("%s as %s", (x, text) => expect(formats[name](x)).toBe(text));
+});
+
+test("time that requests lose is told in words if there is none", () => {
+  expect([lost(undefined), lost(null), lost(0), lost(0.4), lost(2e6)]).toEqual([
+    "unknown",
+    "unknown",
+    "none",
+    "none",
+    "2 ms/s",
+  ]);
 });
 
 test("undefined, NaN and infinities are unknown", () => {

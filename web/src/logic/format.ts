@@ -57,6 +57,12 @@ export function duration(ns: Optional): string {
   return scaled(Math.abs(ns) < leastNanos ? 0 : ns, nanoUnits);
 }
 
+// lost describes ns that requests lose in a second.
+export function lost(ns: Optional): string {
+  if (absent(ns)) return "unknown";
+  return ns < 1 ? "none" : `${duration(ns)}/s`;
+}
+
 // signed is duration with a plus sign for positive values.
 export const signed = (ns: Optional) => `${!absent(ns) && ns >= leastNanos ? "+" : ""}${duration(ns)}`;
 

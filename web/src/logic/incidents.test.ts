@@ -12,6 +12,7 @@ import {
   lasted,
   likely,
   localTimes,
+  operationsOf,
   ownerText,
   partsOf,
   pieces,
@@ -110,7 +111,19 @@ test("pieces sets whole names apart, the longest first", () => {
   expect(marked("in a.b.c: payment_v2, payment", ["payment", "a.b.c"])).toBe("in [a.b.c]: payment_v2, [payment]");
   expect(marked("von Öl zu Ö", ["Ö"])).toBe("von Öl zu [Ö]");
   expect(marked("(x) and -x-", ["(x)", "-x-"])).toBe("[(x)] and [-x-]");
+  expect(marked("pricing SELECT → sqlite pricing.rates", ["pricing", "sqlite"])).toBe(
+    "[pricing] SELECT → [sqlite] pricing.rates",
+  );
+  expect(marked("in pricing: all", ["pricing"])).toBe("in [pricing]: all");
   expect(marked("all is well", ["", "nothing"])).toBe("all is well");
+});
+
+test("the name of a call with its target is one piece", () => {
+  const target = { service: "sqlite", operation: "pricing.rates", external: true };
+  const operations = [{ service: "pricing", operation: "SELECT", kind: "client", target, score: 1 }];
+  const names = ["pricing", ...operationsOf(incident({ suspects: [suspect("pricing", { own: 1 }, { operations })] }))];
+  for (const call of ["pricing SELECT → sqlite pricing.rates", "pricing → sqlite pricing.rates"])
+    expect(marked(`Look at ${call}: it is slow`, names)).toBe(`Look at [${call}]: it is slow`);
 });
 
 test("pieces changes no text", () => {

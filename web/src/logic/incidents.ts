@@ -60,10 +60,13 @@ export function pieces(sentence: string, known: Iterable<string>): Piece[] {
   return found;
 }
 
+const inWord = /^[.:/][\p{L}\p{N}_]/u; // joins words to a name, such as pricing.rates
+
 // isWord reports whether the text in [from, to) is not part of a longer word.
 const isWord = (text: string, from: number, to: number) =>
   !(wordEdge.test(text[from - 1] ?? "") && wordEdge.test(text[from]!)) &&
-  !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!));
+  !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!)) &&
+  !inWord.test(text.slice(to, to + 3));
 
 // localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
 // the minute, by the times in a zone. Names surround them, and may look like times.
@@ -93,9 +96,20 @@ export const namesOf = (x: Incident) => [
 
 // operationsOf returns the names of operations that texts about an incident may contain.
 export const operationsOf = (x: Incident) => [
-  ...x.suspects.flatMap((s) => s.operations.map((o) => `${o.service} ${o.operation}`)),
+  ...x.suspects.flatMap((s) => s.operations.flatMap(stepNames)),
   ...x.request_types.map((t) => t.name),
 ];
+
+// stepNames returns the names that texts give to an operation: with a target, the own name may be left out.
+const stepNames = ({ service, operation, target }: Schemas["SuspectOperation"]): string[] => {
+  if (!target) return [`${service} ${operation}`];
+  const called = `→ ${target.service} ${target.operation}`.trim();
+  return [
+    `${service} ${operation} ${called}`,
+    `${service} ${operation.replace(/^HTTP /, "")} ${called}`,
+    `${service} ${called}`,
+  ];
+};
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>

@@ -3,7 +3,7 @@ import { type ReactNode, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { coarseDuration, count, duration, keepUnits, milli } from "../logic/format.ts";
+import { coarseDuration, count, duration, keepUnits, lost, milli } from "../logic/format.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { ProblemTags } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
@@ -98,7 +98,7 @@ function Row({ p }: { p: Problem }) {
       <td className="nowrap">
         {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
       </td>
-      <td className="number nowrap">{p.impact === null ? "–" : `${duration(p.impact)}/s`}</td>
+      <td className="number nowrap">{lost(p.impact)}</td>
     </tr>
   );
 }

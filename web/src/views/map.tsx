@@ -13,6 +13,7 @@ import {
   layoutOf,
   shareOf,
   shownOf,
+  viewOf,
   widthOf,
 } from "../logic/service-map.ts";
 import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
@@ -173,7 +174,7 @@ function Diagram(props: DiagramProps) {
   return (
     <div ref={room}>
       {layout ? (
-        <Drawing {...props} layout={layout} {...sizesFor(layout.columns, width)} />
+        <Drawing {...props} layout={layout} {...sizesFor(layout.columns, width)} room={width} />
       ) : (
         <p className="state">Arranging {count(props.services.length)} services …</p>
       )}
@@ -181,9 +182,9 @@ function Diagram(props: DiagramProps) {
   );
 }
 
-type DrawingProps = DiagramProps & Sizes & { layout: Layout };
+type DrawingProps = DiagramProps & Sizes & { layout: Layout; room: number };
 
-function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
+function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX, room }: DrawingProps) {
   const crowded = isCrowded(services.length);
   const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
@@ -193,7 +194,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   const x = (name: string) => margin + layout.spots.get(name)!.column * (boxX + gapX);
   const top = (row: number) => margin + row * (boxY + gapY);
   const y = (name: string) => top(layout.spots.get(name)!.row);
-  const width = 2 * margin + layout.columns * (boxX + gapX) - gapX;
+  const drawn = 2 * margin + layout.columns * (boxX + gapX) - gapX;
   const height = 2 * margin + layout.rows * (boxY + gapY) - gapY;
   const longestName = Math.floor((boxX - 2 * padding) / perCharacter); // characters
   const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
@@ -207,13 +208,12 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
     event.preventDefault();
     svg.current?.querySelector<SVGElement>(`[data-service="${CSS.escape(to)}"]`)?.focus();
   };
-  // A map that is wider than the page begins at the suspect of an incident.
+  // A map that is wider than the page begins near the suspect of an incident.
   const suspect = placed.find((s) => s.state === "incident")?.service ?? "";
-  const middle = suspect ? x(suspect) + boxX / 2 : 0;
-  const [begin] = useState(middle);
+  const { width, scroll } = viewOf(drawn, boxX + gapX, suspect ? x(suspect) + boxX / 2 : 0, room);
+  const [begin] = useState(scroll);
   useEffect(() => {
-    const e = scroller.current!;
-    e.scrollLeft = begin - e.clientWidth / 2;
+    scroller.current!.scrollLeft = begin;
   }, [begin]);
   const marks: Marks = {
     unwell: placed.some((s) => isUnwell(s.state)),
@@ -341,7 +341,7 @@ function MapLegend({ of: marks }: { of: Marks }) {
               ▲
             </text>
           </svg>
-          calls that fail more often, or take longer on the wire, than usual
+          calls that fail more often, or take longer between the two services, than usual
         </li>
       )}
     </ul>
@@ -505,7 +505,7 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
           "rate (1/s)",
           "usual rate (1/s)",
           "failed (of 1)",
-          "on the wire (ms)",
+          "time between them (ms)",
           "usually (ms)",
         ],
         rows: rows.map((c) => [

@@ -6,7 +6,7 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { problemNames, sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
-import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
+import { count, duration, lost, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
 import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
@@ -263,11 +263,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
-          [
-            "Impact",
-            p.impact === null ? "–" : `${duration(p.impact)} lost per second`,
-            "Over all requests, beyond the usual",
-          ],
+          ["Impact", lost(p.impact), "Time lost in a second, over all requests, beyond the usual"],
           [
             "Requests",
             `${count(p.requests)}${p.rate ? ` in ${duration((p.requests / p.rate) * 1e9)}` : ""}`,

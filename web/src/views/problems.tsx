@@ -14,7 +14,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
+import { count, duration, lost, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
 import { firstAtPlaces, problemNames } from "../logic/diagnosis.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
@@ -345,7 +345,7 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
         </div>
       </td>
       <td data-label="Since" className="nowrap">
-        {p.since ? <When at={p.since} brief /> : <span className="dim">–</span>}
+        {p.since ? <When at={p.since} brief /> : <span className="dim">chronic</span>}
       </td>
       <td data-label="Severity">
         <Severity p={p} />
@@ -363,7 +363,7 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
         {rate(p.rate)}
       </td>
       <td data-label="Impact" className="number nowrap">
-        {p.impact === null ? "–" : `${duration(p.impact)}/s`}
+        {lost(p.impact)}
       </td>
       <td data-label="Investigation">
         {!gone && isInIncident(p) ? (

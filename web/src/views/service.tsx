@@ -12,11 +12,12 @@ import { type Range, rangeParameters } from "../logic/range.ts";
 import { servicePath, sortedBy, states } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { Facts, type Fact, When, useTitle } from "../components/basics.tsx";
+import { More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
-import { Beside, CallCells, LoadFigure, ServiceBadge, SinceNote, callColumns } from "./services.tsx";
+import { Beside, CallCells, LoadFigure, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
 import { IncidentSentence } from "./suspects.tsx";
 import { Name } from "../components/names.tsx";
 
@@ -79,6 +80,7 @@ function Content({ detail: d, range, setRange }: Props) {
       </p>
       <Trends of={d} range={range} setRange={setRange} />
       {d.operations.length > 0 && <Operations of={d} />}
+      <Inside of={d} />
       <div className="columns tables">
         <Calls title="Called by" of={d.callers} other="caller" />
         <Calls title="Calls" of={d.callees} other="callee" />
@@ -278,13 +280,68 @@ function Operations({ of: d }: { of: Detail }) {
   );
 }
 
+const shownInside = 10;
+
+// Inside lists the operations inside the service that no other service calls, and the calls that it makes.
+function Inside({ of: d }: { of: Detail }) {
+  const [inside, setInside] = useEnum("inside", ["few", "all"]);
+  const all = inside === "all";
+  if (d.inside.length === 0) return null;
+  return (
+    <Figure
+      title="Inside it"
+      hint="Operations that no other service calls, and the calls that it makes; those that take most time first. Small: usually."
+      table={() => ({
+        header: ["operation", "kind", "spans", "P50 (ms)", "usual P50 (ms)", "P99 (ms)", "usual P99 (ms)"],
+        rows: d.inside.map((o) => [
+          o.name,
+          o.kind,
+          o.spans,
+          milli(o.p50_ns),
+          milli(o.usual_p50_ns),
+          milli(o.p99_ns),
+          milli(o.usual_p99_ns),
+        ]),
+      })}
+      tableOnly
+    >
+      <Table
+        label="Inside it"
+        className="results"
+        head={["Operation", { text: "P50", number: true }, { text: "P99", number: true }]}
+      >
+        {d.inside.slice(0, all ? d.inside.length : shownInside).map((o) => (
+          <tr key={`${o.name} ${o.kind}`}>
+            <td>
+              <Link
+                className="mono"
+                href={`/traces${query({ service: d.service.service, operation: o.operation })}`}
+                title="Kept traces with this operation"
+              >
+                <bdi>{o.name}</bdi>
+              </Link>
+            </td>
+            <td className="number">
+              <Time now={o.p50_ns} usual={o.usual_p50_ns} />
+            </td>
+            <td className="number">
+              <Time now={o.p99_ns} usual={o.usual_p99_ns} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+      <More rest={d.inside.length - shownInside} shown={all} toggle={() => setInside(all ? "few" : "all")} />
+    </Figure>
+  );
+}
+
 // Calls lists the calls from or to other services.
 function Calls({ title, of, other }: { title: string; of: Call[]; other: "caller" | "callee" }) {
   return (
     <Figure
       title={title}
       table={() => ({
-        header: [other, "rate (1/s)", "usual rate (1/s)", "failed (of 1)", "time on the wire (ms)"],
+        header: [other, "rate (1/s)", "usual rate (1/s)", "failed (of 1)", "time between them (ms)"],
         rows: of.map((c) => [c[other], c.now.rate, c.usual?.rate ?? null, c.now.failed, milli(c.now.own_ns)]),
       })}
       tableOnly

@@ -344,7 +344,7 @@ export const LoadFigure = ({ of: { now, usual, worse }, figure }: { of: Judged; 
   return <Beside now={duration(now[figure])} usual={before === null ? null : duration(before)} notable={notable} />;
 };
 
-// CallCells are the cells of a table that show the calls between two services: rate, errors and time on the wire.
+// CallCells are the cells of a table that show the calls between two services: rate, errors and time between them.
 export const CallCells = ({ of: { now, usual } }: { of: { now: Load; usual: Load | null } }) => (
   <>
     <td className="number">
@@ -363,7 +363,12 @@ export const CallCells = ({ of: { now, usual } }: { of: { now: Load; usual: Load
 export const callColumns: Column[] = [
   { text: "Rate", number: true },
   { text: "Errors", number: true },
-  { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
+  {
+    text: "Between them",
+    number: true,
+    title:
+      "Mean time of a call between the spans of the two services: on the wire or in a queue and, if the callee emits no spans, as a database, in the callee",
+  },
 ];
 
 export const Time = ({ now, usual }: { now: number | null; usual: number | null | undefined }) => (

@@ -20,8 +20,8 @@ const reasons: Record<Finding["reason"], string> = {
 
 const parts: Record<string, string> = {
   own: "own time",
-  in: "on the wire to it",
-  out: "on the wire from it",
+  in: "to it",
+  out: "from it",
   calls: "additional calls",
 };
 

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+)
+
+// begin opens a data directory as a service does, and returns its log and the error.
+func begin(t *testing.T, dir string) (log string, err error) {
+	t.Helper()
+	e, err := config.Load(config.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := e.Config
+	c.DataDir, c.OTLP.GRPC, c.OTLP.HTTP, c.HTTP = dir, "", "", "127.0.0.1:0"
+	var text strings.Builder
+	s, err := New(&c, Build{}, slog.New(slog.NewTextHandler(&text, nil)), nil)
+	if err == nil {
+		err = s.Close()
+	}
+	return text.String(), err
+}
+
+// The error of a data directory that cannot be used says what happened and what to do, and the advice helps. No name
+// in the directory vanishes.
+func TestUnusableData(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(dir string) error
+		want   []string
+		aside  string // what the error advises to move away; empty: it does not
+	}{
+		{"a manifest of the store is cut", cut("store", "MANIFEST-*"), []string{"it is damaged", "restore a backup", "store.aside1", "learns anew"}, "store"},
+		{"a manifest of the journal is missing", remove("journal", "MANIFEST-*"), []string{"it is damaged", "journal.aside1", "since its last checkpoint"}, "journal"},
+		{"markers of the store are missing", remove("store", "marker.*"), []string{"it is damaged", "store.aside1"}, "store"},
+		{"another database in place of the store", swap, []string{"another program wrote it", "--data-dir"}, "store"},
+		{"a later format", later, []string{"a newer version of sibyl wrote it", "use that version"}, "store"},
+		{"a file in place of the store", file("store", "text"), []string{"is a file", "--data-dir"}, "store"},
+		{"damaged notes", file("notes.json", "{"), []string{"notes.json", "from a backup", "notes.json.aside"}, "notes.json"},
+		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"no ID of an incident", "notes.json.aside"}, "notes.json"},
+		{"damaged views", file("views.json", "{"), []string{"views.json.aside"}, "views.json"},
+		{"damaged comments", file("comments.json", "{"), []string{"comments.json.aside"}, "comments.json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			if log, err := begin(t, dir); err != nil || log != "" {
+				t.Fatalf("new directory: %v, log %q", err, log)
+			}
+			if err := c.change(dir); err != nil {
+				t.Fatal(err)
+			}
+			before := names(t, dir)
+			_, err := begin(t, dir)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q, want %q in it", err, want)
+				}
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("files before %s, after %s", before, after)
+			}
+			if err := os.Rename(filepath.Join(dir, c.aside), filepath.Join(dir, c.aside+".aside1")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := begin(t, dir); err != nil {
+				t.Errorf("after the advice: %v", err)
+			}
+		})
+	}
+}
+
+// A log or a database that is missing, and a directory with files of something else, are warnings.
+func TestUnusualData(t *testing.T) {
+	dir := t.TempDir()
+	if err := file("main.go", "package main")(dir); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "main.go") {
+		t.Errorf("a foreign directory: %v, log %q", err, log)
+	}
+	if log, err := begin(t, dir); err != nil || log != "" {
+		t.Errorf("the second time: %v, log %q", err, log)
+	}
+	if err := remove("store", "*.log")(dir); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "the log of a database is missing") {
+		t.Errorf("a missing log: %v, log %q", err, log)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "a folder of the data directory is missing") || !strings.Contains(log, "learns anew") {
+		t.Errorf("a missing store: %v, log %q", err, log)
+	}
+}
+
+// names returns the names in a directory.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}
+
+func cut(database, pattern string) func(dir string) error {
+	return each(database, pattern, func(path string) error { return os.Truncate(path, 20) })
+}
+
+func remove(database, pattern string) func(dir string) error {
+	return each(database, pattern, os.Remove)
+}
+
+func each(database, pattern string, do func(path string) error) func(dir string) error {
+	return func(dir string) error {
+		found, err := filepath.Glob(filepath.Join(dir, database, pattern))
+		for _, path := range found {
+			if err == nil {
+				err = do(path)
+			}
+		}
+		return err
+	}
+}
+
+// file puts a file with a text into the directory, in place of what is there.
+func file(name, text string) func(dir string) error {
+	return func(dir string) error {
+		path := filepath.Join(dir, name)
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(text), 0o600)
+	}
+}
+
+// swap puts a database of another program in place of the store.
+func swap(dir string) error {
+	path := filepath.Join(dir, "store")
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		return err
+	}
+	db, err := pebbledb.Open(pebbledb.Options{Dir: path, MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Set([]byte("key"), []byte("value"), pebble.Sync), db.Close())
+}
+
+// later makes the store one of a later format.
+func later(dir string) error {
+	return each("store", "marker.format-version.*", func(path string) error {
+		return os.Rename(path, filepath.Join(filepath.Dir(path), "marker.format-version.000099.999"))
+	})(dir)
+}
