@@ -64,7 +64,8 @@ public final class Registry implements ClassFileTransformer {
   private final Map<String, Set<Known>> wanted = new ConcurrentHashMap<>(); // enabled ones, by name of class
   private final Map<String, Map<String, Boolean>> hooked = new ConcurrentHashMap<>(); // methods to instrument, and whether to pass values, by name of class
   private final Map<String, Integer> changes = new HashMap<>(); // of hooked, by name of class
-  private final Map<String, Long> switched = new HashMap<>(); // when tracepoints last were, by name of class, until it is restored; ns
+  private long switched; // ns; when tracepoints were enabled or disabled last
+  private boolean restored = true; // since then
   private final Set<String> broken = ConcurrentHashMap.newKeySet(); // classes that the last change failed to instrument
   private final Map<String, String> failures = new ConcurrentHashMap<>(); // reasons by ID
   private final Set<String> woven = ConcurrentHashMap.newKeySet(); // keys of methods that at least one loaded class reports
@@ -99,7 +100,7 @@ public final class Registry implements ClassFileTransformer {
    * Creates a registry without tracepoints.
    *
    * @param spansPerSecond limit of each tracepoint; that of all together is four times as high, not counting the fair share of each
-   * @param restoreAfter seconds for which the methods of a class stay instrumented after the last change of its tracepoints
+   * @param restoreAfter seconds for which methods stay instrumented after the last change of tracepoints
    */
   public Registry(String service, OwnClasses own, Selection select, int spansPerSecond, int restoreAfter, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
@@ -275,35 +276,34 @@ public final class Registry implements ClassFileTransformer {
     wanted.putAll(after);
     Set<String> changed = changed(before, after);
     changed.forEach(name -> toggle(before.getOrDefault(name, Set.of()), after.getOrDefault(name, Set.of())));
-    long now = System.nanoTime();
-    changed.forEach(name -> switched.put(name, now));
+    if (!changed.isEmpty()) {
+      switched = System.nanoTime();
+      restored = false;
+    }
     changed.removeIf(name -> !hook(name, restoreAfter > 0));
     transform(changed);
   }
 
-  /** Restores the classes whose tracepoints have not changed for a while. */
+  /** Restores methods if no tracepoint has changed for a while. */
   public void restore() {
     restore(System.nanoTime());
   }
 
   /**
-   * Removes methods without enabled tracepoints from the instrumented ones, once nothing has changed in their class for a
-   * while. The JVM forgets how it compiled the methods of a transformed class, which costs far more than a disabled
-   * tracepoint, and a search often returns to a class.
+   * Restores the methods without enabled tracepoints, once no tracepoint has changed for a while. The JVM forgets how it
+   * compiled the methods of a transformed class, which costs far more than disabled tracepoints, and searches return to
+   * classes.
    *
    * @param now in ns, of the JVM's clock
    */
   synchronized void restore(long now) {
-    Set<String> due = new HashSet<>();
-    switched.forEach(
-        (name, at) -> {
-          if (now - at >= restoreAfter) {
-            due.add(name);
-          }
-        });
-    switched.keySet().removeAll(due);
-    due.removeIf(name -> !hook(name, false));
-    transform(due);
+    if (restored || now - switched < restoreAfter) {
+      return;
+    }
+    restored = true;
+    Set<String> names = new HashSet<>(hooked.keySet());
+    names.removeIf(name -> !hook(name, false));
+    transform(names);
   }
 
   /** Sets the switches of the methods of a class. */
