@@ -56,7 +56,7 @@ type Phase string
 const (
 	Start   Phase = "start"   // the JVMs compile, and Sibyl has no history
 	Search  Phase = "search"  // no fault, but Sibyl looks for the reasons of latencies that vary
-	Healthy Phase = "healthy" // no fault, and no tracepoint is enabled
+	Healthy Phase = "healthy" // no fault, and no tracepoint has been enabled for a while
 	Faulty  Phase = "fault"   // from the injection of the fault until its removal
 	After   Phase = "after"   // once the fault was removed and no tracepoint was enabled for it
 )
@@ -376,17 +376,19 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 	return nil
 }
 
-// quietWindows is the number of windows without a tracepoint after which a search has ended.
-const quietWindows = 3
+// quietTime is the time without a tracepoint after which a search has ended: the agent restores classes after half of it,
+// and the JVM compiles them again.
+const quietTime = 2 * time.Minute
 
 // searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
 func (x *jvmRun) searchEnd(ctx context.Context) error {
-	for end, quiet := time.Now().Add(x.options.Search), 0; quiet < quietWindows && time.Now().Before(end); quiet++ {
+	end, quiet := time.Now().Add(x.options.Search), time.Now()
+	for time.Since(quiet) < quietTime && time.Now().Before(end) {
 		if err := x.window(ctx); err != nil {
 			return err
 		}
 		if x.applied(ctx) > 0 {
-			quiet = -1
+			quiet = time.Now()
 		}
 	}
 	return nil

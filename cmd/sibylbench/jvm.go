@@ -59,7 +59,7 @@ of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals
 	c.Flags().StringSliceVar(&faults, "faults", faults, "faults of the runs, in turn")
 	c.Flags().IntVar(&o.Runs, "runs", 10, "number of runs")
 	c.Flags().DurationVar(&o.Window, "window", 10*time.Second, "time in which the configurations are compared")
-	c.Flags().DurationVar(&o.Search, "search", 10*time.Minute, "longest time for Sibyl to find the reasons of latencies that vary without a fault")
+	c.Flags().DurationVar(&o.Search, "search", 15*time.Minute, "longest time for Sibyl to find the reasons of latencies that vary without a fault")
 	c.Flags().DurationVar(&o.Well, "well", 2*time.Minute, "time measured before the fault, once Sibyl has searched")
 	c.Flags().DurationVar(&o.Back, "back", time.Minute, "time measured after the fault")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the first run")

@@ -17,7 +17,7 @@ import java.util.regex.Pattern;
 /** The connection with a Sibyl service. */
 public final class Settings {
   private static final int DEFAULT_RATE = 1000;
-  private static final int DEFAULT_RESTORE = 300;
+  private static final int DEFAULT_RESTORE = 60;
   private static final String DEFAULT_OTLP = "http://127.0.0.1:4318";
 
   public final String service;
