@@ -519,7 +519,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 // inside returns the operations of a service that no other service calls, and the calls that it makes, those with most
 // time first.
 func (t *serviceTable) inside(c *engine.Core, x *baselinediff.ServiceUse) []contract.ServiceSpans {
-	all := []contract.ServiceSpans{}
+	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns, by name
 	if !t.live {
 		return all
 	}
@@ -544,9 +544,10 @@ func (t *serviceTable) inside(c *engine.Core, x *baselinediff.ServiceUse) []cont
 			s.UsualP50Ns, s.UsualP99Ns = new(usual.Quantile(0.5)), new(usual.Quantile(0.99))
 		}
 		all = append(all, s)
+		total[s.Name] += latest.Sum()
 	}
 	slices.SortFunc(all, func(a, b contract.ServiceSpans) int {
-		return cmp.Or(cmp.Compare(float64(b.Spans)*b.P50Ns, float64(a.Spans)*a.P50Ns), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(total[b.Name], total[a.Name]), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
 	})
 	return all[:min(len(all), shownInside)]
 }

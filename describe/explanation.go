@@ -185,15 +185,18 @@ func (x *TraceExplanation) places(s *Sentence) {
 			continue
 		}
 		named++
-		separator, of := ", ", ""
+		separator, of, part := ", ", "", units.Nanos(float64(c.ExcessNS))
 		if named == 1 {
 			separator, of = "; ", " more than usual"
 			if x.longer() && float64(c.ExcessNS) <= (1+noticeable)*float64(*x.ExcessNS) {
 				of = " of it"
+				if c.ExcessNS >= *x.ExcessNS { // other steps were a little faster
+					part = "all"
+				}
 			}
 		}
 		s.Plain(separator)
-		s.Strong(units.Nanos(float64(c.ExcessNS)))
+		s.Strong(part)
 		before, after := c.around()
 		s.Plain(of + " " + before)
 		s.Strong(c.name)

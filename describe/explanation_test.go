@@ -34,6 +34,11 @@ func TestExplanation(t *testing.T) {
 				"(own time), 120 ms on the wire to bank POST /charge, 30 ms on the wire from payment → bank POST /charge.",
 		},
 		{
+			"more than all: other steps are faster",
+			baselinediff.Explanation{Duration: 1.2e9, Usual: 388e6, Limit: 500e6, Suspects: suspects{slow(bank, s.bank, baselinediff.InPart, 820e6)}},
+			"This request took 812 ms longer than such requests usually do (1.2 s instead of 388 ms); all of it on the wire to bank POST /charge.",
+		},
+		{
 			"usual",
 			baselinediff.Explanation{Duration: 400e6, Usual: 388e6, Limit: 500e6, Suspects: suspects{slow(payment, s.pay, baselinediff.CallsPart, 20e6)}},
 			"This request took 400 ms, within the usual range of such requests (median 388 ms); 20 ms more than usual in additional " +

@@ -243,6 +243,8 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", h.url, response.Status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return answer{int64(traces.SpanCount()), response.Status}, nil
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", h.url, response.Status)
 	}
 	return answer{}, fmt.Errorf("%s answers %s", h.url, response.Status)
 }

@@ -99,6 +99,16 @@ func (r *Ranks) Quantile(q float64) float64 {
 	return float64(low+high-1) / 2
 }
 
+// Sum returns the sum of the durations in ns, each taken as the middle of its bin.
+func (r *Ranks) Sum() float64 {
+	sum := 0.
+	for i, n := range r.counts {
+		low, high := rankBounds(r.first + i)
+		sum += float64(n) * float64(low+high-1) / 2
+	}
+	return sum
+}
+
 // rankBounds returns the durations [low, high) in ns of a bin.
 func rankBounds(bin int) (low, high int64) {
 	shift := max(0, bin>>rankBits-1)

@@ -11,7 +11,7 @@ import (
 )
 
 // Ranks depend on the set of durations only. Below lies between the fractions of durations that are shorter, and not
-// longer, by more than a bin.
+// longer, by more than a bin. Sum differs by half a bin at most.
 func TestRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
@@ -32,6 +32,13 @@ func TestRanks(t *testing.T) {
 		decoded, rest, err := stats.DecodeRanks(packed)
 		if err != nil || len(rest) > 0 || decoded.Count() != uint64(len(xs)) {
 			t.Fatalf("decoded %d durations, rest %v, %v, want %d", decoded.Count(), rest, err, len(xs))
+		}
+		sum := 0.
+		for _, y := range xs {
+			sum += float64(y)
+		}
+		if got := decoded.Sum(); math.Abs(got-sum) > sum/32 {
+			t.Fatalf("Sum() = %v, want %v", got, sum)
 		}
 		x := nanos().Draw(t, "x")
 		var shorter, longer float64

@@ -376,8 +376,8 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 	return nil
 }
 
-// quietTime is the time without a tracepoint after which a search has ended: the agent restores classes after half of it,
-// and the JVM compiles them again.
+// quietTime is the time without a tracepoint after which a search has ended: the agent restores classes after half of
+// it, and the JVM compiles them again.
 const quietTime = 2 * time.Minute
 
 // searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
