@@ -391,9 +391,10 @@ func (d *demo) makePast(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for the rest of the healthy time, and until the server has learned.
+// settle waits for the rest of the healthy time and, with a past, until the server has learned: it would take minutes
+// without.
 func (d *demo) settle(ctx context.Context) error {
-	if err := d.sleep(ctx, d.Learning-d.recording()); err != nil {
+	if err := d.sleep(ctx, d.Learning-d.recording()); err != nil || d.past == nil {
 		return err
 	}
 	return d.server.waitLearned(ctx)
