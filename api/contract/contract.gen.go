@@ -3032,7 +3032,7 @@ type Trace struct {
 	Start time.Time `json:"start"`
 }
 
-// TraceComparison The difference of the trace from the typical and fast kept traces of its request type.
+// TraceComparison The difference of the trace from the typical and fast kept traces of its request type. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces.
 type TraceComparison struct {
 	DurationNs int64          `json:"duration_ns"`
 	Findings   []TraceFinding `json:"findings"`
