@@ -463,7 +463,7 @@ func TestFailureIsLogged(t *testing.T) {
 	private := fmt.Errorf("10.0.0.1: %w", ErrForbiddenAddress)
 	fail := func(err error, want int) {
 		t.Helper()
-		w.failed(&store.Message{Endpoint: "a", Put: n.now()}, nil, err)
+		w.failed(t.Context(), &store.Message{Endpoint: "a", Put: n.now()}, nil, err)
 		if got := strings.Count(log.String(), "level=WARN msg=\"webhooks: a call failed"); got != want {
 			t.Errorf("%d warnings, want %d:\n%s", got, want, log.String())
 		}

@@ -99,11 +99,11 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		w.logError(w.notifier.options.Outbox.Done(m))
 		return
 	}
-	w.failed(m, answer, err)
+	w.failed(ctx, m, answer, err)
 }
 
 // failed schedules the next attempt or gives the message up.
-func (w *worker) failed(m *store.Message, answer *Answer, err error) {
+func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
 	level := slog.LevelDebug
 	w.notifier.count(m.Endpoint, func(c *Count) {
@@ -123,7 +123,7 @@ func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 		next = max(next, now.Add(answer.After))
 	}
 	if now < deadline && next <= deadline {
-		log.Log(context.Background(), level, "webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
+		log.Log(ctx, level, "webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
 		w.logError(w.notifier.options.Outbox.Retry(m, next, err.Error()))
 		return
 	}

@@ -42,13 +42,9 @@ test("two clicks lead from the diagnosis to a slow request, and the URL restores
 test("a problem links to a slow request, and to a typical one if all are slow", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
-  for (const [kind, stratum] of [
-    ["variable", "slow"],
-    ["slow", "typical"],
-    ["slow", "slow"],
-  ]) {
-    const p = items.find((x) => x.kind === kind && x.onset === "changed");
-    const { items: samples } = await service.api(`/exemplars?group=${p.group}`);
+  const p = items.find((x) => x.kind === "slow" && x.onset === "changed");
+  const { items: samples } = await service.api(`/exemplars?group=${p.group}`);
+  for (const stratum of ["typical", "slow"]) {
     await page.goto(`${service.url}/problems/${p.id}`);
     await page.getByRole("link", { name: `A ${stratum} request` }).click();
     await page.waitForURL(/\/traces\//);
@@ -60,33 +56,27 @@ test("a problem links to a slow request, and to a typical one if all are slow", 
 test("the share in the diagnosis is that of the first edge in table and critical path; small edges are collapsed", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
-  for (const [kind, of] of [
-    ["variable", "Share of variance"],
-    ["slow", "Share of the slowdown"],
-  ]) {
-    const p = items.find((x) => x.kind === kind && x.onset === "changed");
-    await page.goto(`${service.url}/problems/${p.id}`);
-    await settle(page);
-    await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
-    // Read at once: the next epoch changes both, but the heading keeps its numbers while it is read.
-    const [stated, share] = await page.evaluate(() =>
-      ['.diagnosis a:is([href$="#edges"], [href$="#located"])', "#edges td.bars"].map(
-        (e) => document.querySelector(e).textContent,
-      ),
-    );
-    const shareOf = (text) => (text.startsWith("all") ? 100 : Math.min(100, parseFloat(text)));
-    assert.ok(Math.abs(shareOf(stated) - shareOf(share)) <= 1, `${stated} in the diagnosis, ${share} in the table`);
-    const { edges } = await service.api(`/problems/${p.id}`);
-    const rows = () => page.locator("#edges tbody tr:not(.frozen)").count();
-    assert.ok((await rows()) < edges.length, "no edge is collapsed");
-    await page.getByRole("button", { name: /more, with less than/ }).click();
-    await until(rows, edges.length);
-  }
-  const { leading } = items.find((x) => x.kind === "slow" && x.onset === "changed");
+  const p = items.find((x) => x.share_of === "slowdown" && x.onset === "changed");
+  await page.goto(`${service.url}/problems/${p.id}`);
+  await settle(page);
+  await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: "Share of the slowdown" }).waitFor();
+  // Read at once: the next epoch changes both, but the heading keeps its numbers while it is read.
+  const [stated, share] = await page.evaluate(() =>
+    ['.diagnosis a:is([href$="#edges"], [href$="#located"])', "#edges td.bars"].map(
+      (e) => document.querySelector(e).textContent,
+    ),
+  );
+  const shareOf = (text) => (text.startsWith("all") ? 100 : Math.min(100, parseFloat(text)));
+  assert.ok(Math.abs(shareOf(stated) - shareOf(share)) <= 1, `${stated} in the diagnosis, ${share} in the table`);
+  const { edges } = await service.api(`/problems/${p.id}`);
+  const rows = () => page.locator("#edges tbody tr:not(.frozen)").count();
+  assert.ok((await rows()) < edges.length, "no edge is collapsed");
+  await page.getByRole("button", { name: /more, with less than/ }).click();
+  await until(rows, edges.length);
   const hottest = page.locator("#path g.box", { has: page.locator('rect[style*="heat-4"]') });
   await until(() => hottest.count(), 1);
   assert.ok(
-    (await hottest.getAttribute("data-tip")).startsWith(leading),
+    (await hottest.getAttribute("data-tip")).startsWith(p.leading),
     "another edge of the critical path is highlighted",
   );
   await context.close();
