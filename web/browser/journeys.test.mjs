@@ -59,7 +59,10 @@ test("the share in the diagnosis is that of the first edge in table and critical
   const p = items.find((x) => x.share_of === "slowdown" && x.onset === "changed");
   await page.goto(`${service.url}/problems/${p.id}`);
   await settle(page);
-  await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: "Share of the slowdown" }).waitFor();
+  await page
+    .getByRole("group", { name: "Edges" })
+    .getByRole("columnheader", { name: "Share of the slowdown" })
+    .waitFor();
   // Read at once: the next epoch changes both, but the heading keeps its numbers while it is read.
   const [stated, share] = await page.evaluate(() =>
     ['.diagnosis a:is([href$="#edges"], [href$="#located"])', "#edges td.bars"].map(
