@@ -115,7 +115,7 @@ func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, e
 	})
 	log := w.notifier.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID), slog.Any("error", err))
 	if gone {
-		log.Warn("webhooks: the endpoint is gone; it is not called until a restart or reload")
+		log.WarnContext(ctx, "webhooks: the endpoint is gone; it is not called until a restart or reload")
 	}
 	now, deadline := w.notifier.now(), m.Put.Add(giveUpAfter)
 	next := min(now.Add(delay(m.Attempts+1)), deadline)
@@ -127,7 +127,7 @@ func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, e
 		w.logError(w.notifier.options.Outbox.Retry(m, next, err.Error()))
 		return
 	}
-	log.Warn("webhooks: a message was given up; it can be sent again")
+	log.WarnContext(ctx, "webhooks: a message was given up; it can be sent again")
 	w.giveUp(m, err.Error())
 }
 
