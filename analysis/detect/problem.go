@@ -41,13 +41,13 @@ var onsetNames = [...]string{"changed", "chronic"}
 // String returns the lower-case name of o.
 func (o Onset) String() string { return onsetNames[o] }
 
-// Whole is the quantity of which a problem divides the parts among places.
+// Whole is the quantity that a problem divides among places.
 type Whole uint8
 
 // The wholes.
 const (
 	WholeSlowdown Whole = iota // the rise of the mean
-	WholeVariance              // or its rise, of a changed problem
+	WholeVariance              // of a changed problem: the rise of the variance
 	WholeMean
 )
 
@@ -79,7 +79,7 @@ type Problem struct {
 	Shift float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
-	Whole        Whole             // of which the scores of Edges, and the shares of the investigation, are parts
+	Whole        Whole             // that the scores of Edges and the shares of the investigation divide
 	Refined      []RefinedShare    // measured by switched-on tracepoints; ascending by (Within, Context)
 	Explanations []Explanation     // best first
 }

@@ -312,7 +312,7 @@ func (x *jvmRun) phases(ctx context.Context) error {
 	}
 	x.phase = Faulty
 	x.watcher.report("The fault was injected into all of them.")
-	if err := x.windowsUntil(ctx, closedError(x.watcher.located), x.Timeout); err != nil {
+	if err := x.windowsUntil(ctx, background(ctx, x.waitLocated), x.Timeout); err != nil {
 		return err
 	}
 	after, err := x.steered(ctx)
@@ -344,20 +344,20 @@ func (x *jvmRun) recover(ctx context.Context) error {
 	return nil
 }
 
-// background calls a function that ends with ctx, and returns a channel that yields what it returns.
+// waitLocated waits until Sibyl has located the fault.
+func (x *jvmRun) waitLocated(ctx context.Context) error {
+	select {
+	case <-x.watcher.located:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// background calls a function that returns when ctx ends. The channel yields its result.
 func background(ctx context.Context, call func(context.Context) error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- call(ctx) }()
-	return c
-}
-
-// closedError returns a channel that yields nil when done is closed.
-func closedError(done <-chan struct{}) <-chan error {
-	c := make(chan error, 1)
-	go func() { // ends with done; at the latest with this process
-		<-done
-		c <- nil
-	}()
 	return c
 }
 

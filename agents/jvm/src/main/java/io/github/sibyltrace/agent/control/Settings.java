@@ -23,7 +23,7 @@ public final class Settings {
   public final String service;
   public final OwnClasses own;
   public final int spansPerSecond; // of each tracepoint
-  public final int restoreAfter; // seconds until the methods of a class without changes are as before
+  public final int restoreAfter; // seconds from the last change of a tracepoint until methods without one are restored
   public final Selection selection;
   public final boolean waits; // whether threads tell their spans to the kernel agent
   public final URI otlp; // where spans go, in an application without OpenTelemetry

@@ -36,8 +36,8 @@ public final class Registry implements ClassFileTransformer {
   private static final int BATCH = 100; // classes that are transformed at once
   private static final int MAX_SPANS = 1000; // tracepoints of OpenTelemetry's spans; others always start
 
-  // Changes of a class until its methods stay instrumented for good. After each, the JVM links the lambdas of the class anew and
-  // keeps the old ones for as long as the class is loaded.
+  // Changes of a class until its methods stay instrumented for good. After each, the JVM links the lambdas of the class
+  // anew and keeps the old ones for as long as the class is loaded.
   static final int MAX_CHANGES = 20;
 
   public final String service;
