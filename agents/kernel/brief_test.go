@@ -138,7 +138,8 @@ func checkNaps(t *testing.T, workload string, threshold uint64) {
 	for i := range all {
 		requests[all[i].Trace] = &all[i]
 	}
-	arrived, parts := make(map[[16]byte]int64), make(map[uint32][]waits.Part)
+	arrived, asleep := make(map[[16]byte]int64), make(map[[16]byte]int64)
+	parts := make(map[uint32][]waits.Part)
 	sums := 0
 	err = p.Events(func(e waits.Event) {
 		joined, ok := joiner.Join(&e)
@@ -156,6 +157,9 @@ func checkNaps(t *testing.T, workload string, threshold uint64) {
 			}
 			parts[e.TID] = append(parts[e.TID], part)
 			arrived[n.Trace] += int64(part.End - part.Start)
+			if part.Class == waits.Sleep {
+				asleep[n.Trace] += int64(part.End - part.Start)
+			}
 		}
 	})
 	if err != nil {
@@ -171,9 +175,10 @@ func checkNaps(t *testing.T, workload string, threshold uint64) {
 	}
 	var slept, got int64
 	for id, n := range requests {
-		slept, got = slept+n.Slept, got+arrived[id]
-		if arrived[id] > n.Slept {
-			t.Errorf("%d ns of %d ns of sleep", arrived[id], n.Slept)
+		// Between two sleeps, the thread may wait for Go's runtime, e.g. for its collector, and then for a CPU as well.
+		slept, got = slept+n.Slept, got+min(arrived[id], n.Slept)
+		if asleep[id] > n.Slept {
+			t.Errorf("%d ns of %d ns of sleep", asleep[id], n.Slept)
 		}
 	}
 	t.Logf("%d of %d ms arrived in %d sums", got/1e6, slept/1e6, sums)
