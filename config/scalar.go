@@ -286,7 +286,7 @@ const off = "off"
 
 // address returns the kind of listen addresses; off is read as "".
 func address() *scalar[string] {
-	return orOff(words("address", "an address like 127.0.0.1:4317", isAddress))
+	return orOff(words("address", "a host and a port up to 65535, like 127.0.0.1:4317", isAddress))
 }
 
 // orOff extends s by the word off for the empty text.

@@ -57,42 +57,75 @@ func explained(giveUp func(error), dataDir, name string) func(error) {
 	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
+// asideSuffix ends the names, except for a number, to which errors advise to move files of the data directory.
+const asideSuffix = ".aside"
+
 // asideName returns a name beside path that is free.
 func asideName(path string) string {
 	for i := 1; ; i++ {
-		name := fmt.Sprintf("%s.aside%d", path, i)
+		name := fmt.Sprintf("%s%s%d", path, asideSuffix, i)
 		if _, err := os.Lstat(name); err != nil {
 			return name
 		}
 	}
 }
 
-// shownFiles is the number of files that a message names.
-const shownFiles = 3
-
-// warnOfContents logs that a directory has only one of the databases, which belong together, or has none but files of
-// something else: its user may have meant another.
-func warnOfContents(dataDir string, log *slog.Logger) {
-	entries, err := os.ReadDir(dataDir)
-	if err != nil {
-		return // opening the databases reports it
+// CheckDataDir returns an error if dir cannot be a data directory: it is a file, or it contains files but none of
+// Sibyl's. Hidden files do not count, nor does lost+found, which a new file system contains.
+func CheckDataDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // New makes it
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("the data directory %s is a file, or below one", dir)
+	case err != nil:
+		return fmt.Errorf("read the data directory: %w", err)
 	}
-	own := append(api.Files(), access.FileName, "ballast", backupName, "lost+found")
 	var others []string
-	missing := []string{journalName, storeName}
 	for _, e := range entries {
-		name := e.Name()
-		missing = slices.DeleteFunc(missing, func(database string) bool { return database == name })
-		if !slices.Contains(own, name) && name != journalName && name != storeName && !strings.HasPrefix(name, ".") {
+		switch name := e.Name(); {
+		case isOwn(dir, name):
+			return nil
+		case name != "lost+found" && !strings.HasPrefix(name, "."):
 			others = append(others, name)
 		}
 	}
-	switch {
-	case len(missing) == 1:
+	if len(others) == 0 {
+		return nil
+	}
+	const shown = 3
+	list := strings.Join(others[:min(shown, len(others))], ", ")
+	if more := len(others) - shown; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("the data directory %s has no data of Sibyl but other files (%s)", dir, list)
+}
+
+// isOwn reports whether a name in the data directory shows that Sibyl has written there.
+func isOwn(dataDir, name string) bool {
+	switch base, _, _ := strings.Cut(name, asideSuffix); base {
+	case journalName, storeName: // other programs have a journal, too
+		return pebbledb.Exists(filepath.Join(dataDir, name))
+	case backupName:
+		return pebbledb.Exists(filepath.Join(dataDir, name, storeName))
+	case access.FileName, pebbledb.BallastName, journalName + pebbledb.DamagedSuffix, storeName + pebbledb.DamagedSuffix:
+		return true
+	default:
+		return slices.Contains(api.Files(), base)
+	}
+}
+
+// warnOfMissing logs that a data directory has only one of its databases, which belong together.
+func warnOfMissing(dataDir string, log *slog.Logger) {
+	var missing []string
+	for _, name := range []string{journalName, storeName} {
+		if _, err := os.Lstat(filepath.Join(dataDir, name)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 1 {
 		log.Warn("a folder of the data directory is missing: stop sibyl and put it back or restore a backup, or go on without it",
 			slog.String("missing", filepath.Join(dataDir, missing[0])), slog.String("effect", without[missing[0]]))
-	case len(missing) == 2 && len(others) > 0:
-		log.Warn("the data directory holds no data of Sibyl but other files, which stay as they are: if you meant another directory, stop sibyl and name it with --data-dir",
-			slog.String("directory", dataDir), slog.Int("files", len(others)), slog.Any("first", others[:min(shownFiles, len(others))]))
 	}
 }

@@ -82,17 +82,11 @@ func TestUnusableData(t *testing.T) {
 	}
 }
 
-// A log or a database that is missing, and a directory with files of something else, are warnings.
-func TestUnusualData(t *testing.T) {
+// A log or a database that is missing is a warning.
+func TestMissingData(t *testing.T) {
 	dir := t.TempDir()
-	if err := file("main.go", "package main")(dir); err != nil {
-		t.Fatal(err)
-	}
-	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "main.go") {
-		t.Errorf("a foreign directory: %v, log %q", err, log)
-	}
 	if log, err := begin(t, dir); err != nil || log != "" {
-		t.Errorf("the second time: %v, log %q", err, log)
+		t.Errorf("a new directory: %v, log %q", err, log)
 	}
 	if err := remove("store", "*.log")(dir); err != nil {
 		t.Fatal(err)
@@ -105,6 +99,54 @@ func TestUnusualData(t *testing.T) {
 	}
 	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "a folder of the data directory is missing") || !strings.Contains(log, "learns anew") {
 		t.Errorf("a missing store: %v, log %q", err, log)
+	}
+}
+
+// A directory with files of other programs is no data directory unless Sibyl has written there, be it incompletely.
+func TestForeignData(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		paths []string // of files, or of directories if they end in a slash
+		want  string   // in the error; empty: no error
+	}{
+		{"empty", nil, ""},
+		{"a new file system", []string{"lost+found/", ".snapshot/"}, ""},
+		{"a project", []string{"a.go", "b.go", "c.go", "d.go", "e.go"}, "other files (a.go, b.go, c.go and 2 more)"},
+		{"the journal of systemd", []string{"journal/5a1f/system.journal"}, "other files (journal)"},
+		{"a database of Sibyl among other files", []string{"a.go", "journal/LOCK"}, ""},
+		{"a copy of a database", []string{"a.go", "store/marker.manifest.000001.MANIFEST-000001"}, ""},
+		{"a crash while the journal was created", []string{"journal/"}, ""},
+		{"a token before the first start", []string{"a.go", "tokens.json"}, ""},
+		{"databases moved away", []string{"store.aside1/LOCK", "journal.aside2/LOCK"}, ""},
+		{"the end of a log", []string{"journal.damaged"}, ""},
+		{"a backup", []string{"backup/store/marker.manifest.000001.MANIFEST-000001"}, ""},
+		{"backups of something else", []string{"backup/home.tar"}, "other files (backup)"},
+	} {
+		dir := t.TempDir()
+		for _, path := range c.paths {
+			full := filepath.Join(dir, path)
+			if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(path, "/") {
+				if err := os.MkdirAll(full, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(full, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := CheckDataDir(dir); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	if err := CheckDataDir(filepath.Join(t.TempDir(), "new")); err != nil {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	for _, path := range []string{"datadir_test.go", "datadir_test.go/below"} {
+		if err := CheckDataDir(path); err == nil || !strings.Contains(err.Error(), "is a file, or below one") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

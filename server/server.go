@@ -75,9 +75,9 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		}
 	}()
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return s, fmt.Errorf("make the data directory, which --data-dir selects: %w", err)
+		return s, fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
 	}
-	warnOfContents(c.DataDir, log)
+	warnOfMissing(c.DataDir, log)
 	if s.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
 		return s, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/server"
 )
 
 // checkAddresses checks the addresses on which a service listens or would listen.
@@ -25,7 +26,6 @@ func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []
 			continue
 		}
 		f := finding{Check: l.Key, State: fine}
-		flag := strings.ReplaceAll(l.Key, ".", "-")
 		switch err := tryListen(ctx, l.Address); {
 		case err == nil && running:
 			f.State, f.Saw = warning, fmt.Sprintf("Nothing listens at %s, although a service runs.", l.Address)
@@ -36,9 +36,9 @@ func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []
 			f.Saw = "A program listens at " + l.Address + "."
 		case errors.Is(err, syscall.EADDRINUSE):
 			f.State, f.Saw = failed, fmt.Sprintf("Another program listens at %s.", l.Address)
-			f.Do = fmt.Sprintf("Stop it, or choose another address with --%s.", flag)
+			f.Do = fmt.Sprintf("Stop it, or choose another address with %s.", flagOf(l))
 		default:
-			f.State, f.Saw, f.Do = failed, err.Error(), fmt.Sprintf("Choose another address with --%s.", flag)
+			f.State, f.Saw, f.Do = failed, err.Error(), fmt.Sprintf("Choose another address with %s.", flagOf(l))
 		}
 		all = append(all, f)
 	}
@@ -57,8 +57,8 @@ func tryListen(ctx context.Context, address string) error {
 // checkData checks the data directory and its disk.
 func checkData(c *config.Config) []finding {
 	dir, err := existing(c.DataDir)
-	if err != nil {
-		return []finding{{Check: "data", State: failed, Saw: err.Error(), Do: "Choose another directory with --data-dir."}}
+	if err := cmp.Or(server.CheckDataDir(c.DataDir), err); err != nil {
+		return []finding{{Check: "data", State: failed, Saw: err.Error(), Do: "Choose a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl."}}
 	}
 	data := finding{Check: "data", State: fine, Saw: fmt.Sprintf("%s can be written.", c.DataDir)}
 	if dir != filepath.Clean(c.DataDir) {

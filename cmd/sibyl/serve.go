@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/server"
 )
 
@@ -49,9 +52,12 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	if err != nil {
 		return p.printConfigErrors(err)
 	}
+	if err := checkDataDir(e.Config.DataDir); err != nil {
+		return err
+	}
 	tokens, err := access.Open(e.Config.DataDir).List()
 	if err != nil {
-		return fmt.Errorf("read the tokens in the data directory %s, which --data-dir selects: %w", e.Config.DataDir, err)
+		return fmt.Errorf("read the tokens in the data directory: %w", err)
 	}
 	if len(tokens) == 0 {
 		if err := e.RequireTokens(); err != nil {
@@ -96,22 +102,40 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
-// explainAddress returns the error of an address that cannot be opened, with the flag that selects another if a program
-// listens there.
+// checkDataDir returns an error with a remedy if dir cannot be a data directory.
+func checkDataDir(dir string) error {
+	if err := server.CheckDataDir(dir); err != nil {
+		return fmt.Errorf("%w: choose a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl", err)
+	}
+	return nil
+}
+
+// explainAddress returns the error of an address that cannot be opened, with the remedy and the flag that selects
+// another.
 func explainAddress(err error, c *config.Config) error {
-	failed, ok := errors.AsType[*net.OpError](err)
-	if !ok || !errors.Is(err, syscall.EADDRINUSE) || failed.Addr == nil {
+	failed, ok := errors.AsType[*listener.AddressError](err)
+	if !ok {
 		return err
 	}
-	_, port, _ := net.SplitHostPort(failed.Addr.String())
-	for _, l := range c.Listeners() {
-		if _, p, _ := net.SplitHostPort(l.Address); p == port {
-			flag := strings.ReplaceAll(l.Key, ".", "-")
-			return fmt.Errorf("%w: stop the program that listens there, or choose another address with --%s", err, flag)
-		}
+	listeners := c.Listeners()
+	i := slices.IndexFunc(listeners, func(l config.Listener) bool { return l.Address == failed.Address })
+	if i < 0 {
+		return err
 	}
-	return err
+	other := "choose another address with " + flagOf(listeners[i])
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w: stop the program that listens there, or %s", err, other)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w: this machine does not have that address: %s", err, other)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: ports below 1024 need the capability CAP_NET_BIND_SERVICE: %s", err, other)
+	}
+	return fmt.Errorf("%w: %s", err, other)
 }
+
+// flagOf returns the flag that sets the address of a listener.
+func flagOf(l config.Listener) string { return "--" + strings.ReplaceAll(l.Key, ".", "-") }
 
 // addressText returns the text of a listening address, or "off", as in the configuration.
 func addressText(a net.Addr) string {

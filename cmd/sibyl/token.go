@@ -66,6 +66,9 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		if last > 0 {
 			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
 		}
+		if err := checkDataDir(*dir); err != nil {
+			return err
+		}
 		tokens := access.Open(*dir)
 		before, err := tokens.List()
 		if err != nil {

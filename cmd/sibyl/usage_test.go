@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -67,16 +69,45 @@ func TestHelpFits(t *testing.T) {
 	fit((&process{getenv: func(string) string { return "" }}).root())
 }
 
-// TestAddressInUse: an address that cannot be opened names the flag that selects another.
-func TestAddressInUse(t *testing.T) {
+// TestWrongAddress: an address that cannot be opened names the reason and the flag that selects another.
+func TestWrongAddress(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	r := sibyl(t, "", "serve", "--data-dir", t.TempDir(), "--http", l.Addr().String(), "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off")
-	if r.code != cli.ExitError || !strings.Contains(r.err, "stop the program that listens there, or choose another address with --http") {
-		t.Errorf("exit code %d: %s", r.code, r.err)
+	dir := t.TempDir()
+	if r := sibyl(t, "", "token", "create", "--role", "admin", "--data-dir", dir); r.code != cli.ExitOK { // permits all addresses
+		t.Fatal(r.err)
+	}
+	for address, want := range map[string]string{
+		":99999":               `--http: ":99999": want a host and a port up to 65535, like 127.0.0.1:4317, or off`,
+		l.Addr().String():      "address already in use: stop the program that listens there, or choose another address with --http",
+		"192.0.2.1:80":         "this machine does not have that address: choose another address with --http",
+		"nowhere.invalid:8321": "choose another address with --http",
+	} {
+		r := sibyl(t, "", "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off")
+		if r.code == cli.ExitOK || !strings.Contains(r.err, want) {
+			t.Errorf("%s: exit code %d: %s", address, r.code, r.err)
+		}
+	}
+}
+
+// TestDataDir: serve and token create refuse a directory of something else, and doctor reports it.
+func TestDataDir(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const ports = "--http=127.0.0.1:0 --otlp-grpc=127.0.0.1:0 --otlp-http=off"
+	for _, command := range []string{"serve " + ports, "token create --role viewer", "doctor " + ports} {
+		for path, want := range map[string]string{dir: "other files (main.go)", filepath.Join(dir, "main.go"): "is a file, or below one"} {
+			r := sibyl(t, "", append(strings.Fields(command), "--data-dir", path)...)
+			all := strings.Join(strings.Fields(r.out+r.err), " ") // doctor wraps lines
+			if r.code != cli.ExitError || !strings.Contains(all, want) || !strings.Contains(strings.ToLower(all), "choose a directory with --data-dir") {
+				t.Errorf("%s, %s: exit code %d: %s", command, want, r.code, all)
+			}
+		}
 	}
 }
 

@@ -101,10 +101,19 @@ func open(ctx context.Context, c Config) (*Listener, error) {
 	}
 	conns, err := connlimit.Open(ctx, c.Address, c.Share)
 	if err != nil {
-		return nil, fmt.Errorf("listen for %s: %w", c.Name, err)
+		return nil, &AddressError{c.Name, c.Address, err}
 	}
 	return &Listener{Listener: conns, name: c.Name}, nil
 }
+
+// AddressError is the error for an address that cannot be opened.
+type AddressError struct {
+	Name, Address string // as configured
+	Err           error
+}
+
+func (e *AddressError) Error() string { return fmt.Sprintf("listen for %s: %v", e.Name, e.Err) }
+func (e *AddressError) Unwrap() error { return e.Err }
 
 // only returns a copy of c that offers one application protocol.
 func only(c *tls.Config, protocol string) *tls.Config {

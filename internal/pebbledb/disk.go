@@ -80,7 +80,10 @@ func (d *Disk) Free(now time.Time) uint64 {
 	return d.free.Load()
 }
 
-func (d *Disk) ballast() string { return filepath.Join(d.dir, "ballast") }
+// BallastName is the name of the ballast in the directory of a [Disk].
+const BallastName = "ballast"
+
+func (d *Disk) ballast() string { return filepath.Join(d.dir, BallastName) }
 
 // createBallast creates the ballast if there is room. Without it, only the chance to repeat a write is missing.
 func (d *Disk) createBallast() {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -65,6 +66,14 @@ var (
 	ErrDamaged = errors.New("it is damaged")
 )
 
+// Exists reports whether dir contains a database, complete or not. It is empty if a crash interrupted Open.
+func Exists(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == "LOCK" || strings.HasPrefix(e.Name(), "marker.") // a copy lacks the lock
+	}))
+}
+
 // Open opens or creates a database.
 func Open(o Options) (*DB, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -76,7 +85,7 @@ func Open(o Options) (*DB, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
 	}
-	db := &DB{lock: lock, Removed: o.Dir + damagedSuffix}
+	db := &DB{lock: lock, Removed: o.Dir + DamagedSuffix}
 	if err := db.open(&o); err != nil {
 		if !errors.Is(err, ErrNewer) && !refusedBySystem(err) {
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -189,8 +198,8 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.giveUp(fmt.Errorf(format, args...))
 }
 
-// damagedSuffix follows the name of a directory in the name of the file that gets the removed ends of its logs.
-const damagedSuffix = ".damaged"
+// DamagedSuffix follows the name of a directory in the name of the file that gets the removed ends of its logs.
+const DamagedSuffix = ".damaged"
 
 // maxDamaged limits the bytes of that file.
 const maxDamaged = 64 << 20
@@ -227,7 +236,7 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		keepDamaged(dir+damagedSuffix, path, at.Physical)
+		keepDamaged(dir+DamagedSuffix, path, at.Physical)
 		return info.Size() - at.Physical, os.Truncate(path, at.Physical)
 	}
 }

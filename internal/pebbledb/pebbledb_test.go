@@ -123,7 +123,7 @@ func TestDamagedLogIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	const earlier = "of an earlier start"
-	if err := os.WriteFile(crashed.Dir+damagedSuffix, []byte(earlier), 0o600); err != nil {
+	if err := os.WriteFile(crashed.Dir+DamagedSuffix, []byte(earlier), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Open(crashed)
