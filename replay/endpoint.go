@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -71,7 +70,7 @@ type connection interface {
 
 func (e *Endpoint) connect() (connection, error) {
 	if strings.HasPrefix(e.url.Scheme, "http") {
-		return &overHTTP{e.url.String(), e.token, &http.Client{Timeout: answerTimeout}}, nil
+		return &overHTTP{endpoint: e, client: &http.Client{Timeout: answerTimeout}}, nil
 	}
 	security := insecure.NewCredentials()
 	if e.url.Scheme == "grpcs" {
@@ -81,66 +80,16 @@ func (e *Endpoint) connect() (connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", e.url.Host, err)
 	}
-	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token, e.url.Scheme == "grpcs"}, nil
-}
-
-// dial connects to an address and returns the error. gRPC reports only its text.
-func dial(ctx context.Context, address string) error {
-	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return c.Close()
-}
-
-// nobodyListens reports whether a connection failed because its host is unknown or refused it.
-func nobodyListens(err error) bool {
-	unknown, ok := errors.AsType[*net.DNSError](err)
-	return errors.Is(err, syscall.ECONNREFUSED) || ok && unknown.IsNotFound
-}
-
-// preface begins every connection of HTTP/2 (RFC 9113, section 3.4).
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// speaksHTTP1 reports whether an address answers the beginning of a connection of HTTP/2 with HTTP/1, so that gRPC is
-// not served there. gRPC reports only a frame that is too large.
-func speaksHTTP1(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return false
-	}
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // ends a read that waits
-	defer func() { _ = c.Close() }()                         // nothing is lost
-	const want = "HTTP/1."
-	got := make([]byte, len(want))
-	if _, err := io.WriteString(c, preface); err != nil {
-		return false
-	}
-	_, err = io.ReadFull(c, got)
-	return err == nil && string(got) == want
-}
-
-// errHTTP reports an address at which HTTP is served instead of gRPC.
-func errHTTP(address string) error {
-	host, _, _ := net.SplitHostPort(address) // checked by ParseEndpoint
-	return fmt.Errorf("%s speaks HTTP, not gRPC: Sibyl usually receives OTLP over gRPC at port 4317 (--to %s) and over HTTP at port 4318 (--to http://%s)",
-		address, net.JoinHostPort(host, "4317"), net.JoinHostPort(host, "4318"))
-}
-
-func errNobody(address string) error {
-	return fmt.Errorf("nothing listens at %s: start sibyl serve first, or name another endpoint with --to", address)
+	return &overGRPC{e, c, ptraceotlp.NewGRPCClient(c)}, nil
 }
 
 // answerTimeout is the timeout of a request.
 const answerTimeout = 30 * time.Second
 
 type overGRPC struct {
+	endpoint   *Endpoint
 	connection *grpc.ClientConn
 	client     ptraceotlp.GRPCClient
-	token      string
-	tls        bool
 }
 
 func (g *overGRPC) close() error { return g.connection.Close() }
@@ -149,8 +98,8 @@ func (g *overGRPC) close() error { return g.connection.Close() }
 func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, error) {
 	call, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if g.token != "" {
-		call = metadata.AppendToOutgoingContext(call, "authorization", "Bearer "+g.token)
+	if g.endpoint.token != "" {
+		call = metadata.AppendToOutgoingContext(call, "authorization", "Bearer "+g.endpoint.token)
 	}
 	response, err := g.client.Export(call, ptraceotlp.NewExportRequestFromTraces(traces))
 	if err == nil {
@@ -161,11 +110,12 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	}
 	s := status.Convert(err)
 	after, throttled := retryDelay(s)
+	if s.Code() == codes.Unavailable {
+		if wrong := g.endpoint.wrong(ctx); wrong != nil {
+			return answer{}, &retryError{err: wrong, wrong: true}
+		}
+	}
 	switch code := s.Code(); {
-	case code == codes.Unavailable && nobodyListens(dial(ctx, g.connection.Target())):
-		return answer{}, &retryError{err: errNobody(g.connection.Target()), wrong: true}
-	case code == codes.Unavailable && !g.tls && speaksHTTP1(ctx, g.connection.Target()):
-		return answer{}, &retryError{err: errHTTP(g.connection.Target()), wrong: true}
 	case slices.Contains(retryable, code), code == codes.ResourceExhausted && throttled:
 		return answer{}, &retryError{err: err, after: after}
 	case code == codes.ResourceExhausted, code == codes.InvalidArgument:
@@ -191,8 +141,8 @@ func partial(r ptraceotlp.ExportResponse) answer {
 }
 
 type overHTTP struct {
-	url, token string
-	client     *http.Client
+	endpoint *Endpoint
+	client   *http.Client
 }
 
 func (h *overHTTP) close() error {
@@ -205,46 +155,57 @@ const maxAnswer = 64 << 10
 
 // send implements sender.
 func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, error) {
+	url := h.endpoint.url.String()
 	body, err := ptraceotlp.NewExportRequestFromTraces(traces).MarshalProto()
 	if err != nil {
 		return answer{}, fmt.Errorf("encode a request: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, fmt.Errorf("create a request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/x-protobuf")
-	if h.token != "" {
-		request.Header.Set("Authorization", "Bearer "+h.token)
+	if h.endpoint.token != "" {
+		request.Header.Set("Authorization", "Bearer "+h.endpoint.token)
 	}
-	response, err := h.client.Do(request)
+	response, text, err := h.do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
 		}
-		if nobodyListens(err) {
-			return answer{}, &retryError{err: errNobody(request.URL.Host), wrong: true}
+		if wrong := h.endpoint.wrong(ctx); wrong != nil {
+			return answer{}, &retryError{err: wrong, wrong: true}
 		}
-		return answer{}, &retryError{err: err}
-	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return answer{}, &retryError{err: err}
 	}
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		r := ptraceotlp.NewExportResponse()
 		if err := r.UnmarshalProto(text); err != nil {
-			return answer{}, fmt.Errorf("%s does not answer with OTLP: %w", h.url, err)
+			return answer{}, fmt.Errorf("%s does not answer with OTLP: %w", url, err)
 		}
 		return partial(r), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 for a date or no header
-		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", h.url, response.Status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", url, response.Status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		if request.URL.Scheme == "http" { // a server with TLS answers so
+			if _, err := encrypted(ctx, h.endpoint.address()); err == nil {
+				return answer{}, h.endpoint.errTLS()
+			}
+		}
 		return answer{int64(traces.SpanCount()), response.Status}, nil
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", h.url, response.Status)
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType: // gRPC answers the last one
+		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, response.Status)
 	}
-	return answer{}, fmt.Errorf("%s answers %s", h.url, response.Status)
+	return answer{}, fmt.Errorf("%s answers %s", url, response.Status)
+}
+
+// do sends a request and returns the response, whose body it has read and closed, with the beginning of the body.
+func (h *overHTTP) do(request *http.Request) (response *http.Response, text []byte, err error) {
+	if response, err = h.client.Do(request); err != nil {
+		return nil, nil, err
+	}
+	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response, text, errors.Join(err, response.Body.Close())
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -325,17 +327,45 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// A port of HTTP is no endpoint of gRPC, which is said at once; later it may be a proxy whose service is away.
-func TestGRPCToHTTP(t *testing.T) {
+// An address that serves another protocol is reported at once, with the protocol; later it may be a proxy whose service
+// is away.
+func TestWrongProtocol(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	to, err := ParseEndpoint(web.Listener.Addr().String(), "")
+	encrypted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of handshakes
+	encrypted.StartTLS()
+	defer encrypted.Close()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Replay(t.Context(), to, Options{Files: []string{"-"}, Speed: 1, Input: file.Options{Stdin: bytes.NewReader(Example)}})
-	if err == nil || !strings.Contains(err.Error(), "speaks HTTP, not gRPC") || !strings.Contains(err.Error(), "--to 127.0.0.1:4317") || s.Retries > 0 {
-		t.Errorf("%+v: %v", s, err)
+	g := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(g, &server{})
+	go func() { _ = g.Serve(l) }()
+	defer g.Stop()
+	clear, secure, rpc := web.Listener.Addr().String(), encrypted.Listener.Addr().String(), l.Addr().String()
+	const ports = ": Sibyl usually receives OTLP over gRPC at port 4317 (--to grpc://127.0.0.1:4317) and over HTTP at port 4318 (--to http://127.0.0.1:4318)"
+	for endpoint, want := range map[string]string{
+		"grpc://" + clear:   clear + " speaks HTTP, not gRPC" + ports,
+		"grpcs://" + clear:  clear + " speaks HTTP, not gRPC" + ports,
+		"https://" + clear:  clear + " does not speak TLS: use --to http://" + clear,
+		"http://" + rpc:     rpc + " speaks gRPC, not HTTP" + ports,
+		"https://" + rpc:    rpc + " speaks gRPC, not HTTP" + ports,
+		"grpcs://" + rpc:    rpc + " does not speak TLS: use --to grpc://" + rpc,
+		"http://" + secure:  secure + " requires TLS: use --to https://" + secure,
+		"grpc://" + secure:  secure + " requires TLS: use --to grpcs://" + secure,
+		"https://" + secure: "failed to verify certificate",
+		"grpcs://" + secure: "failed to verify certificate",
+	} {
+		to, err := ParseEndpoint(endpoint, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Replay(t.Context(), to, Options{Files: []string{"-"}, Speed: 1, Input: file.Options{Stdin: bytes.NewReader(Example)}})
+		if err == nil || !strings.Contains(err.Error(), want) || s.Retries > 0 {
+			t.Errorf("%s: %+v: %v, want %s", endpoint, s, err, want)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ whole, so that durations within it do not change; intervals between traces are d
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
 Replay reads all input into a temporary file before it sends anything. It retries requests that the endpoint refuses for now,
-for a minute; if nothing listens there, it fails at once.
+for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
 
 With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents need such
 a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a half minutes before its
