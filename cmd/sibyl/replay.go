@@ -48,7 +48,8 @@ a past. --example replays a recording of a shop that comes with Sibyl, with a pa
 end, one instance of the service payment gets a new version, which is slow.
 
 Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
-within that time, use --new-ids.`,
+within that time, use --new-ids. To see the example again, start sibyl serve with an empty data directory instead: the past of
+a second replay says that payment was fast while it was slow in the first.`,
 		Example: `  sibyl replay --example                                an incident within two minutes
   sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
   sibyl replay --past 1h incident.jsonl.gz              the first hour at once, the rest from now on
@@ -97,7 +98,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.Broken, Progress: n.Progress()},
 	}
 	if f.example {
-		options.Files, options.Input.Stdin, options.NewIDs = []string{"-"}, bytes.NewReader(replay.Example), true
+		options.Files, options.Input.Stdin = []string{"-"}, bytes.NewReader(replay.Example)
 		if !c.Flags().Changed("past") {
 			options.Past = replay.ExamplePast
 		}
@@ -113,8 +114,12 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 				repeat = ", repeatedly until interrupted"
 			}
 			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
-			if !options.NewIDs && !f.loop {
-				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes (assembly.remember); --new-ids makes them new ones")
+			if !f.newIDs && !f.loop {
+				again := "--new-ids makes them new ones"
+				if f.example {
+					again = "to see the example again, start sibyl serve with an empty data directory"
+				}
+				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes (assembly.remember); "+again)
 			}
 		}
 		if terminal.Is(p.err) {

@@ -3,13 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -21,6 +27,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/replay"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -135,5 +142,36 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 				t.Errorf("%d of %d traces\n%s", traces, report.Traces, diff)
 			}
 		})
+	}
+}
+
+// A second replay of the example sends the traces of the first again, which Sibyl then ignores: as new ones, they would
+// contradict the first.
+func TestExampleAgain(t *testing.T) {
+	var mu sync.Mutex
+	ids := make(map[pcommon.TraceID]bool)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		request := ptraceotlp.NewExportRequest()
+		if err := errors.Join(err, request.UnmarshalProto(body)); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for s := range replay.Spans(request.Traces()) {
+			ids[s.TraceID()] = true
+		}
+	}))
+	defer server.Close()
+	var after []int
+	for range 2 {
+		r := sibyl(t, "", "replay", "--example", "--past", "1h", "--to", server.URL)
+		if r.code != cli.ExitOK || !strings.Contains(r.err, "to see the example again, start sibyl serve with an empty data directory") {
+			t.Fatalf("%+v", r)
+		}
+		after = append(after, len(ids))
+	}
+	if after[0] == 0 || after[1] != after[0] {
+		t.Errorf("%d traces after the first replay, %d after the second", after[0], after[1])
 	}
 }
