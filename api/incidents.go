@@ -504,15 +504,14 @@ func SampleTraces(h History, incident uint64, types []engine.AffectedType, onset
 	return found, nil
 }
 
-// exemplarsOf returns the first traces as exemplars, the slow ones slowest first.
+// exemplarsOf returns the first traces of found, failed before slow ones, as exemplars, the slow ones slowest first.
 func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	first := slices.Clone(found[:min(len(found), incidentExemplars)])
-	slices.SortStableFunc(first, func(a, b SampleTrace) int {
-		if a.Failed || b.Failed {
-			return 0 // they precede slow ones
-		}
-		return cmp.Compare(b.Duration, a.Duration)
-	})
+	failed := 0
+	for failed < len(first) && first[failed].Failed {
+		failed++
+	}
+	slices.SortStableFunc(first[failed:], func(a, b SampleTrace) int { return cmp.Compare(b.Duration, a.Duration) })
 	all := []contract.Exemplar{}
 	for i := range first {
 		x, stratum := &first[i], contract.ExemplarStratumSlow
