@@ -86,11 +86,20 @@ func (c *Client) check(r response, err error) error {
 			e.Hint = new("give another one with --token or SIBYL_TOKEN")
 		}
 	}
-	if e.Hint == nil {
-		return fmt.Errorf("%s: %s", c.server, e.Detail)
+	text := c.server + ": " + e.Detail
+	if e.Hint != nil {
+		text += "; " + *e.Hint
 	}
-	return fmt.Errorf("%s: %s; %s", c.server, e.Detail, *e.Hint)
+	return &RefusedError{e.Status, text}
 }
+
+// RefusedError is the error of a request that the service refused.
+type RefusedError struct {
+	Status int // of HTTP
+	text   string
+}
+
+func (e *RefusedError) Error() string { return e.text }
 
 // body returns the body of a successful response, or the error of [Client.check].
 func body[T any](c *Client, r responseWith[T], err error) (*T, error) {
@@ -120,6 +129,9 @@ func (c *Client) withHint(err error) error {
 	_, kind := errors.AsType[*json.UnmarshalTypeError](err)
 	if syntax || kind {
 		return c.unexpected()
+	}
+	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and shows bytes
+		return fmt.Errorf("%s does not speak HTTP: name the address of the API with --server, whose default port is 8321", c.server)
 	}
 	return fmt.Errorf("query %s: %w", c.server, err)
 }

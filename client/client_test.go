@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
@@ -322,6 +324,16 @@ func TestErrors(t *testing.T) {
 	server.Close()
 	if got := ask(server.URL, ""); !strings.Contains(got, "sibyl serve") {
 		t.Errorf("nothing listens: %s", got)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rpc := grpc.NewServer()
+	go func() { _ = rpc.Serve(l) }()
+	defer rpc.Stop()
+	if got := ask("http://"+l.Addr().String(), ""); !strings.Contains(got, "does not speak HTTP: name the address of the API with --server") {
+		t.Errorf("a port of gRPC: %s", got)
 	}
 	if got := ask("localhost:8321", ""); !strings.Contains(got, "want a URL like") {
 		t.Errorf("an invalid URL: %s", got)

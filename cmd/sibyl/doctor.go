@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"syscall"
@@ -127,9 +128,10 @@ func isOwn(c *config.Config, server string) bool {
 func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
+	_, refused := errors.AsType[*client.RefusedError](err)
 	own := isOwn(c, server)
 	if own {
-		r.add(checkAddresses(ctx, c, err == nil)...)
+		r.add(checkAddresses(ctx, c, err == nil || refused)...)
 		r.add(checkData(c)...)
 		r.add(checkClock(), checkFiles())
 	} else {
@@ -156,6 +158,9 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
 	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
+	}
+	if refused, ok := errors.AsType[*client.RefusedError](err); ok && refused.Status == http.StatusUnauthorized {
+		return finding{Check: "service", State: failed, Saw: err.Error(), Do: "sibyl token create --role viewer creates one; --data-dir names the data directory of the service."}
 	}
 	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
 }

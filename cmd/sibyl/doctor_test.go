@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,6 +86,19 @@ func TestDoctorOfService(t *testing.T) {
 	skewed := checkService(healthy(), now.Add(-time.Minute))
 	if !slices.ContainsFunc(skewed, func(f finding) bool { return f.Check == "clock" && f.State == warning }) {
 		t.Errorf("%+v; want a warning about the clock", skewed)
+	}
+}
+
+// TestDoctorWithoutToken: a service that needs a token runs; its address is not that of another program.
+func TestDoctorWithoutToken(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"type":"about:blank","title":"t","status":401,"detail":"this needs a token","instance":"i"}`)
+	}))
+	defer service.Close()
+	r := sibyl(t, "", "doctor", "--http", service.Listener.Addr().String(), "--otlp-grpc", "off", "--otlp-http", "127.0.0.1:0", "--data-dir", t.TempDir())
+	if r.code != cli.ExitError || strings.Contains(r.out, "Another program") || !strings.Contains(r.out, "sibyl token create --role viewer creates one") {
+		t.Errorf("exit code %d: %s", r.code, r.out)
 	}
 }
 
