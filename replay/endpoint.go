@@ -37,10 +37,11 @@ type Endpoint struct {
 // grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. The token is sent with
 // each request unless it is empty.
 func ParseEndpoint(text, token string) (*Endpoint, error) {
+	full := text
 	if !strings.Contains(text, "://") {
-		text = "grpc://" + text
+		full = "grpc://" + text
 	}
-	u, err := url.Parse(text)
+	u, err := url.Parse(full)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an endpoint: %w", text, err)
 	}

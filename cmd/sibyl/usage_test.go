@@ -21,6 +21,7 @@ func TestWrongUsage(t *testing.T) {
 		{"analyze --min-smples 3 x", "unknown flag: --min-smples; did you mean --min-samples?", "sibyl analyze"},
 		{"analyze --min-samples -3 x", `--min-samples "-3": want a whole number of at least 0`, "sibyl analyze"},
 		{"problems --limit x", `--limit "x": want a whole number`, "sibyl problems"},
+		{"replay --to foo f", `--to: "foo" is not an endpoint: want a host and a port`, "sibyl replay"},
 		{"replay --speed x f", `--speed "x": want a number`, "sibyl replay"},
 		{"replay --past x f", `--past "x": want a duration of at least 0`, "sibyl replay"},
 		{"replay --example f", "--example replays the recording that comes with Sibyl", "sibyl replay"},
