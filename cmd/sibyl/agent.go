@@ -90,7 +90,7 @@ and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data, the co
   sibyl agent kernel --cgroup /system.slice/nginx.service --duration 30s --threshold file=5ms,net=50ms
   sibyl agent kernel --pid 4711 --duration 10s -o folded | flamegraph.pl > waits.svg
   SIBYL_TOKEN=… sibyl agent kernel --sibyl https://sibyl.example.com`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.kernelAgent(c, f) },
 	}
 	f.output.Flag(c, "output", "o", "format")

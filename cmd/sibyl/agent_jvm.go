@@ -54,7 +54,7 @@ It needs no JDK. The jar stays in /tmp of the JVM, which keeps it open. Messages
 error, reports to a file of the JVM with output:FILE.`,
 		Example: `  sibyl agent jvm attach 4711 'p:com\.shop\..*#duration:30#output:/tmp/profile.txt'
   sibyl agent jvm attach 4711 'endpoint:http://127.0.0.1:8321#service:shop'`,
-		Args: cobra.ExactArgs(2),
+		Args: cli.Arguments(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 || pid == os.Getpid() {

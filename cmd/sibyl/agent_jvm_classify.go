@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ exclude of the agent, or with the flags here. Names are given as regular express
 		Example: `  sibyl agent jvm classify shop.jar
   sibyl agent jvm classify --main com.shop.Main target/classes lib/*.jar
   sibyl agent jvm classify shop.war --exclude 'com\.shop\.generated\..*' -o json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments(1, math.MaxInt),
 		RunE: func(_ *cobra.Command, paths []string) error { return p.classify(f, paths) },
 	}
 	f.output.Flag(c, "output", "o", "format")

@@ -91,7 +91,7 @@ func TestJoinReasonsAreReadable(t *testing.T) {
 func TestJVMAgentUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"":              "--write FILE",
-		"attach":        "accepts 2 arg(s)",
+		"attach":        "got 0 arguments, want: sibyl agent jvm attach PID ARGUMENTS",
 		"attach x p:y":  `"x" is not the ID of a process`,
 		"attach -- 0 p": `"0" is not the ID of a process`,
 	} {

@@ -17,12 +17,12 @@ func (p *process) agentsCommand() *cobra.Command {
 		Use:     "agents",
 		Short:   "List the agents of a running service and their state",
 		Example: "  sibyl agents --state behind\n  sibyl agents --service payment -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 	}
 	state.Flag(c, "state", "", "show only agents in this state")
 	c.Flags().StringVar(&service, "service", "", "show only agents of this service")
 	c.Flags().StringVar(&query, "query", "", "show only agents whose service, ID, host or version contains this text")
-	f := addListFlags(c, "agents", 100)
+	f := p.addListFlags(c, "agents", 100)
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
 		q := contract.ListAgentsParams{Q: &query}
 		if state.Value != "any" {

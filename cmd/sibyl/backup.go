@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 func (p *process) backupCommand() *cobra.Command {
@@ -17,9 +19,9 @@ acknowledged before. It needs a token of the role admin, once a token exists.
 Copy the directory to another machine, then delete it: until then its files take up space. To restore, stop the service,
 replace the contents of its data directory by those of the copy, and start it.`,
 		Example: `  tar -C "$(sibyl backup)" -czf sibyl.tar.gz .`,
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 	}
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		api, err := server.client(p)
 		if err != nil {

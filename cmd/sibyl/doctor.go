@@ -60,17 +60,17 @@ Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not 
 		Example: `  sibyl doctor
   sibyl doctor --config /etc/sibyl/sibyl.yaml
   sibyl doctor --server https://sibyl.example.com -o json | jq '.checks[] | select(.state != "ok")'`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 	}
 	output.Flag(c, "output", "o", "format")
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
 			return p.printConfigErrors(err)
 		}
-		if !c.Flags().Changed("server") {
+		if !c.Flags().Changed("server") && p.getenv(serverVariable) == "" {
 			server.server = ownServer(&e.Config)
 		}
 		api, err := server.client(p)

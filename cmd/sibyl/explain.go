@@ -29,7 +29,7 @@ sibyl problems PROBLEM.`,
 		},
 	}
 	output.Flag(c, "output", "o", "format")
-	f := addServerFlags(c)
+	f := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, problemNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return p.showProblem(c.Context(), f, output.Value, args[0])

@@ -38,7 +38,7 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
 	kind.Flag(c, "kind", "", "show only incidents of this kind")
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
-	f := addListFlags(c, "incidents", 20, markdownFormat, htmlFormat)
+	f := p.addListFlags(c, "incidents", 20, markdownFormat, htmlFormat)
 	c.ValidArgsFunction = p.complete(f.server, incidentNames)
 	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
 		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
@@ -111,7 +111,7 @@ func (p *process) incidentNoteCommand(name, short, done string, set func(*client
 		Args:    cli.Arguments(1, 1),
 	}
 	c.Flags().StringVar(&text, "text", "", "text of the note")
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
@@ -138,7 +138,7 @@ deleted; they are compared with their behaviour since then. For a quarter of an 
 	}
 	var text string
 	c.Flags().StringVar(&text, "text", "", "text of the note")
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
@@ -161,7 +161,7 @@ func (p *process) commentCommand() *cobra.Command {
 		Example: `  sibyl incidents comment 101885cb "rolled back to 1.8.1"`,
 		Args:    cli.Arguments(2, 2),
 	}
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)

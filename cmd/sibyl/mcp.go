@@ -34,9 +34,9 @@ which needs the role viewer. Names in the answers come from traces, so an assist
 		Example: `  sibyl mcp                                         for an assistant that starts it
   SIBYL_TOKEN=… sibyl mcp --server https://sibyl.example.com
   sibyl mcp --http 127.0.0.1:8322                   for assistants that connect to http://127.0.0.1:8322/mcp`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 	}
-	server := addServerFlags(c)
+	server := p.addServerFlags(c)
 	c.Flags().StringVar(&address, "http", "", "listen address; empty: standard input and output")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		api, err := server.client(p)

@@ -21,7 +21,7 @@ opens an incident if the rates of 5 minutes and an hour reach 14.4, or those of 
   sibyl objectives -o json | jq '.items[] | select(.burning)'`,
 		Args: cli.Arguments(0, 0),
 	}
-	f := &listFlags{server: addServerFlags(c), output: cli.NewChoice("table", "json")}
+	f := &listFlags{server: p.addServerFlags(c), output: cli.NewChoice("table", "json")}
 	f.output.Flag(c, "output", "o", "format")
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ObjectiveList, error) {
 		return api.Objectives(ctx)

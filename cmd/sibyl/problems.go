@@ -18,12 +18,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
+// serverVariable is the environment variable with the URL of the service.
+const serverVariable = "SIBYL_SERVER"
+
 // serverFlags select the service to query.
 type serverFlags struct{ server, token string }
 
-func addServerFlags(c *cobra.Command) *serverFlags {
+func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
 	f := &serverFlags{}
-	c.Flags().StringVar(&f.server, "server", client.DefaultServer, "URL of the service")
+	c.Flags().StringVar(&f.server, "server", cmp.Or(p.getenv(serverVariable), client.DefaultServer), "URL of the service; also "+serverVariable)
 	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
 	return f
 }
@@ -54,8 +57,8 @@ type listFlags struct {
 
 // addListFlags adds the flags of a command that lists items of a kind; limit is the default of --limit. formats are
 // those of a single item.
-func addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
-	f := &listFlags{server: addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
+func (p *process) addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
+	f := &listFlags{server: p.addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+items+" to show; 0: all")
 	return f
@@ -135,7 +138,7 @@ With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one 
 	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
 	c.Flags().BoolVar(&closed, "closed", false, "list closed problems instead of open ones; --sort does not apply")
 	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
-	f := addListFlags(c, "problems", 20)
+	f := p.addListFlags(c, "problems", 20)
 	c.ValidArgsFunction = p.complete(f.server, problemNames)
 	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query, Closed: &closed}

@@ -63,7 +63,7 @@ func TestExitCodes(t *testing.T) {
 		{"analyse", 2, `unknown command "analyse" for "sibyl"; did you mean analyze?`},
 		{"webhook resent", 2, "did you mean resend?"},
 		{"--nonsense", 2, "unknown flag"},
-		{"version more", 2, "unknown command"},
+		{"version more", 2, `sibyl version takes no argument, such as "more"`},
 		{"analyze", 2, "which FILE?"},
 		{"analyze --help", 0, ""},
 		{"analyze -o text -", 2, "table, json, pprof, folded, html"},

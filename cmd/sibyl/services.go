@@ -25,7 +25,7 @@ With SERVICE it shows that one with its operations, callers, callees, instances 
 		Args: cli.Arguments(0, 1),
 	}
 	c.Flags().StringVar(&query, "query", "", "show only services whose name contains this text")
-	f := addListFlags(c, "services", 50)
+	f := p.addListFlags(c, "services", 50)
 	c.ValidArgsFunction = p.complete(f.server, serviceNames)
 	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.ServiceList, error) {
 		return api.Services(ctx, contract.ListServicesParams{Q: &query}, f.limit)

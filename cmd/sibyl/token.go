@@ -52,7 +52,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		Example: `  sibyl token create --role viewer --name grafana
   sibyl token create --role agent --services shop,pay-* --name shop-team
   SIBYL_TOKEN=$(sibyl token create --role operator --expires 8h) sibyl tracepoints list`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
 	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
@@ -81,7 +81,11 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
 		switch {
 		case errors.Is(err, access.ErrRole):
-			return cli.UsageError{Err: fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
+			const want = "want viewer, operator, admin or agent"
+			if role == "" {
+				return cli.UsageError{Err: errors.New("--role is missing: " + want)}
+			}
+			return cli.UsageError{Err: fmt.Errorf("--role %q: %s", role, want)}
 		case errors.Is(err, access.ErrName):
 			return cli.UsageError{Err: fmt.Errorf("--name: %w", err)}
 		case errors.Is(err, access.ErrServices):
@@ -105,7 +109,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List tokens, without their secrets",
 		Example: "  sibyl token list",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 	}
 	output.Flag(c, "output", "o", "format")
 	dir := dataDirFlag(c, p)

@@ -38,11 +38,11 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List tracepoints, enabled ones first",
 		Example: "  sibyl tracepoints list --state on\n  sibyl tracepoints list --query payment",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 	}
 	state.Flag(c, "state", "", "show only tracepoints in this state")
 	c.Flags().StringVar(&query, "query", "", "show only tracepoints whose name or operation contains this text")
-	f := addListFlags(c, "tracepoints", 100)
+	f := p.addListFlags(c, "tracepoints", 100)
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
 		if state.Value != "any" {
@@ -81,7 +81,7 @@ func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how 
 	if kind != contract.OverrideRequestKindForbid {
 		c.Flags().BoolVar(&force, "force", false, "exceed the budget; requires the role admin")
 	}
-	f := addServerFlags(c)
+	f := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, tracepointNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)
@@ -112,7 +112,7 @@ func (p *process) withdrawCommand() *cobra.Command {
 		Example: "  sibyl tracepoints withdraw payment/Bank.charge",
 		Args:    oneTracepoint,
 	}
-	f := addServerFlags(c)
+	f := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, tracepointNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)

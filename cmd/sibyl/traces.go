@@ -40,7 +40,7 @@ critical path, those that failed, and those that took longer than usual. sibyl t
 	c.Flags().DurationVar(&q.longer, "longer", 0, "show only requests that took at least this long")
 	c.Flags().BoolVar(&q.failed, "failed", false, "show only traces with a span that failed")
 	sort.Flag(c, "sort", "", "sort order")
-	f := addListFlags(c, "traces", 20)
+	f := p.addListFlags(c, "traces", 20)
 	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.TraceList, error) {
 		params := contract.ListTracesParams{Sort: new(contract.ListTracesParamsSort(sort.Value))}
 		if q.service != "" {

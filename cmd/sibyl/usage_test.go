@@ -149,3 +149,18 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestServerVariable: commands ask the service that SIBYL_SERVER names, unless --server names another.
+func TestServerVariable(t *testing.T) {
+	getenv := func(key string) string { return map[string]string{serverVariable: "http://127.0.0.1:1"}[key] }
+	for _, c := range []struct{ want, args string }{
+		{"127.0.0.1:1", "incidents"},
+		{"127.0.0.1:1", "doctor -o json"},
+		{"127.0.0.1:2", "incidents --server http://127.0.0.1:2"},
+	} {
+		var out, err strings.Builder
+		if code := run(t.Context(), strings.Fields(c.args), getenv, nil, &out, &err); code != cli.ExitError || !strings.Contains(out.String()+err.String(), c.want) {
+			t.Errorf("%s: exit code %d, %s%s; want %q", c.args, code, out.String(), err.String(), c.want)
+		}
+	}
+}

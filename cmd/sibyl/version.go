@@ -34,7 +34,7 @@ func (p *process) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  sibyl version -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			if output.Value == "json" {

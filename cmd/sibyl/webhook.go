@@ -92,7 +92,7 @@ event and the body sent.`,
 		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
 		Args:    cli.Arguments(0, 1),
 	}
-	f := addListFlags(c, "dead letters", 100)
+	f := p.addListFlags(c, "dead letters", 100)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		if len(numbers) == 1 {
 			return showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
@@ -131,7 +131,7 @@ func (p *process) deadLettersCommand(name, short string, do func(*client.Client,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, name+" all dead letters")
-	f := addServerFlags(c)
+	f := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, deadLetterNames)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		api, err := f.client(p)

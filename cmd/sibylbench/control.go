@@ -19,7 +19,7 @@ func (p *process) controlCommand() *cobra.Command {
 		Long: `Starts sibyl serve with a temporary data directory, and connects agents to it from this process. Both share the machine. Each agent
 uses a file descriptor in either process.`,
 		Example: "  sibylbench control\n  sibylbench control --agents 1000 -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Agents < 1 || o.Services < 1 || o.Tracepoints < 1 || o.Rounds < 1 {
 				return cli.UsageError{Err: errors.New("--agents, --services, --tracepoints and --rounds must be above 0")}

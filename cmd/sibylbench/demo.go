@@ -66,7 +66,7 @@ values. As JSON, each result is printed on a line of its own at the end of its r
   sibylbench demo --headless --exit-when-located --fault disk --seed 1 -o json
   sibylbench demo --jvm                            faults in the methods of a Spring Boot service
   sibylbench demo --seeds 5                        every fault with five seeds, as a table`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 	}
 	f.fault.Flag(c, "fault", "", "fault to inject; those of Java need --jvm")
 	f.output.Flag(c, "output", "o", "format of the result")
@@ -288,7 +288,7 @@ func (p *process) programs(o *demo.Options) (err error) {
 func (p *process) demoProcesses() []*cobra.Command {
 	return []*cobra.Command{
 		{
-			Use: demo.ShopCommand, Hidden: true, Args: cobra.NoArgs, Short: "Run a process of the demo's shop",
+			Use: demo.ShopCommand, Hidden: true, Args: cli.Arguments(0, 0), Short: "Run a process of the demo's shop",
 			RunE: func(c *cobra.Command, _ []string) error { return shop.Run(c.Context(), p.in, p.out) },
 		},
 		{

@@ -34,7 +34,7 @@ program runs after the end.`,
 		Example: `  sibylbench estate --faults 20
   sibylbench estate --quiet 2h                 no faults: every incident is false
   sibylbench estate --faults 8 --window 2m --record recording/ -o json`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkEstate(o); err != nil {
 				return cli.UsageError{Err: err}

@@ -30,7 +30,7 @@ and the next fault.
 Prints the answers, the tracepoints that Sibyl enabled, and CPU time of the JVM per request and response times: medians of windows, and
 of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals. Measurements need Linux.`,
 		Example: "  sibylbench jvm --runs 10\n  sibylbench jvm --runs 1 --faults java-lock -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range faults {
 				o.Faults = append(o.Faults, shop.Fault(name))

@@ -76,7 +76,7 @@ by the visible spans. The strategy "none" has only the baseline.`,
 		Example: `  sibylbench localize --seeds 10 --faults lock,disk
   sibylbench localize --recorded cases/ -o json
   sibylbench localize --recorded cases/ --choose --strategies adaptive,random`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case f.recorded == "" && c.Flags().Changed("recorded"):

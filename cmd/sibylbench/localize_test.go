@@ -155,7 +155,7 @@ func TestLocalizeUsage(t *testing.T) {
 		"--faults nonsense":        "no fault is named",
 		"--strategies none":        "no strategy is named",
 		"-o page":                  "table, json, csv, svg",
-		"more":                     "unknown command",
+		"more":                     "takes no argument",
 		"--recorded nowhere1":      recorded.CasesName,
 	} {
 		got := sibylbench(t, append([]string{"localize"}, strings.Fields(args)...)...)

@@ -24,7 +24,7 @@ func (p *process) overheadCommand() *cobra.Command {
 alternating runs: with the baseline only, with the kept plan, and with all tracepoints. Prints throughput, P99 and CPU time of the
 shop: medians, and ratios to the baseline with their intervals.`,
 		Example: "  sibylbench overhead --rounds 20\n  sibylbench overhead --fault disk -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkDemo(&o.Options); err != nil {
 				return err

@@ -31,7 +31,7 @@ var benchmarks = []benchmark{
 // kernelService returns the hidden command that runs the service of the benchmark kernel-http.
 func (p *process) kernelService() *cobra.Command {
 	return &cobra.Command{
-		Use: throughput.ServiceCommand, Hidden: true, Args: cobra.NoArgs, Short: "Serve requests until the end of standard input",
+		Use: throughput.ServiceCommand, Hidden: true, Args: cli.Arguments(0, 0), Short: "Serve requests until the end of standard input",
 		RunE: func(*cobra.Command, []string) error { return throughput.Serve(p.in, p.out) },
 	}
 }
@@ -44,7 +44,7 @@ func (p *process) partCommand(b benchmark) *cobra.Command {
 		Use:     b.name,
 		Short:   b.short,
 		Example: "  sibylbench " + b.name + " -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Bytes = int(input)
 			r, err := b.run(c.Context(), o)

@@ -27,7 +27,7 @@ an intermittent fault. go doc ./bench/week lists all parameters.
 An incident counts for a fault if it opens in its window or within 60 s after it; all others are false.`,
 		Example: `  sibylbench week
   sibylbench week --weeks 3 --seed 7 -o json`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.Weeks < 2:
