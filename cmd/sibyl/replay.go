@@ -112,7 +112,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			if f.loop {
 				repeat = ", repeatedly until interrupted"
 			}
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Span(length), repeat)
 			if !options.NewIDs && !f.loop {
 				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes (assembly.remember); --new-ids makes them new ones")
 			}
