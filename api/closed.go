@@ -71,7 +71,12 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 	if x.Row, err = json.Marshal(&row); err != nil || !evidence {
 		return x, err
 	}
-	x.Evidence, err = json.Marshal(r.problemDetail(&row, p, v))
+	d := r.problemDetail(&row, p, v)
+	d.Next = "Nothing to do: the problem has closed."
+	if r.core.Silent() {
+		d.Next = "Check that the application still runs and sends traces: none arrived when the problem closed, so nobody knows whether its cause is gone."
+	}
+	x.Evidence, err = json.Marshal(d)
 	return x, err
 }
 
@@ -101,9 +106,22 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	err = a.ask(ctx, func(c *engine.Core) {
 		names := renderer{a.refresh(c).names(c), c}
 		names.addDecisions(d, decisions)
+		d.Next = names.nextOfClosed(names.incidentOf(&d.Problem, id), d.Next)
 	})
-	d.Next = "It has closed: nothing is left to do."
 	return d, err
+}
+
+// nextOfClosed returns the next step for a closed problem: that for x, the incident that it was part of, which may
+// still be open or have closed without anybody knowing whether its cause is gone. Without an incident it is the one of
+// the time when the problem closed, which may be empty.
+func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
+	switch {
+	case x == nil:
+		return cmp.Or(then, "Nothing to do: the problem has closed.")
+	case x.Closed == 0:
+		return "It has closed, but the incident that it was part of is still open. " + r.advice(x)
+	}
+	return "It was part of an incident. " + r.advice(x)
 }
 
 // addWhole adds the whole of the shares of a problem that an earlier version stored, which told it by the kind.

@@ -425,6 +425,9 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 // problemOpened describes the opening of a problem of an incident.
 func (r renderer) problemOpened(m *engine.Milestone) string {
 	name := cmp.Or(r.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
+	if !m.Group.IsZero() {
+		name = describe.InGroup(name, m.Group)
+	}
 	switch m.Kind {
 	case detect.KindVariable:
 		return "A problem opened: the durations of " + name + " vary more than usual."
@@ -463,15 +466,19 @@ type SampleTrace struct {
 
 // SampleTraces returns stored traces of the affected request types that began between the onset and the end of an
 // incident, 0 while it is open: failed ones of types that lose more by failures than by time, latest first; then slow
-// ones, those that are slowest in relation to the usual time of their type first.
+// ones, those that are slowest in relation to the usual time of their type first. Of a closed incident they are those
+// that were kept for it, and do not change.
 func SampleTraces(h History, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
 	for i := range types {
 		t := &types[i]
-		present, err := h.Exemplars(t.RequestType)
-		if err != nil {
-			return nil, err
+		present := &store.Exemplars{}
+		if closed == 0 {
+			var err error
+			if present, err = h.Exemplars(t.RequestType); err != nil {
+				return nil, err
+			}
 		}
 		kept, err := h.Kept(engine.IncidentProblem(incident), t.RequestType)
 		if err != nil {

@@ -73,8 +73,23 @@ func TestIncidents(t *testing.T) {
 	}
 	for _, id := range w.core.Incidents()[0].Problems {
 		p := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil)).Problem
-		if advice := w.renderer(w.core).adviceWith(&p, id); advice == nil || *advice != w.incident(t).Next {
-			t.Errorf("the advice for %s is not that for its incident: %v", id, advice)
+		r := w.renderer(w.core)
+		x := r.incidentOf(&p, id)
+		if x == nil || r.advice(x) != w.incident(t).Next {
+			t.Fatalf("the advice for %s is not that for its incident", id)
+		}
+		unseen := *x // as after a replay
+		unseen.Closed, unseen.Unseen = w.core.Ended(), true
+		for _, next := range []string{r.nextOfOpen(&unseen, nil, nil), r.nextOfClosed(&unseen, "")} {
+			if want := "It was part of an incident. " + r.advice(&unseen); next != want || !strings.Contains(next, "nobody knows") {
+				t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
+			}
+		}
+		if next := r.nextOfClosed(x, ""); !strings.Contains(next, "still open") {
+			t.Errorf("next of a closed problem of an open incident: %q", next)
+		}
+		if next := r.nextOfClosed(nil, ""); next != "Nothing to do: the problem has closed." {
+			t.Errorf("next of a closed problem without an incident: %q", next)
 		}
 		if p.Incident == nil || *p.Incident != hex16(w.core.Incidents()[0].ID) || p.Since == nil {
 			t.Errorf("a problem of the incident: %+v", p)
@@ -162,14 +177,14 @@ func TestTimelineOfPlaces(t *testing.T) {
 	x := w.core.Incidents()[0]
 	places := w.app.Table()
 	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
-	x.Milestones = []engine.Milestone{{At: x.Opened, Place: a}, {At: x.Opened + 1, Place: b}, {At: x.Opened + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5}, Kind: detect.KindSlow}}
+	x.Milestones = []engine.Milestone{{At: x.Opened, Place: a}, {At: x.Opened + 1, Place: b}, {At: x.Opened + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5}, Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow}}
 	var texts []string
 	for _, e := range w.renderer(w.core).timeline(&x) {
 		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
 			texts = append(texts, e.Text)
 		}
 	}
-	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 takes longer than usual."}
+	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 (group 3f2a91c0) takes longer than usual."}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -302,8 +317,11 @@ func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error
 	return s.kept[group], nil
 }
 
-func (s storedExemplars) Kept(_, _ analysis.Hash) (*store.Exemplars, error) {
-	return &store.Exemplars{}, nil
+func (s storedExemplars) Kept(_, group analysis.Hash) (*store.Exemplars, error) {
+	if group.Lo != 2 {
+		return &store.Exemplars{}, nil
+	}
+	return &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{8}, Start: 20, Duration: 700}}}, nil
 }
 
 // Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
@@ -327,8 +345,11 @@ func TestSampleTraces(t *testing.T) {
 	for _, x := range found {
 		got = append(got, fmt.Sprint(x.Trace[0], x.Failed))
 	}
-	if want := []string{"4 true", "3 true", "5 false", "1 false"}; !slices.Equal(got, want) {
+	if want := []string{"4 true", "3 true", "5 false", "8 false", "1 false"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if closed, err := SampleTraces(h, 0, types, 10, 50); err != nil || len(closed) != 1 || closed[0].Trace[0] != 8 {
+		t.Errorf("of the closed incident: %v, %v; want only those that are kept for it", closed, err)
 	}
 	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but least in relation to its type
 	all := exemplarsOf(found)
@@ -336,7 +357,7 @@ func TestSampleTraces(t *testing.T) {
 	for _, x := range all {
 		got = append(got, x.Trace[:2])
 	}
-	if want := []string{"04", "03", "07", "05", "01"}; !slices.Equal(got, want) {
+	if want := []string{"04", "03", "07", "05", "08", "01"}; !slices.Equal(got, want) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
 	if all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {

@@ -124,7 +124,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		v := c.State().Investigation(id)
 		d = names.problemDetail(&s.problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
-		d.Next = names.next(v, names.adviceWith(&d.Problem, id), d.Missing)
+		d.Next = names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing)
 	})
 	if err != nil {
 		return nil, err
@@ -180,16 +180,44 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 	}
 }
 
-// adviceWith returns the next step for the open incident that contains a problem, which lists show as row; nil if there
-// is none.
-func (r renderer) adviceWith(row *contract.Problem, problem analysis.Hash) *string {
-	id, within := r.core.IncidentWith(problem)
-	if row.Incident == nil || !within {
-		return nil
-	}
+// incidentOf returns the latest incident that contained a problem while it was open; nil if there is none.
+func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
 	all := r.core.Incidents()
-	i := slices.IndexFunc(all, func(x engine.Incident) bool { return x.ID == id })
-	return new(notify.Advice(r.Names, &all[i], r.core.Investigation(id), r.core.Deploys(), r.core.Ended()))
+	for i := range slices.Backward(all) {
+		x := &all[i]
+		before := x.Closed != 0 && p.Since != nil && at(x.Closed).Before(*p.Since)
+		if slices.Contains(x.Problems, id) && !before {
+			return x
+		}
+	}
+	return nil
+}
+
+// advice returns the next step for an incident.
+func (r renderer) advice(x *engine.Incident) string {
+	return notify.Advice(r.Names, x, r.core.Investigation(x.ID), r.core.Deploys(), r.core.Ended())
+}
+
+// nextOfOpen returns the next step for an open problem of an incident with an investigation v; nil: none. It begins
+// with that for the incident if that closed without requests: nothing has shown since that the cause is gone.
+func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) string {
+	var advice *string
+	switch {
+	case x == nil:
+	case x.Closed == 0 && r.core.Investigation(x.ID) != nil:
+		advice = new(r.advice(x))
+	case x.Closed != 0 && x.Unseen:
+		return strings.TrimSpace("It was part of an incident. " + r.advice(x) + " " + r.finding(v))
+	}
+	return r.next(v, advice, missing)
+}
+
+// finding returns what an investigation, nil if there is none, has found; empty if nothing.
+func (r renderer) finding(v *search.Investigation) string {
+	if v == nil || v.Status != search.Located && v.Status != search.Explained {
+		return ""
+	}
+	return r.next(v, nil, nil)
 }
 
 // next describes the next step for a problem: Sibyl's, or a remedy for people. advice is that for the incident to which

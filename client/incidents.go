@@ -138,7 +138,7 @@ const (
 	incidentWidth = 10
 	severityWidth = 10
 	beganWidth    = 21
-	lastedWidth   = 9
+	lastedWidth   = 13
 )
 
 // ShowIncidents writes a list of incidents, in its order: for each a line of a table, and its sentence.
@@ -165,16 +165,20 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request, in usual durations of a request. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
+		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request. +100 % is the usual time of a request, or a failure of each. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
 	}
 	return p.flush(w)
 }
+
+// added formats a score, which is in usual durations of a request: as a plain number behind a service it would read
+// like a version.
+func added(score float64) string { return "+" + units.Percent(score) }
 
 // incident writes the line of an incident, its sentence, and its notes.
 func (p *page) incident(x *contract.Incident) {
 	var suspects []string
 	for i := range x.Suspects {
-		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+units.Ratio(x.Suspects[i].Score))
+		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+added(x.Suspects[i].Score))
 	}
 	lasted := terminal.PadRight("open", lastedWidth)
 	if x.Ended == nil {
@@ -192,7 +196,7 @@ func (p *page) incident(x *contract.Incident) {
 
 // lastedText returns the time between the onset and the end of an incident.
 func lastedText(onset, ended time.Time) string {
-	return max(0, ended.Sub(onset)).Round(time.Second).String()
+	return units.Span(ended.Sub(onset))
 }
 
 // period matches the time in the sentence of an incident, which the service writes in UTC and to the minute.
@@ -255,7 +259,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	x := &d.Incident
 	p.incident(x)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
-	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score, averaged over all requests: times in usual durations of a request, numbers of failures"))
+	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("what each adds to a request, on average: +100 % is the usual time of a request, or a failure of each"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
@@ -344,19 +348,19 @@ func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 func (p *page) suspect(s *contract.IncidentSuspect) {
 	var parts []string
 	for _, part := range postmortem.Parts(&s.Parts) {
-		parts = append(parts, part.Name+" "+units.Ratio(part.Score))
+		parts = append(parts, part.Name+" "+added(part.Score))
 	}
 	name := clean(s.Service)
 	if !s.EmitsSpans {
 		name += " (emits no spans)"
 	}
-	p.printf("  %s %s  %s\n", terminal.PadLeft(units.Ratio(s.Score), 6), p.bold(name), p.dim(strings.Join(parts, ", ")))
+	p.printf("  %s %s  %s\n", terminal.PadLeft(added(s.Score), 8), p.bold(name), p.dim(strings.Join(parts, ", ")))
 	if s.Owner != nil {
-		p.printf("         %s\n", "owned by "+owner(s.Owner))
+		p.printf("           %s\n", "owned by "+owner(s.Owner))
 	}
 	for i := range s.Instances[:min(len(s.Instances), shownParts)] {
 		x := &s.Instances[i]
-		p.printf("         %s of it: %s = %s\n", units.Percent(x.Part), clean(x.Key), clean(x.Value))
+		p.printf("           %s of it: %s = %s\n", units.Percent(x.Part), clean(x.Key), clean(x.Value))
 	}
 	for i := range s.Operations[:min(len(s.Operations), shownParts)] {
 		x := &s.Operations[i]
@@ -367,7 +371,7 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 		if x.Target != nil {
 			text += " → " + clean(x.Target.Service+" "+x.Target.Operation)
 		}
-		p.printf("         %s %s\n", text, p.dim(units.Ratio(x.Score)))
+		p.printf("           %s %s\n", text, p.dim(added(x.Score)))
 	}
 }
 
@@ -393,7 +397,7 @@ func (p *page) links(x *contract.Incident) {
 // Widths of columns of request types.
 const (
 	typeWidth     = 10
-	requestsWidth = 16
+	requestsWidth = 22
 )
 
 // requestTypes writes the affected request types with their times and failures, and below them the usual ones.
@@ -419,12 +423,12 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 	for i := range types[:min(len(types), shownTypes)] {
 		x := &types[i]
 		name := terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), nameWidth-1)
-		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), units.Count(int(x.Requests))))
-		within := ""
+		requests := units.Count(int(x.Requests))
 		if x.SpanNs > 0 {
-			within = "in " + units.Span(time.Duration(x.SpanNs))
+			requests += " in " + units.Span(time.Duration(x.SpanNs))
 		}
-		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), within)))
+		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), requests))
+		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), "")))
 	}
 	if more := len(types) - shownTypes; more > 0 {
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more request type")))

@@ -155,10 +155,13 @@ func problemRow(rank, id, state, since, lost, p50, p99 string) string {
 }
 
 // stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
-// as a resource.
+// as a resource, and "gone" as lost.
 func stateText(s contract.State) string {
-	if s == contract.StateExhausted {
+	switch s {
+	case contract.StateExhausted:
 		return "inconclusive"
+	case contract.StateGone:
+		return "ended"
 	}
 	return string(s)
 }

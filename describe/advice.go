@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -54,7 +55,11 @@ func (n *Names) Advice(x *Advice) string {
 		}
 		return text
 	case x.Closed && x.Unseen:
-		return "Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether it is over."
+		text := "Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether the fault is gone."
+		if len(x.Suspects) == 0 {
+			return text
+		}
+		return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
 	case x.Closed:
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:
@@ -112,7 +117,11 @@ func (x *Advice) leads() bool {
 // rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
 func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string {
 	if x.Version != 0 {
-		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was just deployed, with " + n.Clean(n.Table.Text(x.Before)) +
+		deployed := "just deployed"
+		if x.Closed {
+			deployed = "deployed shortly before it opened"
+		}
+		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was " + deployed + ", with " + n.Clean(n.Table.Text(x.Before)) +
 			": if it is the cause, roll it back."
 	}
 	if len(s.Instances) > 0 && s.Instances[0].Part >= leastPart {

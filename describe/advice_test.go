@@ -39,6 +39,8 @@ func TestAdvice(t *testing.T) {
 	led.Lead, led.LeadShare = acquire, 0.94
 	whole := of(baselinediff.Suspect{Out: 1, Operations: []baselinediff.SuspectOperation{{Op: acquire}}})
 	whole.Searching, whole.Lead, whole.LeadShare = true, acquire, 1 // nothing inside of it is known yet
+	unseen := *deployed
+	unseen.Closed, unseen.Unseen = true, true
 	deployedAndLed := *deployed
 	deployedAndLed.Searching, deployedAndLed.Lead, deployedAndLed.LeadShare = true, acquire, 0.94
 	starved := of(baselinediff.Suspect{Out: 1, Instances: pod})
@@ -54,21 +56,23 @@ func TestAdvice(t *testing.T) {
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. Add some to show the place.": &none,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. " +
 			"Add some inside cart GET /cart, which carries 43 % of the lost time.": &noneLeading,
-		"Compare cart 1.8.2, which was just deployed, with 1.8.1":                                       deployed,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":                                of(baselinediff.Suspect{Own: 1, Instances: pod}),
-		"Check whether cart runs":                                                                       of(baselinediff.Suspect{Own: 0.2, Unanswered: 0.4}),
-		"Look at the logs of cart, and at its failed spans in your":                                     of(baselinediff.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
-		"Compare the calls that cart makes":                                                             of(baselinediff.Suspect{Own: 0.2, Shape: 0.4}),
-		"Look at the network to cart":                                                                   of(baselinediff.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
-		"Look at the CPU limit, the connection pools and the network of cart":                           of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
-		"Look at cart GET /cart in a slow trace":                                                        of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
-		"Look at the slow traces through cart":                                                          of(baselinediff.Suspect{Own: 1}),
-		"Check that the application still runs and sends traces: none":                                  {Closed: true, Unseen: true},
-		"Nothing to do: Ann accepted this behaviour as normal":                                          {Closed: true, Accepted: true, By: "Ann"},
-		"Nothing to do: Ann accepted this behaviour as normal, and it may go on. The note: cold caches": {Closed: true, Accepted: true, By: "Ann", Text: "cold caches"},
-		"Nothing to do: somebody accepted this behaviour as normal":                                     {Closed: true, Accepted: true},
-		"Look at the metrics and logs of cart, which emits no spans":                                    of(baselinediff.Suspect{Opaque: true, Rest: 1}),
-		"Look at cart GET /cart: it carries 76 % of the lost time.":                                     located,
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
+		"Check whether cart runs":                                             of(baselinediff.Suspect{Own: 0.2, Unanswered: 0.4}),
+		"Look at the logs of cart, and at its failed spans in your":           of(baselinediff.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
+		"Compare the calls that cart makes":                                   of(baselinediff.Suspect{Own: 0.2, Shape: 0.4}),
+		"Look at the network to cart":                                         of(baselinediff.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
+		"Look at the CPU limit, the connection pools and the network of cart": of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
+		"Look at cart GET /cart in a slow trace":                              of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
+		"Look at the slow traces through cart":                                of(baselinediff.Suspect{Own: 1}),
+		"Check that the application still runs and sends traces: none":        {Closed: true, Unseen: true},
+		"Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether the fault is gone. " +
+			"Compare cart 1.8.2, which was deployed shortly before it opened, with 1.8.1: if it is the cause, roll it back.": &unseen,
+		"Nothing to do: Ann accepted this behaviour as normal":                                                                               {Closed: true, Accepted: true, By: "Ann"},
+		"Nothing to do: Ann accepted this behaviour as normal, and it may go on. The note: cold caches":                                      {Closed: true, Accepted: true, By: "Ann", Text: "cold caches"},
+		"Nothing to do: somebody accepted this behaviour as normal":                                                                          {Closed: true, Accepted: true},
+		"Look at the metrics and logs of cart, which emits no spans":                                                                         of(baselinediff.Suspect{Opaque: true, Rest: 1}),
+		"Look at cart GET /cart: it carries 76 % of the lost time.":                                                                          located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"Sibyl searches further in cart, with 3 tracepoints on: waiting for requests.": searching,

@@ -159,8 +159,9 @@ func (n *Names) recovery(p *detect.Problem, r *explain.Recovery) Recovery {
 	}
 	s := &x.Sentence
 	if x.Edge != nil {
-		s.Plain("with " + x.Edge.Name + " at " + units.Duration(r.Level) + ", requests would save ")
+		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", requests would save ")
 		s.Strong(units.Percent(r.MeanPart) + " of the mean and " + units.Percent(r.P99Part) + " of the p99")
+		s.Plain(".")
 	}
 	x.Text = s.String()
 	return x

@@ -3,6 +3,7 @@ package describe
 import (
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -58,7 +59,12 @@ func (n *Names) judged(p *detect.Problem) string {
 	if p.Level == group.LevelRequestType {
 		return name
 	}
-	return name + " (group " + p.Group.String()[:8] + ")"
+	return InGroup(name, p.Group)
+}
+
+// InGroup returns the name of a group of a request type with a name.
+func InGroup(requestType string, group analysis.Hash) string {
+	return requestType + " (group " + group.String()[:8] + ")"
 }
 
 // leastTail is the least p99, in medians, by which the spread of durations is described.

@@ -291,6 +291,14 @@ func (x *Incident) Kind() IncidentKind {
 	}
 }
 
+// tense returns the present form of a verb or, of an incident that is over, the past one.
+func tense(over bool, present, past string) string {
+	if over {
+		return past
+	}
+	return present
+}
+
 // isUnknown reports whether no service stands out.
 func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 }
 
@@ -306,7 +314,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 	case len(x.Objectives) > 0:
 		s.Plain(" ")
 	case unknown:
-		s.Plain("Requests lose more time or fail more often " + x.When + ", but no service accounts for it.")
+		s.Plain("Requests " + tense(x.Over, "lose more time or fail", "lost more time or failed") + " more often " + x.When + ", but no service accounts for it.")
 		return s
 	}
 	first := &x.Suspects[0]
@@ -316,20 +324,20 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true, x.Located, x.Share, x.Reason}
+	w := words{"of the added time", "before", true, x.Over, x.Located, x.Share, x.Reason}
 	switch x.Kind() {
 	case Slow, Crept:
 		w.whole = "of the lost time"
 		s.longer(x)
 		s.Plain("; ")
 	case Flow:
-		s.Plain("The call flow differs " + x.When + ": ")
+		s.Plain("The call flow " + tense(x.Over, "differs", "differed") + " " + x.When + ": ")
 	case Failing, Silent, Missed:
 		w.longer = x.Longer >= leastLonger
 		if first.Errors >= first.Unanswered {
-			s.Plain("More requests fail " + x.When + ": ")
+			s.Plain("More requests " + tense(x.Over, "fail", "failed") + " " + x.When + ": ")
 		} else {
-			s.Plain("More calls get no answer " + x.When + ": ")
+			s.Plain("More calls " + tense(x.Over, "get", "got") + " no answer " + x.When + ": ")
 		}
 	}
 	n.evidence(&s, x.Suspects, w)
@@ -357,7 +365,7 @@ func (s *Sentence) longer(x *Incident) {
 		}
 	}
 	if len(slower) == 0 {
-		s.Plain("All requests take ")
+		s.Plain("All requests " + tense(x.Over, "take", "took") + " ")
 		s.Strong(slowdown(baselinediff.AddedTime(x.Suspects)))
 		s.Plain(" on average " + x.When)
 		return
@@ -366,7 +374,7 @@ func (s *Sentence) longer(x *Incident) {
 	others := (lost - worst.lost()) / max(1, usual-float64(worst.Requests)*worst.Usual)
 	unlike := len(slower) > 1 && worst.growth() >= leastUnlike*others
 	if unlike && worst.lost() < mostAlone*lost {
-		s.Plain("Requests of " + units.Count(len(slower)) + " types take longer " + x.When + ", those of ")
+		s.Plain("Requests of " + units.Count(len(slower)) + " types " + tense(x.Over, "take", "took") + " longer " + x.When + ", those of ")
 		s.Strong(worst.Name)
 		s.Plain(" ")
 		s.Strong(slowdown(worst.growth()))
@@ -386,7 +394,7 @@ func (s *Sentence) longer(x *Incident) {
 		s.Strong(worst.Name)
 		s.Plain(",")
 	}
-	s.Plain(" take ")
+	s.Plain(" " + tense(x.Over, "take", "took") + " ")
 	s.Strong(slowdown(grew))
 	s.Plain(" " + x.When)
 }
@@ -415,18 +423,18 @@ func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOpera
 	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
 	case Silent:
 		s.Strong(name)
-		s.Plain(" gets no requests " + x.When + "; they came steadily before")
+		s.Plain(" " + tense(x.Over, "gets", "got") + " no requests " + x.When + "; they came steadily before")
 	case Failing:
 		s.Strong(units.Percent(min(1, o.Failed/o.Calls)) + " of the calls")
 		s.Plain(" of ")
 		s.Strong(name)
-		s.Plain(" fail " + x.When)
+		s.Plain(" " + tense(x.Over, "fail", "failed") + " " + x.When)
 	case Slow, Crept, Flow, Missed:
 		s.Strong(name)
 		if first.Opaque {
-			s.Plain(" waits ")
+			s.Plain(" " + tense(x.Over, "waits", "waited") + " ")
 		} else {
-			s.Plain(" takes ")
+			s.Plain(" " + tense(x.Over, "takes", "took") + " ")
 		}
 		s.Strong(slowdown(growth))
 		s.Plain(" " + x.When + ": ")
@@ -498,6 +506,7 @@ func slowdown(added float64) string {
 type words struct {
 	whole, baseline string
 	longer          bool
+	over            bool     // tell of the past
 	located         trace.Op // 0: not yet
 	share           float64  // of the lost time, at located; 0: unknown
 	reason          Reason   // for located
@@ -522,17 +531,17 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		n.lostTime(s, suspects, w)
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
-		s.Plain("errors begin in ")
+		s.Plain("errors " + tense(w.over, "begin", "began") + " in ")
 		s.Strong(name)
 		s.Plain(", " + perHundred(first.Errors, "more"))
 	}
 	if clause(first.Unanswered, min(least, leastFailures)) {
 		s.Strong(name)
-		s.Plain(" does not answer " + perHundred(first.Unanswered, "more calls"))
+		s.Plain(" " + tense(w.over, "does", "did") + " not answer " + perHundred(first.Unanswered, "more calls"))
 	}
 	if clause(first.Shape, least) {
 		s.Strong(name)
-		s.Plain(" makes other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
+		s.Plain(" " + tense(w.over, "makes", "made") + " other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
 }
 

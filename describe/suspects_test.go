@@ -147,6 +147,22 @@ func TestIncident(t *testing.T) {
 	}
 }
 
+// The sentence about an incident that is over tells of the past.
+func TestIncidentThatIsOver(t *testing.T) {
+	s := newShop()
+	n, bank := s.names(), s.table.Symbol("bank")
+	for want, x := range map[string]baselinediff.Suspect{
+		"All requests took 30 % longer on average between 02:41 and 02:50; all of the lost time is time in bank.":       {Service: bank, Score: 0.3, Own: 0.3},
+		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":                 {Service: bank, Score: 0.12, Errors: 0.12},
+		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":         {Service: bank, Score: 0.12, Unanswered: 0.12},
+		"The call flow differed between 02:41 and 02:50: bank made other calls than before, 10 times per 100 requests.": {Service: bank, Score: 0.1, Shape: 0.1},
+	} {
+		if got := n.Incident(&Incident{When: "between 02:41 and 02:50", Suspects: []baselinediff.Suspect{x}, Over: true}).String(); got != want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, want)
+		}
+	}
+}
+
 // The sentence names a request type if the mean of all requests says little about any.
 func TestIncidentOfUnlikeTypes(t *testing.T) {
 	s := newShop()

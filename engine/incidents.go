@@ -134,6 +134,9 @@ func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites) }
 // WatchingLeft returns how long requests must go on until incidents are reported; 0 if they are.
 func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.sites) }
 
+// Silent reports whether so long no request has come that an incident would close.
+func (c *Core) Silent() bool { return incident.Silent(c.Ended(), c.sites) }
+
 // Sites returns the number of sites from whose calls incidents are raised, and the number of calls at sites for which
 // there was no room.
 func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.Refused() }

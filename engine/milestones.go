@@ -5,6 +5,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -16,6 +17,7 @@ type Milestone struct {
 
 	Problem     analysis.Hash // zero: a place was located
 	RequestType analysis.Hash
+	Group       analysis.Hash // zero: the problem is one of all requests of the type, or was saved by an older version
 	Entry       trace.Op
 	Kind        detect.ProblemKind
 }
@@ -27,7 +29,11 @@ const maxPlaces = 20
 func (a *affected) addProblem(p *detect.Problem) {
 	a.Problems = append(a.Problems, p.ID)
 	if p.Onset == detect.Changed {
-		a.Milestones = append(a.Milestones, Milestone{At: p.Opened, Problem: p.ID, RequestType: p.RequestType, Entry: p.Entry, Kind: p.Kind})
+		m := Milestone{At: p.Opened, Problem: p.ID, RequestType: p.RequestType, Entry: p.Entry, Kind: p.Kind}
+		if p.Level == group.LevelGroup {
+			m.Group = p.Group
+		}
+		a.Milestones = append(a.Milestones, m)
 	}
 }
 

@@ -764,6 +764,11 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 	})
 }
 
+// Silent reports whether no request has come for the quiet time.
+func Silent(now trace.Nanos, history *baselinediff.Sites) bool {
+	return history.Latest(now) <= now.Add(-quiet)
+}
+
 // follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Sites) bool {
@@ -776,9 +781,8 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		x.skip(now, history, x.affected...)
 	}
 	if now.Sub(x.Seen) >= quiet+x.every {
-		latest := history.Latest(now)
-		if x.Unseen = latest <= now.Add(-quiet); x.Unseen {
-			x.Seen = min(x.Seen, max(x.Opened, latest)) // the window was without requests when it still had evidence
+		if x.Unseen = Silent(now, history); x.Unseen {
+			x.Seen = min(x.Seen, max(x.Opened, history.Latest(now))) // the window was without requests when it still had evidence
 		}
 		x.close(now)
 		return false

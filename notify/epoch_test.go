@@ -16,7 +16,7 @@ import (
 
 func TestEvents(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
-	closing := search.Decision{Investigation: analysis.Hash{Lo: 5}, From: search.Located, To: search.Gone, Reason: "it closed"}
+	closing := search.Decision{Investigation: analysis.Hash{Lo: 5}, From: search.Located, To: search.Gone, Reason: "its problem or incident has closed"}
 	e := &Epoch{
 		At: opened, Source: "here", State: &search.State{Investigations: []search.Investigation{*f.Investigation}},
 		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Names: f.Names,

@@ -387,7 +387,7 @@ func (x *Incident) lasted() string {
 	if x.Ended == nil {
 		return ""
 	}
-	return max(0, trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset))).Round(time.Second).String()
+	return units.Span(trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset)))
 }
 
 // place returns the place that the investigation located; empty if it located none.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -62,14 +61,14 @@ func (t *table) backtestHeading(r *backtest.Result) {
 // Widths of columns of the table of incidents.
 const (
 	beganWidth  = 21
-	lastedWidth = 9
+	lastedWidth = 13
 )
 
 // incident writes the line of an incident, and its sentence.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if x.Closed != 0 {
-		lasted = x.Lasted(0).Round(time.Second).String()
+		lasted = units.Span(x.Lasted(0))
 	}
 	var suspects []string
 	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
@@ -77,7 +76,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		if s.Score < leastScore {
 			break
 		}
-		suspects = append(suspects, t.names.NamedService(s.Service)+" "+units.Ratio(s.Score))
+		suspects = append(suspects, t.names.NamedService(s.Service)+" +"+units.Percent(s.Score))
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-beganWidth-lastedWidth)))

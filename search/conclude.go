@@ -187,7 +187,7 @@ func (s *investigationStep) explanation() string {
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })
 		if within && e.Effect >= explainedShare && e.PValue <= 0.05 {
-			return fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect)
+			return fmt.Sprintf("%.0f %% of the variance goes with %s", 100*e.Effect, e.Variable)
 		}
 	}
 	if top.Share >= explainedShare*lead.score && !s.isCall(top.Op) && lead.neverWaits() {

@@ -205,7 +205,7 @@ func (s *epochStep) endMissing() {
 			case s.in.Taken[v.Problem]:
 				s.decisions = append(s.decisions, s.end(&v, "its incident is investigated instead"))
 			case v.Missed >= graceEpochs:
-				s.decisions = append(s.decisions, s.end(&v, "it closed"))
+				s.decisions = append(s.decisions, s.end(&v, "its problem or incident has closed"))
 			}
 			if v.Status == Gone && s.in.Now.Sub(v.Changed) > CooldownPeriod {
 				continue

@@ -23,7 +23,7 @@ var waiting = map[string]string{
 	"epoll":     "waiting for one of many connections (epoll)",
 	"poll":      "waiting for one of several connections (poll)",
 	"futex":     "waiting for a lock",
-	"sleep":     "a pause that the program makes itself (sleep)",
+	"sleep":     "sleeping (a pause in its own code)",
 	"iouring":   "waiting for I/O (io_uring)",
 	"child":     "waiting for a process that it started",
 	"tty":       "waiting for a terminal",

@@ -113,7 +113,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			if f.loop {
 				repeat = ", repeatedly until interrupted"
 			}
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Span(length), repeat)
 			if !f.newIDs && !f.loop {
 				again := "--new-ids makes them new ones"
 				if f.example {

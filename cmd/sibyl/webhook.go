@@ -73,7 +73,7 @@ func (p *process) tryWebhook(ctx context.Context, c *config.Config, name string)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.out, "%d after %s\n", answer.Status, answer.Took.Round(time.Millisecond))
+	fmt.Fprintf(p.out, "%d after %s\n", answer.Status, units.Duration(answer.Took))
 	if answer.Text != "" {
 		fmt.Fprintln(p.out, terminal.Printable(answer.Text))
 	}

@@ -94,19 +94,13 @@ func newDocument(r *Report) *document {
 // state describes the course of an incident.
 func state(x *contract.Incident, now time.Time) string {
 	if x.Closed == nil {
-		return "open for " + lasted(now.Sub(x.Onset))
+		return "open for " + units.Span(now.Sub(x.Onset))
 	}
-	s := "closed, lasted " + lasted(x.Ended.Sub(x.Onset))
+	s := "closed, lasted " + units.Span(x.Ended.Sub(x.Onset))
 	if x.AcceptedBy != nil {
 		s += ", accepted as normal by " + cmp.Or(*x.AcceptedBy, "somebody")
 	}
 	return s
-}
-
-// lasted returns a duration to the second, such as "1h 4m 10s".
-func lasted(d time.Duration) string {
-	s := max(0, d).Round(time.Second).String()
-	return strings.TrimSpace(strings.NewReplacer("h", "h ", "m", "m ").Replace(s))
 }
 
 func (r *Report) facts() []fact {
@@ -271,7 +265,7 @@ func lasting(ns int64) string {
 	if ns == 0 {
 		return unknown
 	}
-	return units.Nanos(float64(ns))
+	return units.Span(time.Duration(ns))
 }
 
 func (r *Report) latency() section {
@@ -344,7 +338,7 @@ func (r *Report) earlier() section {
 		if r.UI != "" {
 			incident.link = r.UI + "/incidents/" + e.ID
 		}
-		s.rows = append(s.rows, []cell{text(clock(e.Onset)), text(lasted(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
+		s.rows = append(s.rows, []cell{text(clock(e.Onset)), text(units.Span(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
 	}
 	if n := int(x.Earlier); n > len(s.rows) {
 		s.note = "The last " + units.Count(len(s.rows)) + " of " + units.Count(n) + "."

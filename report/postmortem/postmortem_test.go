@@ -82,7 +82,7 @@ func TestSparse(t *testing.T) {
 				t.Errorf("%s has %s: %s", format, part, got)
 			}
 		}
-		if !strings.Contains(got, "open for 1m 30s") || !strings.Contains(got, "little") {
+		if !strings.Contains(got, "open for 90 s") || !strings.Contains(got, "little") {
 			t.Errorf("%s: %s", format, got)
 		}
 	}

@@ -135,7 +135,7 @@ test("closed problems are listed and opened", async () => {
   );
   await page.route(`**/api/v1/problems/${closed.id}`, async (route) => {
     const detail = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...detail, problem: closed, next: "It has closed: nothing is left to do." } });
+    await route.fulfill({ json: { ...detail, problem: closed, next: "Nothing to do: the problem has closed." } });
   });
   await page.goto(`${service.url}/problems`);
   await page.getByRole("button", { name: "Closed", exact: true }).click();
@@ -145,7 +145,7 @@ test("closed problems are listed and opened", async () => {
   assert.deepEqual(await violations(page), []);
   await shot(page, "past-closed-problems");
   await list.getByRole("link").first().click();
-  await page.getByText("nothing is left to do").waitFor();
+  await page.getByText("Nothing to do: the problem has closed.").waitFor();
   await page.getByText("few to many requests of the column").waitFor();
   assert.equal(await page.getByRole("button", { name: "Acknowledge" }).count(), 0);
   await settle(page);

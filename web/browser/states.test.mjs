@@ -129,7 +129,7 @@ test("missing problems, incidents and traces are reported as not found", async (
 
 test("the beginning of an ID, as the CLI prints it, leads to the page", async () => {
   const { page, context } = await open(browser);
-  for (const list of ["incidents", "problems"]) {
+  for (const list of ["incidents", "problems", "traces"]) {
     const { id } = (await service.api(`/${list}`)).items[0];
     await page.goto(`${service.url}/${list}/${id.slice(0, 8)}`);
     await page.waitForURL(`${service.url}/${list}/${id}`);
@@ -137,6 +137,14 @@ test("the beginning of an ID, as the CLI prints it, leads to the page", async ()
   }
   await page.goto(`${service.url}/incidents/ffffffff`);
   await page.getByText("Incident not found").waitFor();
+  await page.goto(`${service.url}/traces/ffffffff`);
+  await page.getByText("Trace not found").waitFor();
+  const closed = (await service.api("/problems")).items[0].id.replace(/^.{8}/, "fedcba98");
+  await page.route(/\/api\/v1\/problems\?.*closed=true/, (route) =>
+    route.fulfill({ json: { items: [{ id: closed }, { id: closed }], total: 2, learning: false } }),
+  );
+  await page.goto(`${service.url}/problems/fedcba98`);
+  await page.waitForURL(`${service.url}/problems/${closed}`);
   await context.close();
 });
 

@@ -61,7 +61,7 @@ var faultCases = []faultCase{
 	{service: "archive", reason: "waiting for the disk (reading or writing files)", open: readDisk},
 	{service: "stock", reason: "waiting for a lock", open: takeLock},
 	{service: "mailer", reason: "waiting for DNS answers", open: lookUp},
-	{service: "retrier", reason: "a pause that the program makes itself (sleep)", open: pauseItself},
+	{service: "retrier", reason: "sleeping (a pause in its own code)", open: pauseItself},
 	{service: "ranker", reason: "waiting for a CPU", open: compute, yields: true},
 }
 

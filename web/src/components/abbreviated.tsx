@@ -10,7 +10,7 @@ type Props = { id: string; among: Resource<{ items: { id: string }[] }>; path: s
 
 // Abbreviated shows its children if there is no such item, or more than one.
 export function Abbreviated({ id, among, path, children }: Props) {
-  const found = among.value?.items.filter((x) => x.id.startsWith(id)) ?? [];
-  if (found.length === 1) return <Redirect to={path + found[0]!.id} replace />;
+  const found = new Set(among.value?.items.map((x) => x.id).filter((full) => full.startsWith(id)));
+  if (found.size === 1) return <Redirect to={path + [...found][0]!} replace />;
   return among.value || among.failure ? children : null;
 }

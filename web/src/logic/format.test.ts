@@ -19,6 +19,7 @@ import {
   share,
   abbreviate,
   signed,
+  span,
   keepUnits,
   time,
   formatTimesIn,
@@ -26,7 +27,7 @@ import {
   wordsOf,
 } from "./format.ts";
 
-const formats = { duration, signed, percent, share, percentile: rank, ratio, count };
+const formats = { duration, span, signed, percent, share, percentile: rank, ratio, count };
 
 test("the shared vectors cover these functions", () => {
   expect(Object.keys(vectors).sort()).toEqual(["about", ...Object.keys(formats)].sort());

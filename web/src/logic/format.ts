@@ -49,6 +49,22 @@ function scaled(x: number, units: readonly Unit[]): string {
   return `${digits(x / size)} ${name}`;
 }
 
+const minute = 60e9; // ns
+const hour = 60 * minute;
+const day = 24 * hour;
+
+// span formats nanoseconds that have passed, in two units from two minutes on: "4 min 40 s".
+export function span(ns: Optional): string {
+  if (absent(ns)) return unknown;
+  if (ns < 2 * minute) return duration(Math.max(0, ns));
+  let [least, step, names] = [minute, 1e9, ["min", "s"]];
+  if (Math.round(ns / minute) * minute >= 2 * day) [least, step, names] = [day, hour, ["days", "h"]];
+  else if (Math.round(ns / 1e9) * 1e9 >= 2 * hour) [least, step, names] = [hour, minute, ["h", "min"]];
+  const rounded = Math.round(ns / step) * step;
+  const rest = Math.round((rounded % least) / step);
+  return `${Math.floor(rounded / least)} ${names[0]}${rest > 0 ? ` ${rest} ${names[1]}` : ""}`;
+}
+
 const leastNanos = 0.01; // the shortest duration that is not written as 0: sums of fractions leave less
 
 // duration formats nanoseconds.
@@ -115,6 +131,7 @@ export function stateLabel(state: string): string {
   if (state === "none") return "queued";
   if (state === "joined") return "in an incident";
   if (state === "incident") return "suspected";
+  if (state === "gone") return "ended";
   return state === "exhausted" ? "inconclusive" : state;
 }
 

@@ -94,9 +94,13 @@ export const namesOf = (x: Incident) => [
   ...x.suspects.flatMap((s) => [s.service, ...s.instances.slice(0, namedInstances).map((i) => i.value)]),
 ];
 
+// attributeNames returns the names that texts give to an attribute: with its value, and alone.
+export const attributeNames = (key: string, value: string): string[] => (value ? [`${key} = ${value}`, key] : [key]);
+
 // operationsOf returns the names of operations that texts about an incident may contain.
 export const operationsOf = (x: Incident) => [
   ...x.suspects.flatMap((s) => s.operations.flatMap(stepNames)),
+  ...x.suspects.flatMap((s) => s.instances.flatMap((i) => attributeNames(i.key, i.value))),
   ...x.request_types.map((t) => t.name),
 ];
 

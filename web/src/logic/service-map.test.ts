@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Call, type Edge, type Service, around, layoutOf, shownOf, viewOf, widthOf } from "./service-map.ts";
+import { type Call, type Edge, type Service, around, layoutOf, shownOf, widthOf } from "./service-map.ts";
 
 // estate returns n services in layers, each with some callees in the next two layers.
 function estate(n: number): { names: string[]; edges: Edge[] } {
@@ -110,20 +110,4 @@ test("lines grow with the logarithm of the rate", () => {
   expect(widthOf(100, 100)).toBe(5);
   expect(widthOf(1, 100)).toBeGreaterThan(widthOf(0.1, 100));
   expect(widthOf(1e-9, 100)).toBe(1);
-});
-
-test("a map that is wider than the page begins with a whole column and shows the suspect", () => {
-  const [step, box, margin, room] = [168, 132, 10, 358];
-  for (let columns = 1; columns <= 6; columns++)
-    for (let column = 0; column < columns; column++) {
-      const drawn = 2 * margin + columns * step - (step - box);
-      const left = margin + column * step;
-      const { width, scroll } = viewOf(drawn, step, left + box / 2, room);
-      expect(scroll % step).toBe(0);
-      expect(width).toBeGreaterThanOrEqual(Math.max(drawn, scroll > 0 ? scroll + room : 0));
-      expect(left - scroll).toBeGreaterThanOrEqual(0);
-      expect(left + box - scroll).toBeLessThanOrEqual(room);
-    }
-  expect(viewOf(900, step, 0, 0)).toEqual({ width: 900, scroll: 0 });
-  expect(viewOf(300, step, 200, room)).toEqual({ width: 300, scroll: 0 });
 });

@@ -227,12 +227,3 @@ export const widthOf = (rate: number, most: number) =>
 
 // share returns the largest share of an open incident that a service has as a suspect; null if it is none.
 export const shareOf = (s: Service) => (s.incidents.length === 0 ? null : Math.max(...s.incidents.map((x) => x.share)));
-
-// viewOf returns the width of a map and its first scroll position, so that a point is about in the middle of the room
-// and the page begins with a whole column. drawn is the width of the drawing, step the distance between columns.
-export function viewOf(drawn: number, step: number, middle: number, room: number): { width: number; scroll: number } {
-  if (room === 0 || drawn <= room) return { width: drawn, scroll: 0 };
-  const last = Math.ceil((drawn - room) / step);
-  const first = Math.max(0, Math.min(last, Math.ceil((middle - room / 2) / step)));
-  return { width: Math.max(drawn, room + last * step), scroll: first * step };
-}

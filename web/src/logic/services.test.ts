@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { change, isNotable, servicePath, sortedBy, summary } from "./services.ts";
+import { change, isNotable, servicePath, sortedBy, summary, telling } from "./services.ts";
 
 test("a summary lists states by urgency and omits those of no service", () => {
   expect(summary({ well: 6, incident: 1, slower: 2, idle: 0 })).toBe("1 suspected, 2 slower, 6 well");
@@ -14,6 +14,17 @@ test("changes are relative, and notable from a quarter and a millisecond", () =>
   expect(isNotable(12e6, 10e6)).toBe(false);
   expect(isNotable(0.9e6, 0.1e6)).toBe(false);
   expect(isNotable(null, 10e6)).toBe(false);
+});
+
+test("the P99 tells more than the P50 if only that is longer than usual", () => {
+  const load = (p50: number, p99: number) =>
+    ({ calls: 100, rate: 1, failed: 0, p50_ns: p50, p99_ns: p99, own_ns: null }) as Parameters<
+      typeof telling
+    >[0]["now"];
+  expect(telling({ now: load(11e6, 377e6), usual: load(10e6, 16e6) })).toBe("p99_ns");
+  expect(telling({ now: load(30e6, 377e6), usual: load(10e6, 16e6) })).toBe("p50_ns");
+  expect(telling({ now: load(10e6, 16e6), usual: load(10e6, 16e6) })).toBe("p50_ns");
+  expect(telling({ now: load(10e6, 16e6), usual: null })).toBe("p50_ns");
 });
 
 test("a service whose name cannot be in a path has its ID there", () => {

@@ -43,6 +43,11 @@ export const isNotable = (now: number | null, usual: number | null | undefined) 
 export const failsNotably = (now: Load, usual: Load | null) =>
   now.calls >= 20 && (now.failed ?? 0) - (usual?.failed ?? 0) >= 0.02;
 
+// telling returns the quantile of durations that tells most about a service: the P99 if only that is clearly longer than
+// usual, since the median hides a fault that slows a part of the calls, such as those of one instance.
+export const telling = ({ now, usual }: { now: Load; usual: Load | null }): "p50_ns" | "p99_ns" =>
+  isNotable(now.p99_ns, usual?.p99_ns) && !isNotable(now.p50_ns, usual?.p50_ns) ? "p99_ns" : "p50_ns";
+
 // servicePath is the path of the page of a service: by name or, if that cannot be part of a path, by ID.
 export const servicePath = (name: string, id?: string) =>
   `/services/${id !== undefined && /[/%]/.test(name) ? id : encodeURIComponent(name)}`;

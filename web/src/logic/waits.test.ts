@@ -20,7 +20,7 @@ test("a wait is described by its class, its system call and the time on the run 
 
 test("spans of waits are named for people", () => {
   expect(spanName("wait sync")).toBe("waiting for the disk (fsync)");
-  expect(spanName("wait sleep")).toBe("a pause that the program makes itself (sleep)");
+  expect(spanName("wait sleep")).toBe("sleeping (a pause in its own code)");
   expect(spanName("wait other")).toBe("waiting for something else in the kernel");
   expect(spanName("wait for Godot")).toBe("wait for Godot");
   expect(spanName("POST /orders")).toBe("POST /orders");

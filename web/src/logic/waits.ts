@@ -16,7 +16,7 @@ const classes: Record<string, string> = {
   epoll: "one of many connections (epoll)",
   poll: "one of several connections (poll)",
   futex: "a lock",
-  sleep: "a pause that the program makes itself (sleep)",
+  sleep: "a pause in its own code (sleep)",
   iouring: "I/O (io_uring)",
   child: "a process that it started",
   tty: "a terminal",
@@ -27,7 +27,7 @@ const classes: Record<string, string> = {
 export function spanName(name: string): string {
   const wait = name.startsWith("wait ") && classes[name.slice("wait ".length)];
   if (!wait) return name;
-  return name === "wait sleep" ? wait : `waiting for ${wait}`;
+  return name === "wait sleep" ? "sleeping (a pause in its own code)" : `waiting for ${wait}`;
 }
 
 /** waitedFor describes the wait that a span with these attributes is about; "" if it is about none. */

@@ -3,7 +3,7 @@ import { type ReactNode, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { coarseDuration, count, duration, keepUnits, lost, milli } from "../logic/format.ts";
+import { count, duration, keepUnits, lost, milli, span } from "../logic/format.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { ProblemTags } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
@@ -94,7 +94,7 @@ function Row({ p }: { p: Problem }) {
       <td className="nowrap">
         <When at={p.closed} brief />
       </td>
-      <td className="nowrap">{ms === null ? "–" : coarseDuration(ms)}</td>
+      <td className="nowrap">{ms === null ? "–" : span(1e6 * ms)}</td>
       <td className="nowrap">
         {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
       </td>

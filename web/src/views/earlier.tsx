@@ -1,7 +1,7 @@
 // The earlier incidents of the service that an incident suspects first.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { coarseDuration, count } from "../logic/format.ts";
+import { count, keepUnits, span } from "../logic/format.ts";
 import { query } from "../url.ts";
 import { SeverityBadge } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
@@ -28,7 +28,7 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
             <div className="crumbs">
               <SeverityBadge of={e.severity} />
               <span>
-                <When at={e.onset} />, lasted {coarseDuration(ms(e))}
+                <When at={e.onset} />, lasted {keepUnits(span(1e6 * ms(e)))}
               </span>
             </div>
             <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>

@@ -5,7 +5,18 @@ import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
-import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
+import {
+  count,
+  duration,
+  factor,
+  formatTimesIn,
+  keepUnits,
+  milli,
+  percent,
+  range,
+  share,
+  span,
+} from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID, useSectionPath } from "../url.ts";
@@ -412,7 +423,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
       image={located !== undefined}
     >
       <p className="does">
-        <StateBadge of={v.state} title={searchStates[v.state]} />
+        {v.state !== "gone" && <StateBadge of={v.state} title={searchStates[v.state]} />}
         <span>{searchText(v, x)}</span>
       </p>
       {located && (
@@ -654,7 +665,8 @@ function RequestTypes({ of: x }: { of: Incident }) {
                 <Beside now={percent(t.failed)} usual={percent(t.usual_failed)} notable={failsMore(t)} />
               </td>
               <td data-label="Requests" className="number">
-                {count(t.requests)} {t.span_ns > 0 && <span className="dim nowrap">in {duration(t.span_ns)}</span>}
+                {count(t.requests)}{" "}
+                {t.span_ns > 0 && <span className="dim nowrap">in {keepUnits(span(t.span_ns))}</span>}
               </td>
             </tr>
           ))}

@@ -3,8 +3,7 @@ import { type ReactNode, Suspense, lazy, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
-import { coarseDuration, count, duration, factor, keepUnits, percent } from "../logic/format.ts";
-import { silentFor } from "../logic/health.ts";
+import { coarseDuration, count, duration, factor, keepUnits, percent, span } from "../logic/format.ts";
 import {
   affectedTypes,
   carrier,
@@ -33,6 +32,7 @@ import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
+import { Silence, SilenceNote, useSilence } from "../components/silence.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
 import { IncidentSentence, SuspectList } from "./suspects.tsx";
@@ -268,7 +268,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
       <StateBadge of={x.state} />
       {x.ended ? (
         <span>
-          <When at={x.ended} />, lasted {coarseDuration(lasted(x, now))}
+          <When at={x.ended} />, lasted {keepUnits(span(1e6 * lasted(x, now)))}
           {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
           {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
         </span>
@@ -352,21 +352,6 @@ function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
   );
 }
 
-// Silence says that no traces arrive, if so.
-function Silence() {
-  const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
-  const silent = useSilence(status);
-  return silent ? <SilenceNote of={silent} /> : null;
-}
-
-function SilenceNote({ of }: { of: string }) {
-  return (
-    <p className="bad" role="status">
-      No traces have arrived for {of}: incidents cannot be noticed. See <Link href="/status">the status of Sibyl</Link>.
-    </p>
-  );
-}
-
 // NothingOpen says that all is well, since when, or why Sibyl cannot say so.
 function NothingOpen({ list, muted }: { list: List; muted: number }) {
   const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
@@ -433,16 +418,6 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
       ))}
     </>
   );
-}
-
-// useSilence returns, as text, the time without new spans if it is long: since the last ones arrived or, if the service
-// does not know when, since the page was opened.
-function useSilence(status: Schemas["Status"] | undefined): string {
-  const now = useNow();
-  const spans = status?.ingest.spans;
-  const [last, setLast] = useState({ spans, at: now });
-  if (spans !== last.spans) setLast({ spans, at: now });
-  return status ? silentFor(status.ingest.last_arrival ?? last.at, now) : "";
 }
 
 // ProblemCount links to the list of problems.

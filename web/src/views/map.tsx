@@ -13,15 +13,15 @@ import {
   layoutOf,
   shareOf,
   shownOf,
-  viewOf,
   widthOf,
 } from "../logic/service-map.ts";
-import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
+import { failsNotably, isNotable, isUnwell, servicePath, summary, telling } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
 import { Choice, More, Search } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
+import { Silence } from "../components/silence.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum, useQuery, useSearchText } from "../url.ts";
 import { Beside, CallCells, LoadFigure, ServiceBadge, callColumns } from "./services.tsx";
@@ -42,6 +42,7 @@ export default function MapView() {
   );
   return (
     <>
+      {range.live && <Silence effect="the figures of the last minutes fall" />}
       <Async of={resource} what="the map">
         {(map) =>
           map.services.length === 0 ? (
@@ -102,8 +103,24 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
           title="Calls between services"
           hint="Callers are on the left. Arrow keys move between boxes."
           table={() => ({
-            header: ["service", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "share of the slowdown (of 1)"],
-            rows: services.map((s) => [s.service, s.state, s.now.rate, s.now.failed, milli(s.now.p50_ns), shareOf(s)]),
+            header: [
+              "service",
+              "state",
+              "rate (1/s)",
+              "failed (of 1)",
+              "P50 (ms)",
+              "P99 (ms)",
+              "share of the slowdown (of 1)",
+            ],
+            rows: services.map((s) => [
+              s.service,
+              s.state,
+              s.now.rate,
+              s.now.failed,
+              milli(s.now.p50_ns),
+              milli(s.now.p99_ns),
+              shareOf(s),
+            ]),
           })}
           image
         >
@@ -137,10 +154,12 @@ function sizesFor(columns: number, width: number): Sizes {
 type Sizes = { boxX: number; gapX: number };
 
 // figuresOf returns the figures of a service that fit into a number of characters, the most important ones first.
-function figuresOf({ now }: Service, most: number): string {
+function figuresOf(s: Service, most: number): string {
+  const { now } = s;
   const all = [rate(now.rate)];
   if ((now.failed ?? 0) > 0) all.push(`${percent(now.failed)} fail`);
-  if (now.p50_ns !== null) all.push(duration(now.p50_ns));
+  const quantile = telling(s);
+  if (now[quantile] !== null) all.push(`${quantile === "p99_ns" ? "P99 " : ""}${duration(now[quantile])}`);
   while (all.length > 1 && all.join(" · ").length > most) all.pop();
   return all.join(" · ");
 }
@@ -174,7 +193,7 @@ function Diagram(props: DiagramProps) {
   return (
     <div ref={room}>
       {layout ? (
-        <Drawing {...props} layout={layout} {...sizesFor(layout.columns, width)} room={width} />
+        <Drawing {...props} layout={layout} {...sizesFor(layout.columns, width)} />
       ) : (
         <p className="state">Arranging {count(props.services.length)} services …</p>
       )}
@@ -182,14 +201,13 @@ function Diagram(props: DiagramProps) {
   );
 }
 
-type DrawingProps = DiagramProps & Sizes & { layout: Layout; room: number };
+type DrawingProps = DiagramProps & Sizes & { layout: Layout };
 
-function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX, room }: DrawingProps) {
+function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
   const crowded = isCrowded(services.length);
   const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
   const svg = useRef<SVGSVGElement>(null);
-  const scroller = useRef<HTMLDivElement>(null);
   const placed = services.filter((s) => layout.spots.has(s.service));
   const x = (name: string) => margin + layout.spots.get(name)!.column * (boxX + gapX);
   const top = (row: number) => margin + row * (boxY + gapY);
@@ -208,13 +226,6 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX, room 
     event.preventDefault();
     svg.current?.querySelector<SVGElement>(`[data-service="${CSS.escape(to)}"]`)?.focus();
   };
-  // A map that is wider than the page begins near the suspect of an incident.
-  const suspect = placed.find((s) => s.state === "incident")?.service ?? "";
-  const { width, scroll } = viewOf(drawn, boxX + gapX, suspect ? x(suspect) + boxX / 2 : 0, room);
-  const [begin] = useState(scroll);
-  useEffect(() => {
-    scroller.current!.scrollLeft = begin;
-  }, [begin]);
   const marks: Marks = {
     unwell: placed.some((s) => isUnwell(s.state)),
     shares: placed.some((s) => shareOf(s) !== null),
@@ -224,12 +235,12 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX, room 
   };
   return (
     <>
-      <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0} ref={scroller}>
+      <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
         <svg
           ref={svg}
-          width={width}
+          width={drawn}
           height={height}
-          viewBox={`0 0 ${width} ${height}`}
+          viewBox={`0 0 ${drawn} ${height}`}
           className={crowded && focus === "" ? "crowded" : undefined}
         >
           {calls
@@ -317,7 +328,7 @@ function MapLegend({ of: marks }: { of: Marks }) {
           share of the slowdown of an open incident
         </li>
       )}
-      {marks.figures && <li>text: rate, failures, P50</li>}
+      {marks.figures && <li>text: rate, failures, P50, or the P99 if only that is longer than usual</li>}
       <li>
         <svg className="key call" width="34" height="16" aria-hidden="true">
           <path d="M0 8 H15" strokeWidth={widthOf(0, 1)} />
@@ -468,6 +479,12 @@ function Chosen({ of: s, calls, pick }: { of: Service; calls: Call[]; pick: (nam
           <dt>P50</dt>
           <dd>
             <LoadFigure of={s} figure="p50_ns" />
+          </dd>
+        </div>
+        <div>
+          <dt>P99</dt>
+          <dd>
+            <LoadFigure of={s} figure="p99_ns" />
           </dd>
         </div>
         {shareOf(s) !== null && (

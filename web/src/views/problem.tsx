@@ -6,8 +6,8 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { problemNames, sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
-import { count, duration, lost, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
-import { isInIncident } from "../logic/incidents.ts";
+import { count, duration, lost, ratio, milli, percent, range, rate, factor, keepUnits, span } from "../logic/format.ts";
+import { attributeNames, isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
 import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
@@ -58,14 +58,20 @@ export default function ProblemView({ id }: { id: string }) {
 
 const idDigits = 32;
 
-// Beginning leads to the open problem whose ID begins with some digits.
+// Beginning leads to the open or else the closed problem whose ID begins with some digits.
 function Beginning({ of: id }: { of: string }) {
-  const all = useResource(`problems ${id}`, (signal) =>
-    client.GET("/problems", { params: { query: { q: id, muted: "all" } }, signal }),
+  const search = (closed: boolean) => ({ q: id, muted: "all", closed }) as const;
+  const open = useResource(`problems ${id}`, (signal) =>
+    client.GET("/problems", { params: { query: search(false) }, signal }),
+  );
+  const closed = useResource(`closed problems ${id}`, (signal) =>
+    client.GET("/problems", { params: { query: search(true) }, signal }),
   );
   return (
-    <Abbreviated id={id} among={all} path="/problems/">
-      <NotFound />
+    <Abbreviated id={id} among={open} path="/problems/">
+      <Abbreviated id={id} among={closed} path="/problems/">
+        <NotFound />
+      </Abbreviated>
     </Abbreviated>
   );
 }
@@ -266,7 +272,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["Impact", lost(p.impact), "Time lost in a second, over all requests, beyond the usual"],
           [
             "Requests",
-            `${count(p.requests)}${p.rate ? ` in ${duration((p.requests / p.rate) * 1e9)}` : ""}`,
+            `${count(p.requests)}${p.rate ? ` in ${span((p.requests / p.rate) * 1e9)}` : ""}`,
             "On which these figures rest: those since they were last as usual, of an hour at most",
           ],
         ]}
@@ -276,6 +282,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         <PartOf
           id={p.id}
           next={keepUnits(detail.next) || "No action in progress."}
+          names={namesIn(detail)}
           joined={!p.closed && isInIncident(p)}
         />
         {detail.missing.some((m) => !detail.next.includes(m)) && (
@@ -303,7 +310,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
 
 // PartOf links to the open incident that a problem belongs to, and tells the next step of a problem without one or with
 // a search of its own.
-function PartOf({ id, next, joined }: { id: string; next: string; joined: boolean }) {
+function PartOf({ id, next, names, joined }: { id: string; next: string; names: string[]; joined: boolean }) {
   const x = useOpenIncident(id);
   return (
     <>
@@ -313,10 +320,23 @@ function PartOf({ id, next, joined }: { id: string; next: string; joined: boolea
           {joined && ", which Sibyl investigates as a whole"}: <IncidentSentence of={x} />
         </span>
       )}
-      {!(x && joined) && <span>{next}</span>}
+      {!(x && joined) && (
+        <span>
+          <Prose names={names}>{next}</Prose>
+        </span>
+      )}
     </>
   );
 }
+
+// namesIn returns the names that the next step of a problem may contain, besides those of its diagnosis: places,
+// services, and attributes with and without their values.
+const namesIn = ({ problem, edges, explanations, contrasts, investigation }: Detail): string[] => [
+  ...problemNames(problem),
+  ...edges.flatMap(({ place }) => [place.label, place.service]),
+  ...[...explanations, ...contrasts].flatMap((x) => attributeNames("variable" in x ? x.variable : x.key, x.value)),
+  ...(investigation?.investigation.suspects ?? []).map((s) => s.operation),
+];
 
 // SampleLinks links to a slow sample trace, and to a typical one if all requests are slow. A sample from before the
 // problem says so: it is typical of healthy times.

@@ -371,7 +371,7 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
             in an incident
           </Link>
         ) : (
-          <StateBadge of={gone ? "gone" : p.state} />
+          <StateBadge of={gone ? "unlisted" : p.state} />
         )}
       </td>
     </tr>

@@ -25,6 +25,7 @@ import { Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
+import { Silence } from "../components/silence.tsx";
 import { type Column, TruncationNote } from "../components/table.tsx";
 import { VirtualTbody } from "../components/virtual-tbody.tsx";
 import { useEnum, useSearchText } from "../url.ts";
@@ -111,6 +112,7 @@ export default function Services() {
           <Menu label="Services: table and export" icon="⋯" items={exportItems("Services", () => asTable(items))} />
         )}
       </div>
+      <Silence effect="the figures of the last minutes fall" />
       <Async of={resource} what="services">
         {(list) => <ServiceTable list={list} items={items} sort={sort} setSort={setSort} asked={range.from} />}
       </Async>

@@ -22,6 +22,7 @@ import { spanName } from "../logic/waits.ts";
 import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useMedia } from "../settings.ts";
 import { useKeys } from "../use-keys.ts";
+import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";
 import { OpName, Prose } from "../components/names.tsx";
@@ -40,20 +41,35 @@ export default function TraceView({ id }: { id: string }) {
   const resource = useResource(`trace ${id}`, (signal) =>
     client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }),
   );
-  if (resource.failure?.status === 404) {
-    return (
-      <Empty page title="Trace not found">
-        Sibyl keeps only a few sample traces per group: the slowest, some typical ones and the fastest. Your tracing
-        backend may still have it: {id}
-      </Empty>
-    );
-  }
+  if (resource.failure && [400, 404].includes(resource.failure.status))
+    return isAbbreviated(id, idDigits) ? <Beginning of={id} /> : <NotFound id={id} />;
   return (
     <Async of={resource} what="the trace">
       {(trace) => <Content trace={trace} />}
     </Async>
   );
 }
+
+const idDigits = 32;
+
+// Beginning leads to the kept trace whose ID begins with some digits.
+function Beginning({ of: id }: { of: string }) {
+  const all = useResource(`traces ${id}`, (signal) =>
+    client.GET("/traces", { params: { query: { trace: id, limit: 2 } }, signal }),
+  );
+  return (
+    <Abbreviated id={id} among={all} path="/traces/">
+      <NotFound id={id} />
+    </Abbreviated>
+  );
+}
+
+const NotFound = ({ id }: { id: string }) => (
+  <Empty page title="Trace not found">
+    Sibyl keeps only a few sample traces per group: the slowest, some typical ones and the fastest. Your tracing backend
+    may still have it: {id}
+  </Empty>
+);
 
 function Content({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");

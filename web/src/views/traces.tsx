@@ -34,7 +34,8 @@ export default function Traces() {
   const fields: Fields = { trace, service, operation, longer, shorter, error, attributes };
   const problems = problemsOf(fields);
   const [range, setRange] = useRange();
-  const parameters = { ...parametersOf(fields), ...rangeParameters(range), sort, limit: pageSize };
+  const when = trace.trim() === "" ? rangeParameters(range) : {}; // an ID is looked up whatever the time
+  const parameters = { ...parametersOf(fields), ...when, sort, limit: pageSize };
   const cursor = cursors.at(-1);
   const key = JSON.stringify([parameters, cursor]);
   const resource = useResource(problems.length > 0 ? null : `traces ${key}`, (signal) =>
