@@ -124,7 +124,7 @@ func TestQuantiles(t *testing.T) {
 func TestPastWithoutLongest(t *testing.T) {
 	p := group.Past{}
 	p.Total.Add(1000)
-	p.Latency.Add(1000, 1) // in the bin from 896 to 1 024 ns
+	p.Latency.Add(1000, 1)                                                 // in the bin from 896 to 1 024 ns
 	old := codec.AppendUvarints(p.Total.AppendBinary(nil), 0, 0, 31, 1, 1) // failed, edges; first bin, bins, count
 	got, err := group.DecodePast(old)
 	if err != nil || got.Latency.Quantile(1) != 1023 {
