@@ -293,9 +293,6 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	if x.PValue == x.PValue {
 		s.Plain(", p " + describe.PValue(x.PValue))
 	}
-	if x.Remains == x.Remains {
-		s.Plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
-	}
 	return s
 }
 
