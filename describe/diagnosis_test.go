@@ -74,7 +74,7 @@ func TestDiagnosis(t *testing.T) {
 			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV [20](latency))" + inBank + ".",
 		},
 		{
-			"without summary and edges", (*shop).variable, func(p *detect.Problem) { p.Group, p.Edges, p.Explanations = analysis.Hash{}, nil, nil },
+			"without quantiles and edges", (*shop).variable, func(p *detect.Problem) { p.P50, p.P99, p.Edges, p.Explanations = 0, 0, nil, nil },
 			"durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency).",
 		},
 		{
