@@ -30,12 +30,20 @@ func TestClosedProblemIsKept(t *testing.T) {
 		t.Errorf("%d problems have closed before any did", n)
 	}
 	w.app.Inject(trace.MaxNanos) // the fault ends
+	var last detect.Problem      // as it was before it closed
 	w.play(t, 600, func() bool {
-		return !slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
+		i := slices.IndexFunc(w.core.Problems(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
+		if i >= 0 {
+			last = w.core.Problems()[i]
+		}
+		return i < 0
 	})
 	list := closed("")
 	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil || !list.Items[0].Closed.Equal(at(w.now)) {
 		t.Fatalf("closed problems: %+v", list)
+	}
+	if x := &list.Items[0]; last.P99 == 0 || x.P50Ns == nil || *x.P50Ns != last.P50.Nanoseconds() || x.P99Ns == nil || *x.P99Ns != last.P99.Nanoseconds() || x.MeanNs != last.Mean.Nanoseconds() {
+		t.Errorf("mean %v, median %v and p99 %v, want those of the time of its mean: %v, %v and %v", x.MeanNs, x.P50Ns, x.P99Ns, last.Mean, last.P50, last.P99)
 	}
 	got := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+open.ID, nil))
 	if diff := cmp.Diff(list.Items[0], got.Problem); diff != "" {

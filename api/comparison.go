@@ -231,7 +231,7 @@ func (b *box) note(since trace.Nanos, in, out, untimed int) string {
 	case in < fewCompared && early:
 		return few(in, all) + " in the box: " + begin + "; choose a later or larger box, or compare times alone"
 	case in < fewCompared:
-		return few(in, all) + " in the box: choose a larger one"
+		return few(in, all) + " in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"
 	case out < fewCompared:
 		return few(out, all) + " outside of the box: choose a smaller one"
 	case early:
@@ -309,15 +309,24 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	return from, to
 }
 
-// between returns the requests of the windows of a group whose middle lies in [from, to); to 0: no bound.
+// between returns the requests of the windows of a group in [from, to); to 0: no bound. If no window lies within, as
+// long ago, they are those of the windows whose middle does.
 func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
 	}
+	within := func(w *group.PastWindow) bool { return w.From >= from && w.To <= to }
+	windows := g.Windows()
+	if !slices.ContainsFunc(windows, func(w group.PastWindow) bool { return within(&w) }) {
+		within = func(w *group.PastWindow) bool {
+			middle := w.From + (w.To-w.From)/2
+			return middle >= from && middle < to
+		}
+	}
 	var all group.Past
 	p := population{label: "the requests in the chosen range of time"}
-	for _, w := range g.Windows() {
-		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
+	for _, w := range windows {
+		if !within(&w) {
 			continue
 		}
 		if p.from == 0 {

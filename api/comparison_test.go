@@ -72,6 +72,20 @@ func TestCompareLabels(t *testing.T) {
 	}
 }
 
+// A comparison of times begins no earlier and ends no later than asked for, if windows lie within.
+func TestCompareWithinTimes(t *testing.T) {
+	w := newTroubled(t)
+	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
+	for _, window := range windows[1 : len(windows)-1] {
+		onset := window.From.Add(window.To.Sub(window.From) / 4).Truncate(time.Second)
+		stamp := onset.Format(time.RFC3339)
+		c := w.compareWorst(t, "?from="+stamp+"&base_to="+stamp)
+		if c.A.Requests == 0 || c.B.Requests == 0 || c.A.From.Before(onset) || c.B.To.After(onset) {
+			t.Errorf("%d requests from %v on and %d until %v, not since and before %v", c.A.Requests, c.A.From, c.B.Requests, c.B.To, onset)
+		}
+	}
+}
+
 // A comparison labels its box, and suggests a remedy if the box holds no sampled request.
 func TestCompareBoxBefore(t *testing.T) {
 	w := newTroubled(t)
@@ -130,10 +144,10 @@ func TestBoxNotes(t *testing.T) {
 		want             string
 	}{
 		{all, 8, 8, 0, ""},
-		{all, 7, 300, 0, "only 7 of 307 sampled requests lie in the box: choose a larger one"},
+		{all, 7, 300, 0, "only 7 of 307 sampled requests lie in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
 		{all, 0, 0, 0, "there are no sampled requests"},
 		{late, 0, 0, 9, "choose durations alone"},
-		{late, 0, 9, 0, "none of 9 sampled requests lies in the box: choose a larger one"},
+		{late, 0, 9, 0, "none of 9 sampled requests lies in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
 		{late, 9, 1, 0, "only 1 of 10 sampled requests lies outside of the box: choose a smaller one"},
 		{box{since - minute, since, 0, 7}, 0, 9, 0, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z; choose a later box, or compare times alone"},
 		{wide, 3, 90, 0, "choose a later or larger box"},

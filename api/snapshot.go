@@ -207,13 +207,12 @@ func ranks(problems []detect.Problem) []int {
 
 // problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
-	trend := addWindows(c, names, p.Group)
 	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),
 		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: instant(p.Opened),
-		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend, ShareOf: wholes[p.Whole],
+		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: windowMeans(c, p.Group), ShareOf: wholes[p.Whole],
 	}
 	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
 		x.State = contract.State(v.Status.String())
@@ -229,9 +228,8 @@ var wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }
 
-// addWindows adds the quantiles of the judged requests of a group to names, and returns the means of its windows,
-// oldest first; not nil.
-func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float64 {
+// windowMeans returns the means of the windows of a group, oldest first; not nil.
+func windowMeans(c *engine.Core, id analysis.Hash) []float64 {
 	means := []float64{}
 	g := c.Grouper().Group(id)
 	if g == nil {
@@ -239,10 +237,6 @@ func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float
 	}
 	for _, past := range g.Windows() {
 		means = append(means, past.Total.Mean())
-	}
-	if w := g.Judged(); w.Total.N > 0 {
-		p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
-		names.AddSummary(&group.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
 	}
 	return means
 }

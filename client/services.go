@@ -128,7 +128,7 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 
 // loadLegend explains the columns of loads in the time to an instant.
 func loadLegend(to time.Time) string {
-	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes."
+	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, without the operations inside the service."
 }
 
 // ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need

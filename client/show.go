@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
 // page collects output.
@@ -338,8 +339,7 @@ func (p *page) entry(number, text, note string) {
 	p.printf(" %s\n", p.dim(note))
 }
 
-// investigation writes the state of a search with the places of most time: those of the evidence, if it is over and
-// located one, because present requests lack the tracepoints.
+// investigation writes the state of a search with the places of most time.
 func (p *page) investigation(d *contract.InvestigationDetail, located *contract.LocatedPlace) {
 	v := &d.Investigation
 	p.printf("\n%s %s", p.bold("Investigation"), stateText(v.State))
@@ -350,17 +350,9 @@ func (p *page) investigation(d *contract.InvestigationDetail, located *contract.
 	if v.Reason != "" {
 		p.printf("%s", p.style.Wrap(clean(v.Reason), 2))
 	}
-	place := func(share contract.Interval, operation string) {
-		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(share.Value)), 6), clean(operation))
-	}
-	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
-		for i := range located.Frames[:min(len(located.Frames), shownSuspects)] {
-			place(located.Frames[i].Share, located.Frames[i].Operation)
-		}
-	} else {
-		for i := range v.Suspects[:min(len(v.Suspects), shownSuspects)] {
-			place(v.Suspects[i].Share, v.Suspects[i].Operation)
-		}
+	places := postmortem.Places(v, located)
+	for _, x := range places[:min(len(places), shownSuspects)] {
+		p.printf("  %s %s\n", terminal.PadLeft(units.Share(of(x.Share.Value)), 6), clean(x.Operation))
 	}
 	for i := range d.Requested {
 		p.printf("  on: %s %s\n", clean(d.Requested[i].Tracepoint), p.dim(clean(d.Requested[i].Cause)))

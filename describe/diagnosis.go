@@ -73,7 +73,6 @@ const leastTail = 1.2
 // spread describes how widely the durations of p's requests vary.
 func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 	latency := Evidence{Kind: LatencyEvidence}
-	sum := n.Summary(p)
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
 		size := Evidence{Kind: SizeEvidence}
 		s.cite(units.Percent(m.Delayed+m.TimedOut), size)
@@ -84,25 +83,25 @@ func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 		s.Plain(")")
 		return
 	}
-	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // too few slow requests to raise the p99
+	if p.P50 > 0 && p.CoV > float64(p.P99)/float64(p.P50) { // too few slow requests to raise the p99
 		s.Plain("a few requests of ")
 		s.Strong(name)
 		s.Plain(" take far longer than its p99 of ")
-		s.mention(units.Duration(sum.P99), latency)
+		s.mention(units.Duration(p.P99), latency)
 		s.Plain(" (CoV ")
 		s.cite(units.Ratio(p.CoV), latency)
 		s.Plain(")")
 		return
 	}
-	if sum != nil && sum.P50 > 0 && float64(sum.P99) >= leastTail*float64(sum.P50) {
+	if p.P50 > 0 && float64(p.P99) >= leastTail*float64(p.P50) {
 		s.Plain("p99 of ")
 		s.Strong(name)
 		s.Plain(" is ")
-		s.cite(units.Ratio(float64(sum.P99)/float64(sum.P50))+"×", latency)
+		s.cite(units.Ratio(float64(p.P99)/float64(p.P50))+"×", latency)
 		s.Plain(" its median (")
-		s.mention(units.Duration(sum.P99), latency)
+		s.mention(units.Duration(p.P99), latency)
 		s.Plain(" vs. ")
-		s.mention(units.Duration(sum.P50), latency)
+		s.mention(units.Duration(p.P50), latency)
 		s.Plain(")")
 		return
 	}

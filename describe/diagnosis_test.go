@@ -47,9 +47,8 @@ func TestDiagnosisOfFailures(t *testing.T) {
 func TestDiagnosisWithoutTail(t *testing.T) {
 	s := newShop()
 	p := s.variable()
-	p.Edges, p.Explanations = nil, nil
+	p.Edges, p.Explanations, p.P50, p.P99 = nil, nil, 100*time.Millisecond, 104*time.Millisecond
 	n := s.names()
-	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, P50: 100 * time.Millisecond, P99: 104 * time.Millisecond})
 	want := "durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency)."
 	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0, 0))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -75,7 +74,7 @@ func TestDiagnosis(t *testing.T) {
 			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV [20](latency))" + inBank + ".",
 		},
 		{
-			"without summary and edges", (*shop).variable, func(p *detect.Problem) { p.Group, p.Edges, p.Explanations = analysis.Hash{}, nil, nil },
+			"without quantiles and edges", (*shop).variable, func(p *detect.Problem) { p.P50, p.P99, p.Edges, p.Explanations = 0, 0, nil, nil },
 			"durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency).",
 		},
 		{

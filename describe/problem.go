@@ -110,17 +110,14 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 	}
 }
 
-// Problem presents p. Located is the operation that the investigation located, with its share of p; 0: none. Quantiles
-// are those of the summary of p's requests, if that was added.
+// Problem presents p. Located is the operation that the investigation located, with its share of p; 0: none.
 func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
 	x.Sentence = n.Diagnosis(p, located, share)
 	x.Diagnosis = x.Sentence.String()
 	x.Requests, x.Rate, x.MeanNS, x.ExpectedNS = p.Requests, Number(p.Rate), nanos(p.Mean), nanos(p.Expected)
-	if s := n.Summary(p); s != nil {
-		x.P50NS, x.P99NS = nanos(s.P50), nanos(s.P99)
-	}
+	x.P50NS, x.P99NS = nanos(p.P50), nanos(p.P99)
 	x.CoV, x.CoVLow, x.CoVHigh, x.Impact = Number(p.CoV), Number(p.CoVLow), Number(p.CoVHigh), Number(p.Impact)
 	return x
 }

@@ -45,7 +45,7 @@ func (s *shop) context(path ...trace.Op) trace.Context {
 func (s *shop) names() *Names {
 	n := New(s.table, Verbatim)
 	id := analysis.Hash{Lo: 1}
-	n.Add(&group.Summary{ID: id, Level: group.LevelRequestType, RequestType: id, Entry: s.checkout, P50: 101 * ms, P99: 1420 * ms})
+	n.Add(&group.Summary{ID: id, Level: group.LevelRequestType, RequestType: id, Entry: s.checkout})
 	return n
 }
 
@@ -54,7 +54,7 @@ func (s *shop) variable() *detect.Problem {
 	id := analysis.Hash{Lo: 1}
 	return &detect.Problem{
 		ID: analysis.Hash{Hi: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Whole: detect.WholeVariance, Level: group.LevelRequestType, Group: id, RequestType: id,
-		Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Impact: 2.12e8,
+		Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, P50: 101 * ms, P99: 1420 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Impact: 2.12e8,
 		Edges: []group.EdgeShare{
 			{
 				Edge: trace.ContextEdge(s.toBank), Context: s.toBank, Mean: 9.6e7, ShareMean: 0.45, ShareVariance: 0.83, ShareLow: 0.79,

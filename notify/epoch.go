@@ -18,9 +18,9 @@ type Epoch struct {
 	Source    string // see Event
 	State     *search.State
 	Decisions []search.Decision
-	Before    []detect.Problem                   // open at the start of the epoch
-	Problems  []detect.Problem                   // open at its end
-	Names     *describe.Names                    // with the summaries of the problems' requests
+	Before    []detect.Problem // open at the start of the epoch
+	Problems  []detect.Problem // open at its end
+	Names     *describe.Names
 	Traces    func(p *detect.Problem) []Trace    // samples to link; nil: none
 	URL       func(problem analysis.Hash) string // of the problem's page; nil: it has none
 

@@ -49,7 +49,7 @@ func sample(t Type, service, operation string) *Facts {
 	}
 	p := &detect.Problem{
 		ID: v.Problem, Kind: detect.KindVariable, Onset: detect.Changed, Whole: detect.WholeVariance, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
-		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
+		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
 		Edges: []group.EdgeShare{
 			{
 				Edge: trace.EdgeOf(at, 0, 0), Context: at, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
@@ -74,7 +74,6 @@ func sample(t Type, service, operation string) *Facts {
 		URL:    "https://sibyl.example/problems/" + v.Problem.String(),
 		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
 	}
-	f.Names.Add(&group.Summary{ID: v.Group, Level: group.LevelGroup, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond})
 	switch t {
 	case Decided:
 		f.Decision = d

@@ -52,6 +52,7 @@ type pageProblem struct {
 	CoV                 string
 	Diagnosis           describe.Sentence
 	Path                []string
+	ShareName           string // title of the first numbers of Edges
 	TailName            string // title of the last column of Edges
 	Edges               []pageEdge
 	MoreEdges           string            // number and share of the edges that are not shown
@@ -65,7 +66,7 @@ type pageProblem struct {
 
 type pageEdge struct {
 	Where            string
-	Value, Low, High float64 // share of the variance and its interval in percent, cut to 0–100
+	Value, Low, High float64 // share and its interval in percent, cut to 0–100
 	Share, Interval  string
 	Mean, MeanShare  string
 	Tail             string
@@ -150,7 +151,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
 		Requests: units.Plural(int(p.Requests), "request"), Impact: describe.PerSecond(p.Impact),
 		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
-		Diagnosis: n.Diagnosis(p, 0, 0), TailName: "tail lift",
+		Diagnosis: n.Diagnosis(p, 0, 0), ShareName: shareOf(p), TailName: "tail lift",
 		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
 	if p.Level == group.LevelGroup {
@@ -161,6 +162,10 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	}
 	for i := range p.Edges[:min(problemEdges, len(p.Edges))] {
 		e := n.pageEdge(&p.Edges[i])
+		if !hasIntervals(p) {
+			score := p.Edges[i].Score
+			e.Value, e.Low, e.High, e.Share, e.Interval = percent(score), percent(score), percent(score), units.Percent(score), units.Unknown
+		}
 		if p.Kind != detect.KindVariable {
 			v.TailName, e.Tail = "excess", units.Signed(p.Edges[i].Excess)
 		}
@@ -187,9 +192,9 @@ func moreEdges(p *detect.Problem) string {
 	}
 	sum := 0.
 	for i := range p.Edges[problemEdges:] {
-		sum += p.Edges[problemEdges+i].ShareVariance
+		sum += p.Edges[problemEdges+i].Score
 	}
-	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the variance"
+	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the " + shareOf(p)
 }
 
 func (n *names) pageEdge(e *group.EdgeShare) pageEdge {

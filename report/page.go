@@ -103,7 +103,7 @@ func (p *pageProblem) article() g.Node {
 			),
 			h.H3(h.ID(id), sentence(p.Diagnosis)),
 			p.path(),
-			edgeTable(p.Edges, p.TailName),
+			edgeTable(p.Edges, p.ShareName, p.TailName),
 			paragraph("path", p.MoreEdges),
 			p.explanations(),
 		),
@@ -162,7 +162,7 @@ func (t *pageType) details() g.Node {
 		size = h.P(sentence(t.Size))
 	}
 	if len(t.Edges) > 0 {
-		edges, moreEdges = section("Where the time varies", edgeTable(t.Edges, "tail lift")), more(t.MoreEdges, "more")
+		edges, moreEdges = section("Where the time varies", edgeTable(t.Edges, "variance", "tail lift")), more(t.MoreEdges, "more")
 	}
 	return h.Details(
 		h.Class("card"), h.ID(t.Anchor), g.If(t.Open, g.Attr("open")),
@@ -247,14 +247,15 @@ func (p *pageGroup) row() g.Node {
 	return h.Tr(h.Td(h.Code(g.Text(p.ID)), g.Text(bins)), cells("n", p.Count, p.P50, p.P99, p.Mean, p.CoV), h.Td(g.Text(p.Where)))
 }
 
-// edgeTable returns a table of edges, nil if there are none. tailName is the title of its last column.
-func edgeTable(edges []pageEdge, tailName string) g.Node {
+// edgeTable returns a table of edges, nil if there are none. shareName is the title of the column of their shares,
+// tailName that of the last column.
+func edgeTable(edges []pageEdge, shareName, tailName string) g.Node {
 	if len(edges) == 0 {
 		return nil
 	}
 	return scrollable(h.Table(lines(
 		h.THead(h.Tr(
-			column("edge of the critical path"), numbers("variance", "95 %"), h.Td(), numbers("mean", "of mean", tailName),
+			column("edge of the critical path"), numbers(shareName, "95 %"), h.Td(), numbers("mean", "of mean", tailName),
 		)),
 		h.TBody(each(edges, (*pageEdge).row)),
 	)))

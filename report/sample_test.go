@@ -104,7 +104,7 @@ func (s *sample) checkoutGroups() {
 	s.Problems = append(s.Problems, offline.Problem{
 		Problem: detect.Problem{
 			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Whole: detect.WholeVariance, Level: group.LevelGroup,
-			Group: grp, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71,
+			Group: grp, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, P50: 101 * ms, P99: 1420 * ms, CoV: 0.82, CoVLow: 0.71,
 			CoVHigh: 0.93, Impact: float64(212 * ms), Edges: fine.Edges,
 			Explanations: []detect.Explanation{
 				{Variable: "bank.route", Value: "fallback", Where: s.context(s.checkout, s.pay, s.charge), Effect: 0.64, Low: 0.58, High: 0.7, PValue: 0.0004, Remains: 0.31},
@@ -157,7 +157,7 @@ func (s *sample) indexGroups() {
 	})
 	s.Problems = append([]offline.Problem{{Problem: detect.Problem{
 		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Group: id, RequestType: id, Entry: s.index,
-		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
+		Requests: 3490, Mean: 35 * ms, P50: 34 * ms, P99: 44 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
 	}, Findings: explain.NoFindings()}}, s.Problems...)
 }
 

@@ -191,15 +191,15 @@ func (t *table) edges(p *detect.Problem) {
 	if p.Kind != detect.KindVariable {
 		head, tail = "excess", func(e *group.EdgeShare) float64 { return e.Excess }
 	}
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 18+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of "+shareOf(p), 18+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
 		e := &p.Edges[i]
 		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-44-t.barWidth())
 		if i == 0 {
 			where = t.style.Paint(terminal.Bold, where)
 		}
-		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.ShareVariance), 6), terminal.PadRight(interval(e), 11),
-			t.style.Paint(terminal.Yellow, terminal.Bar(e.ShareVariance, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
+		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.Score), 6), terminal.PadRight(interval(p, e), 11),
+			t.style.Paint(terminal.Yellow, terminal.Bar(e.Score, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
 	}
 }
 
@@ -211,8 +211,22 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// interval returns the interval of e's share like "(79–87)"; "" if it is unknown.
-func interval(e *group.EdgeShare) string {
+// wholes name the quantities that the shares of problems are of.
+var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance: "variance", detect.WholeMean: "mean"}
+
+// shareOf names the quantity that the shares of p are of.
+func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
+
+// hasIntervals reports whether the intervals of the edges are those of the shares of p: they are known of all variance.
+func hasIntervals(p *detect.Problem) bool {
+	return p.Whole == detect.WholeVariance && p.Onset == detect.Chronic
+}
+
+// interval returns the interval of the share of e in p like "(79–87)"; "" if it is unknown.
+func interval(p *detect.Problem, e *group.EdgeShare) string {
+	if !hasIntervals(p) {
+		return ""
+	}
 	if r := units.Range(e.ShareLow, e.ShareHigh); r != units.Unknown {
 		return "(" + r + ")"
 	}
@@ -278,9 +292,6 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	s.Plain(" of the variance" + n.target(p, x))
 	if x.PValue == x.PValue {
 		s.Plain(", p " + describe.PValue(x.PValue))
-	}
-	if x.Remains == x.Remains {
-		s.Plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
 	}
 	return s
 }

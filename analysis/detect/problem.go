@@ -66,6 +66,7 @@ type Problem struct {
 	Requests uint64           // judged requests
 	Rate     float64          // requests per second
 	Mean     time.Duration    // mean duration of the judged requests
+	P50, P99 time.Duration    // quantiles of these, see [stats.Sketch]; 0: unknown, without requests or of an older version
 	Size     *group.SizeModel // of the judged requests; CoV is then that of its residuals; nil: not judged by size
 	SizeKey  trace.Symbol     // of the attribute with the size; 0 without Size
 	Expected time.Duration    // expected mean; 0: unknown
@@ -139,7 +140,7 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	if size != nil {
 		cov, key = size.CoV, g.SizeKey()
 	}
-	return Problem{
+	p := Problem{
 		ID:   problemID(kind, g),
 		Kind: kind, Onset: Chronic, Level: g.Level,
 		Group: g.ID, RequestType: g.RequestType, Entry: g.Entry,
@@ -147,6 +148,10 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 		Size: size, SizeKey: key, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
 		Edges: g.ExactShares(table),
 	}
+	if w.Latency.Count() > 0 {
+		p.P50, p.P99 = time.Duration(w.Latency.Quantile(0.5)), time.Duration(w.Latency.Quantile(0.99))
+	}
+	return p
 }
 
 // rankEdges scores the edges of p, each by its part of a whole, unknown ones by 0, and sorts them by falling score.

@@ -2,6 +2,7 @@ package group
 
 import (
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -12,8 +13,9 @@ import (
 // Latencies counts durations in coarse bins, four to an octave, precise enough for a histogram of the past. The zero
 // value is empty. Counts are exact, so that the result of merging does not depend on the order.
 type Latencies struct {
-	first  uint8    // number of the first bin; 0 without counts
-	counts []uint64 // of the bins from first on; the first and the last are positive
+	first   uint8    // number of the first bin; 0 without counts
+	counts  []uint64 // of the bins from first on; the first and the last are positive
+	longest int64    // ns, the longest duration; of an older version, the longest in the last bin
 }
 
 // latencyBins is the number of bins.
@@ -42,7 +44,12 @@ func (l *Latencies) All() iter.Seq2[[2]int64, uint64] {
 }
 
 // Add counts n durations of ns nanoseconds.
-func (l *Latencies) Add(ns int64, n uint64) { l.add(latencyBin(ns), n) }
+func (l *Latencies) Add(ns int64, n uint64) {
+	l.add(latencyBin(ns), n)
+	if n > 0 {
+		l.longest = max(l.longest, ns)
+	}
+}
 
 func (l *Latencies) add(bin uint8, n uint64) {
 	switch last := l.first + uint8(len(l.counts)); {
@@ -61,7 +68,7 @@ func (l *Latencies) add(bin uint8, n uint64) {
 
 // Equal reports whether l and o hold the same counts.
 func (l Latencies) Equal(o Latencies) bool {
-	return l.first == o.first && slices.Equal(l.counts, o.counts)
+	return l.first == o.first && l.longest == o.longest && slices.Equal(l.counts, o.counts)
 }
 
 // merge adds the counts of o.
@@ -69,23 +76,35 @@ func (l *Latencies) merge(o *Latencies) {
 	for i, n := range o.counts {
 		l.add(o.first+uint8(i), n)
 	}
+	l.longest = max(l.longest, o.longest)
 }
 
-// set replaces the counts by those of a sketch, at the upper limits of its bins.
+// set replaces the counts by those of a sketch, at the upper limits of its bins or its longest duration.
 func (l *Latencies) set(s *stats.Sketch) {
-	l.first, l.counts = 0, l.counts[:0]
+	l.first, l.counts, l.longest = 0, l.counts[:0], 0
 	for limit, n := range s.Bins() {
-		l.Add(limit, n)
+		l.Add(min(limit, s.Longest()), n)
 	}
 }
 
+// writeLatencies writes l. The first number tells by latencyBins, which it then exceeds, that the longest duration
+// follows: older versions wrote none.
 func writeLatencies(e *codec.Writer, l *Latencies) {
-	e.Uvarints(uint64(l.first), uint64(len(l.counts)))
+	if len(l.counts) == 0 {
+		e.Uvarints(0, 0)
+		return
+	}
+	e.Uvarints(latencyBins+uint64(l.first), uint64(len(l.counts)))
 	e.Uvarints(l.counts...)
+	e.Uvarints(uint64(l.longest))
 }
 
 func readLatencies(d *codec.Reader) (l Latencies) {
 	first := d.Uvarint()
+	exact := first >= latencyBins
+	if exact {
+		first -= latencyBins
+	}
 	for range d.Below(latencyBins + 1) {
 		l.counts = append(l.counts, d.Uvarint())
 	}
@@ -95,5 +114,13 @@ func readLatencies(d *codec.Reader) (l Latencies) {
 		return Latencies{}
 	}
 	l.first = uint8(first)
+	if n > 0 {
+		last := l.first + uint8(n) - 1
+		l.longest = latencyLow(last+1) - 1
+		if exact {
+			l.longest = int64(d.Below(math.MaxInt64))
+			d.Check(latencyBin(l.longest) == last)
+		}
+	}
 	return l
 }

@@ -56,7 +56,7 @@ func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	}
 }
 
-// Quantile estimates a quantile in ns, by interpolation in its bin; NaN without counts.
+// Quantile estimates a quantile in ns, by interpolation in its bin up to the longest duration; NaN without counts.
 func (l *Latencies) Quantile(q float64) float64 {
 	total, high := 0., math.NaN()
 	for _, n := range l.counts {
@@ -64,11 +64,12 @@ func (l *Latencies) Quantile(q float64) float64 {
 	}
 	left := q * total
 	for bin, n := range l.All() {
+		low := float64(bin[0])
+		high = min(float64(bin[1]), max(low, float64(l.longest)))
 		if left <= float64(n) {
-			return float64(bin[0]) + float64(bin[1]-bin[0])*left/float64(n)
+			return low + (high-low)*left/float64(n)
 		}
 		left -= float64(n)
-		high = float64(bin[1])
 	}
 	return high
 }

@@ -44,15 +44,17 @@ func must[T any](v T, err error) T {
 // durations over the whole range. Its results and its encoding depend on the set only, not on the order of adding and
 // merging. Reading may sort an internal buffer, so even concurrent reads are not safe.
 type Sketch struct {
-	zeros uint64
-	total uint64                        // number of durations, including zeros
-	store *store.BufferedPaginatedStore // counts of durations above 0; nil if there are none
+	zeros   uint64
+	total   uint64                        // number of durations, including zeros
+	longest int64                         // duration; 0 if there is none
+	store   *store.BufferedPaginatedStore // counts of durations above 0; nil if there are none
 }
 
 // Add adds a duration in [0, MaxNanos), or it panics.
 func (s *Sketch) Add(ns int64) {
 	x := checked(ns)
 	s.total++
+	s.longest = max(s.longest, ns)
 	if x == 0 {
 		s.zeros++
 		return
@@ -72,6 +74,7 @@ func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 func (s *Sketch) Merge(o Sketch) {
 	s.total += o.total
 	s.zeros += o.zeros
+	s.longest = max(s.longest, o.longest)
 	if o.store != nil {
 		s.allocated().MergeWith(o.store)
 	}
@@ -80,8 +83,12 @@ func (s *Sketch) Merge(o Sketch) {
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Quantile returns the q-quantile in ns, within 1 %: the duration of rank ⌊q·(n−1)⌋ in ascending order. It is NaN for
-// an empty sketch and for q outside [0, 1].
+// Longest returns the longest duration; 0 for an empty sketch. It is exact, but for durations that an older version
+// encoded: then it is the upper limit of their bin.
+func (s *Sketch) Longest() int64 { return s.longest }
+
+// Quantile returns the q-quantile in ns, within 1 % and at most the longest duration: the duration of rank ⌊q·(n−1)⌋ in
+// ascending order. It is NaN for an empty sketch and for q outside [0, 1].
 func (s *Sketch) Quantile(q float64) float64 {
 	if s.total == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
@@ -90,7 +97,7 @@ func (s *Sketch) Quantile(q float64) float64 {
 	if rank < float64(s.zeros) {
 		return 0
 	}
-	return binValue(s.store.KeyAtRank(rank - float64(s.zeros)))
+	return min(binValue(s.store.KeyAtRank(rank-float64(s.zeros))), float64(s.longest))
 }
 
 // CoV returns the coefficient of variation of the durations, with an interval by the delta method. Durations count as
@@ -211,10 +218,14 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 	return keys, counts
 }
 
-const sketchVersion = 1
+// Versions of an encoded [Sketch], its first byte.
+const (
+	longestlessVersion = 1 // without the longest duration
+	sketchVersion      = 2 // written
+)
 
 // AppendBinary appends s to b: the version, the zeros, then the distance and count of each non-empty bin, in about two
-// bytes.
+// bytes, and the longest duration if it is above 0.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
 	b = codec.AppendUvarints(b, s.zeros)
@@ -226,13 +237,16 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 		b = codec.AppendUvarints(b, counts[i]-1)
 		last = k
 	}
+	if len(keys) > 0 {
+		b = codec.AppendUvarints(b, uint64(s.longest))
+	}
 	return b
 }
 
 // DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
-	d.Version(sketchVersion)
+	version := d.Version(sketchVersion, longestlessVersion)
 	zeros := d.Below(MaxCount)
 	s := Sketch{zeros: zeros, total: zeros}
 	key := -1
@@ -245,6 +259,13 @@ func DecodeSketch(b []byte) (Sketch, []byte, error) {
 		}
 		s.allocated().AddWithCount(key, float64(count))
 		s.total += count
+	}
+	if key >= 0 && !d.Bad() {
+		s.longest = min(least(key+1), MaxNanos) - 1
+		if version > longestlessVersion {
+			s.longest = int64(d.Below(MaxNanos))
+			d.Check(s.longest > 0 && bins.Index(float64(s.longest)) == key)
+		}
 	}
 	if d.Bad() {
 		return Sketch{}, nil, fmt.Errorf("%w: sketch", codec.ErrCorrupt)

@@ -203,13 +203,38 @@ func operation(o *contract.SuspectOperation) string {
 	return o.Service + " " + o.Operation + " → " + o.Target.Service + " " + o.Target.Operation
 }
 
+// Place is a place with its share of the lost time.
+type Place struct {
+	Operation string
+	Share     contract.Interval
+	Requests  int64 // from which the share is measured; 0: all
+}
+
+// Places returns the places of a search, those with most time first: those of the evidence once it has located one,
+// because present requests lack the tracepoints that showed it. located is nil if there is none.
+func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
+	var all []Place
+	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
+		for i := range located.Frames {
+			f := &located.Frames[i]
+			all = append(all, Place{f.Operation, f.Share, f.Requests})
+		}
+		return all
+	}
+	for i := range v.Suspects {
+		s := &v.Suspects[i]
+		all = append(all, Place{s.Operation, s.Share, s.Requests})
+	}
+	return all
+}
+
 // places lists where the search found the lost time.
 func (r *Report) places() section {
 	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the lost time", true}, {"95 %", true}, {"Requests", true}}}
 	if r.Detail.Investigation == nil {
 		return s
 	}
-	all := r.Detail.Investigation.Investigation.Suspects
+	all := Places(&r.Detail.Investigation.Investigation, r.Detail.Located)
 	for _, place := range all[:min(len(all), maxPlaces)] {
 		row := []cell{name(place.Operation), text(share(&place.Share)), text(unknown), text(unknown)}
 		if place.Requests > 0 {

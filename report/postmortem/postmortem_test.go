@@ -88,6 +88,26 @@ func TestSparse(t *testing.T) {
 	}
 }
 
+// Once the place is located, documents list the places as they were measured then, as the page and the command line do.
+func TestLocatedPlaces(t *testing.T) {
+	r := sample(t)
+	value := 0.42
+	r.Detail.Investigation.Investigation = contract.Investigation{
+		State: contract.StateGone, Suspects: []contract.Suspect{{Operation: "cart measured-later", Share: contract.Interval{Value: &value}}},
+	}
+	r.Detail.Located = &contract.LocatedPlace{Frames: []contract.LocatedFrame{{Operation: "cart measured-then", Share: contract.Interval{Value: &value}}}}
+	for format := range formats {
+		got := render(t, format, r)
+		if !strings.Contains(got, "measured-then") || strings.Contains(got, "measured-later") {
+			t.Errorf("%s has other places than the located ones", format)
+		}
+	}
+	r.Detail.Investigation.Investigation.State = contract.StateInvestigating
+	if got := render(t, "md", r); !strings.Contains(got, "measured-later") {
+		t.Error("while it searches, a document lists places of earlier")
+	}
+}
+
 // One window is drawn, too, as a dot; a time without requests interrupts the lines; without windows the report says why
 // it has no chart.
 func TestLatency(t *testing.T) {

@@ -103,7 +103,7 @@ const emptySide: Record<ComparisonKind, string> = {
   slowest: "Too few requests were sampled. Wait for the next epoch, choose another share, or compare time ranges.",
   selection: "All or none of the sampled requests are in the selection. Choose a larger or a smaller one.",
   duration: "All or none of the sampled requests match. Choose other durations or times.",
-  time: "Choose other times: a window counts if most of it lies within them.",
+  time: "Choose other times: a window counts if it lies within them.",
 };
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {

@@ -109,7 +109,8 @@ const edgeTable = (edges: Edge[]) => ({
   ]),
 });
 
-// LocatedRow shows the located place among the edges, which contain it, as it was measured.
+// LocatedRow shows the located place, of a tracepoint, among the edges, which contain it, as it was measured. A place of
+// the baseline is one of the edges itself.
 function LocatedRow({ of }: { of: Located }) {
   return (
     <tr className="frozen">
@@ -162,11 +163,15 @@ export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; locate
           by === "slowdown" ? "Share of the slowdown" : `Share of ${by}`,
           by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
           { text: "Mean", number: true },
-          { text: "Slowest tenth", number: true, title: "Extra time of the slowest tenth there" },
+          {
+            text: "Slowest tenth",
+            number: true,
+            title: "Extra time there of the slowest tenth of the requests since they were last as usual",
+          },
           { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
         ]}
       >
-        {located && <LocatedRow of={located} />}
+        {located?.tracepoint && <LocatedRow of={located} />}
         {(expanded ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>

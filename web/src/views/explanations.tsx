@@ -58,15 +58,7 @@ export function Explanations({ detail }: { detail: Detail }) {
         <Table
           label="Correlated attributes"
           className="correlations"
-          head={[
-            "Attribute",
-            { text: "Explains", title: "Share of the variance that it explains" },
-            {
-              text: "Remains",
-              number: true,
-              title: "Share of the coefficient of variation that remains among requests with equal values",
-            },
-          ]}
+          head={["Attribute", { text: "Explains", title: "Share of the variance that it explains" }]}
         >
           {of.map((x, i) => (
             <tr key={i}>
@@ -78,7 +70,6 @@ export function Explanations({ detail }: { detail: Detail }) {
                 {percent(x.effect.value)} <span className="dim small range">{range(x.effect, percent)}</span>
                 <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
               </td>
-              <td className="number">{percent(x.remains)}</td>
             </tr>
           ))}
         </Table>

@@ -55,7 +55,7 @@ export function LocatedPlace({ of, search }: Props) {
   );
 }
 
-// MeasuredAt says when a place was measured, and whether that can be measured now.
+// MeasuredAt says when a place was located, with the figures of then, and whether that can be measured now.
 export function MeasuredAt({ of }: { of: Place }) {
   const [zone] = useZone();
   const now = useNow();
@@ -65,7 +65,7 @@ export function MeasuredAt({ of }: { of: Place }) {
     : "its tracepoints are off now, so that charts of the present lack it.";
   return (
     <>
-      Measured at {time(of.at, zone, now)}
+      Located at {time(of.at, zone, now)}
       {of.tracepoint ? `${requests}; ${state}` : `${requests}.`}
     </>
   );

@@ -377,8 +377,8 @@ function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["
           ) : (
             <>
               <p className="hint dim small">
-                {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs. {duration(c.b.mean_ns)} (
-                {count(c.b.requests)})
+                Sampled in the last three hours: {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs.{" "}
+                {duration(c.b.mean_ns)} ({count(c.b.requests)})
               </p>
               <ComparisonTable label="Slowest tenth vs. the rest" kind="slowest" c={c} few={6} />
             </>

@@ -94,7 +94,7 @@ function Content({ detail: d, range, setRange }: Props) {
 }
 
 const ownMeans =
-  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it contains their time on the wire";
+  "Mean time of a call on the critical path in the service itself, in all of its operations. Next to calls without a client span it contains their time on the wire";
 
 // Incidents lists the open incidents that suspect the service.
 function Incidents({ of: s }: { of: Schemas["Service"] }) {
@@ -240,7 +240,12 @@ function Operations({ of: d }: { of: Detail }) {
           head("Errors", "failed"),
           head("P50", "p50"),
           head("P99", "p99"),
-          head("Own time", "own", true, "Mean time of a call on the critical path in the operation itself"),
+          head(
+            "Span alone",
+            "own",
+            true,
+            "Mean time of a call on the critical path in the span of the operation, without the operations inside the service, which its own time above contains",
+          ),
         ]}
       >
         {rows.map((o) => (
