@@ -141,14 +141,13 @@ type earlyEpochs struct {
 // earlyEpochs returns the epochs of the learning period, which ends now.
 func (c *Core) earlyEpochs(now trace.Nanos) *earlyEpochs {
 	e := &earlyEpochs{arrived: c.epochs, length: c.options.Epoch}
-	covered := c.sites.Covered(now)
-	if covered <= now.Sub(c.began) {
+	if c.sites.Covered(now) <= now.Sub(c.began) {
 		for _, a := range c.epochs {
 			e.ends = append(e.ends, a.end)
 		}
 		return e
 	}
-	e.past = now.Add(-covered - time.Minute) // Covered omits the first minute
+	e.past = c.sites.CoveredSince(now)
 	for end := now; end > e.past; end = end.Add(-e.length) {
 		e.ends = append(e.ends, end)
 	}

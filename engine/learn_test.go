@@ -47,8 +47,8 @@ func TestFaultInPast(t *testing.T) {
 	for i, x := range got.Types {
 		y := want.Types[i]
 		within("usual mean", x.Usual, y.Usual, 0.03)
-		within("mean", x.Mean, y.Mean, 0.1)
-		within("requests", float64(x.Requests), float64(y.Requests), 0.2)
+		within("mean", x.Mean, y.Mean, 0.02)
+		within("requests", float64(x.Requests), float64(y.Requests), 0.02)
 		if whole := past.core.Grouper().Group(x.RequestType).Reference.Rate(); whole > 0 {
 			within("usual rate", whole, live.core.Grouper().Group(x.RequestType).Reference.Rate(), 0.1)
 		}

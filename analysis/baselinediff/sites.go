@@ -371,9 +371,19 @@ func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 	return min(now, trace.Nanos(cells[len(cells)-1].slice+1)*trace.Nanos(Slice))
 }
 
-// Covered returns the time until now in which traces began at least every two minutes, without its first minute: they
-// may have begun at its end.
+// Covered returns the time until now in which traces began at least every two minutes, in whole minutes and without its
+// first one: they may have begun at its end.
 func (h *Sites) Covered(now trace.Nanos) time.Duration {
+	return time.Duration(max(0, sliceOf(now).minute()-h.firstMinute(now)-slicesPerMinute)) * Slice
+}
+
+// CoveredSince returns the beginning of the first minute of the time until now in which traces began at least every two
+// minutes.
+func (h *Sites) CoveredSince(now trace.Nanos) trace.Nanos {
+	return trace.Nanos(h.firstMinute(now)) * trace.Nanos(Slice)
+}
+
+func (h *Sites) firstMinute(now trace.Nanos) slice {
 	current := sliceOf(now).minute()
 	first := current
 	for _, c := range slices.Backward(h.total.within(sliceRange{0, current})) {
@@ -382,7 +392,7 @@ func (h *Sites) Covered(now trace.Nanos) time.Duration {
 		}
 		first = c.slice.minute()
 	}
-	return time.Duration(max(0, current-first-slicesPerMinute)) * Slice
+	return first
 }
 
 // Services returns the number of services.
