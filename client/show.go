@@ -158,10 +158,10 @@ func problemRow(rank, id, state, since, lost, p50, p99 string) string {
 // stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
 // as a resource, and "gone" as lost.
 func stateText(s contract.State) string {
-	switch s {
-	case contract.StateExhausted:
+	if s == contract.StateExhausted {
 		return "inconclusive"
-	case contract.StateGone:
+	}
+	if s == contract.StateGone {
 		return "ended"
 	}
 	return string(s)

@@ -169,7 +169,7 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	if h.endpoint.token != "" {
 		request.Header.Set("Authorization", "Bearer "+h.endpoint.token)
 	}
-	response, text, err := h.do(request)
+	got, err := h.do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
@@ -179,34 +179,42 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		}
 		return answer{}, &retryError{err: err}
 	}
-	switch response.StatusCode {
+	switch got.code {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		r := ptraceotlp.NewExportResponse()
-		if err := r.UnmarshalProto(text); err != nil {
+		if err := r.UnmarshalProto(got.text); err != nil {
 			return answer{}, fmt.Errorf("%s does not answer with OTLP: %w", url, err)
 		}
 		return partial(r), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 for a date or no header
-		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", url, response.Status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		seconds, _ := strconv.Atoi(got.retryAfter) // 0 for a date or no header
+		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", url, got.status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		if request.URL.Scheme == "http" { // a server with TLS answers so
 			if _, err := encrypted(ctx, h.endpoint.address()); err == nil {
 				return answer{}, h.endpoint.errTLS()
 			}
 		}
-		return answer{int64(traces.SpanCount()), response.Status}, nil
+		return answer{int64(traces.SpanCount()), got.status}, nil
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType: // gRPC answers the last one
-		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, response.Status)
+		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, got.status)
 	}
-	return answer{}, fmt.Errorf("%s answers %s", url, response.Status)
+	return answer{}, fmt.Errorf("%s answers %s", url, got.status)
 }
 
-// do sends a request and returns the response, whose body it has read and closed, with the beginning of the body.
-func (h *overHTTP) do(request *http.Request) (response *http.Response, text []byte, err error) {
-	if response, err = h.client.Do(request); err != nil {
-		return nil, nil, err
+// reply is a response of HTTP with the beginning of its body.
+type reply struct {
+	code               int
+	status, retryAfter string
+	text               []byte
+}
+
+// do sends a request and reads the response.
+func (h *overHTTP) do(request *http.Request) (reply, error) {
+	response, err := h.client.Do(request)
+	if err != nil {
+		return reply{}, err
 	}
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return response, text, errors.Join(err, response.Body.Close())
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return reply{response.StatusCode, response.Status, response.Header.Get("Retry-After"), text}, errors.Join(err, response.Body.Close())
 }

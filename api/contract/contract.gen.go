@@ -1892,7 +1892,7 @@ type Ingest struct {
 	CheckpointsFailed int64 `json:"checkpoints_failed"`
 	DamagedRecords    int64 `json:"damaged_records"`
 
-	// LastArrival Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+	// LastArrival Time at which the last accepted spans arrived, by the clock of Sibyl, or about that of the last trace if a checkpoint was restored since; null: none.
 	LastArrival   *time.Time `json:"last_arrival"`
 	RejectedSpans int64      `json:"rejected_spans"`
 	Requests      int64      `json:"requests"`

@@ -15,7 +15,7 @@ import (
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	Arrived  atomic.Int64 // time of the last accepted spans, also those of the journal read at the start; ns since 1970, 0: none
+	Arrived  atomic.Int64 // time of the last accepted spans, or about that of the last trace of a checkpoint; ns since 1970, 0: none
 	Rejected atomic.Int64 // rejected spans of accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal
 	Damaged  atomic.Int64 // unreadable or missing records of the journal

@@ -889,7 +889,7 @@ func TestExemplars(t *testing.T) {
 	r.end()
 }
 
-// The time of the last arrival is known, also from the journal after a crash. Requests without spans do not count.
+// The time of the last arrival is known, also from the journal after a crash, and roughly from a checkpoint. Requests without spans do not count.
 func TestLastArrival(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -908,6 +908,14 @@ func TestLastArrival(t *testing.T) {
 	r = run(t, r.crash(dir), c, nil)
 	if got := trace.Nanos(r.Counts().Arrived.Load()); got != at {
 		t.Errorf("after a crash: %d, want %d", got, at)
+	}
+	for range 2 { // until no journal is left to read
+		c.add(time.Hour)
+		r.end()
+		r = run(t, dir, c, nil)
+	}
+	if got := trace.Nanos(r.Counts().Arrived.Load()); got < at.Add(-time.Minute) || got > at.Add(time.Minute) {
+		t.Errorf("after restarts: %v from the arrival, want a minute at most", got.Sub(at))
 	}
 	r.end()
 }
