@@ -3095,7 +3095,7 @@ export interface components {
             spans: number;
             /**
              * Format: date-time
-             * @description Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+             * @description Time at which the last accepted spans arrived, by the clock of Sibyl, or about that of the last trace if a checkpoint was restored since; null: none.
              */
             last_arrival: string | null;
             /** Format: int64 */
