@@ -44,7 +44,7 @@ const (
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
-	leastFewSlower   = 2    // times the usual median, of calls that are too few to judge, not to be well
+	leastFewSlower   = 2    // times the usual quantile, of calls that are too few to judge, not to be well
 
 	leastTail           = 5 // spans beyond the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number
@@ -321,7 +321,9 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	case now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
 	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
-		return contract.ServiceStateIdle, "Too few calls to judge: the median duration of " + units.Count(now.Calls) + " is " + units.Nanos(*now.P50Ns) + ", usually " + units.Nanos(*usual.P50Ns) + "."
+		return contract.ServiceStateIdle, tooFew(now.Calls, "median duration", *now.P50Ns, *usual.P50Ns)
+	case now.Calls < leastCalls && above(now.P99Ns, usual.P99Ns, leastFewSlower):
+		return contract.ServiceStateIdle, tooFew(now.Calls, "99th percentile of the durations", *now.P99Ns, *usual.P99Ns)
 	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
 	case worse[0] == contract.ServiceFigureFailed:
@@ -336,6 +338,11 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 		contract.ServiceFigureOwnNs: {"The mean own time", now.OwnNs, usual.OwnNs},
 	}[worse[0]]
 	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
+}
+
+// tooFew returns the reason why a number of calls, of which a quantile in ns is longer than usual, is not judged.
+func tooFew(calls int, quantile string, now, usual float64) string {
+	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) + ", usually " + units.Nanos(usual) + "."
 }
 
 // affectedState returns the state of an operation, and the reason for it. One that is well, or idle, by its own figures

@@ -227,6 +227,7 @@ func TestStateOfService(t *testing.T) {
 		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0},
 		{load(10, 0.01, 90e6), usual, contract.ServiceStateIdle, 0}, // too few to judge
 		{load(10, 0.01, 19e6), usual, contract.ServiceStateWell, 0},
+		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0},
 		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0}, // less than a millisecond
 		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9},
 		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1}, // a few spans may be chance

@@ -62,7 +62,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   const before = entry(page, closed);
   assert.match(
     await before.locator(".crumbs").textContent(),
-    /closed\s*(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin/,
+    /closed\s*ended (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin/,
   );
   const open = listed.items.filter((x) => x.state === "open").length;
   await page.getByRole("link", { name: `Incidents ${open} open` }).waitFor();

@@ -268,7 +268,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
       <StateBadge of={x.state} />
       {x.ended ? (
         <span>
-          <When at={x.ended} />, lasted {keepUnits(span(1e6 * lasted(x, now)))}
+          ended <When at={x.ended} />, lasted {keepUnits(span(1e6 * lasted(x, now)))}
           {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
           {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
         </span>
