@@ -889,7 +889,8 @@ func TestExemplars(t *testing.T) {
 	r.end()
 }
 
-// The time of the last arrival is known, also from the journal after a crash, and roughly from a checkpoint. Requests without spans do not count.
+// The time of the last arrival is known, also from the journal after a crash, and roughly from a checkpoint. Requests
+// without spans do not count.
 func TestLastArrival(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
