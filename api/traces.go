@@ -72,7 +72,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	case err != nil:
 		return nil, err
 	case data == nil:
-		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "only exemplars are stored: see /exemplars")
+		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "Sibyl stores samples of each group, and lists them at /traces; a tracing backend may have the others")
 	}
 	var options critpath.Options
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {

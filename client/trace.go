@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +35,12 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 	return body(c, r, err)
 }
 
+// tracePrefix matches the beginning of the ID of a trace, or all of it.
+var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
+
 // findTrace returns the ID of the kept trace with a prefix of the ID.
 func (c *Client) findTrace(ctx context.Context, prefix string) (string, error) {
-	if len(prefix) < minPrefix {
+	if len(prefix) < minPrefix || !tracePrefix.MatchString(prefix) {
 		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at least the first %d digits of it", prefix, minPrefix)
 	}
 	list, err := c.Traces(ctx, contract.ListTracesParams{Trace: &prefix}, 2)

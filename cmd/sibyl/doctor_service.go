@@ -166,17 +166,18 @@ func checkParents(s *contract.Status) finding {
 // refusals explains the reasons for which something of the traffic is not used.
 var refusals = []struct {
 	count func(*contract.Status) int64
-	saw   string // after the number
+	noun  string
+	saw   string // after the number and the noun
 	do    string
 }{
-	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "spans were rejected as malformed", "Look for their reasons in the log of the service and update the SDKs of their senders."},
-	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "traces have impossible times", "Synchronize the clocks of the senders."},
-	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export requests had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
-	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export requests were refused because the disk was full", "Free space."},
-	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "requests have no group of their own", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
-	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "requests were not learned from", "Shorten --learning."},
-	{func(s *contract.Status) int64 { return s.Closed["size"] }, "traces were closed early because of their size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
-	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "traces were closed early for want of memory", "Raise --memory, or sample."},
+	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
+	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "trace", "with impossible times", "Synchronize the clocks of the senders."},
+	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "to be sent again later", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
+	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
+	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without an own group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
+	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
+	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early because of the size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
+	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }
 
 // checkRefused checks whether parts of the traffic are not used.
@@ -185,11 +186,11 @@ func checkRefused(s *contract.Status) finding {
 	var saw, do []string
 	for _, x := range refusals {
 		if n := x.count(s); n > 0 {
-			saw, do = append(saw, units.Count(int(n))+" "+x.saw), append(do, x.do)
+			saw, do = append(saw, units.Plural(int(n), x.noun)+" "+x.saw), append(do, x.do)
 		}
 	}
 	if len(saw) > 0 {
-		f.State, f.Saw, f.Do = warning, "Since the start, "+strings.Join(saw, "; ")+".", strings.Join(do, " ")
+		f.State, f.Saw, f.Do = warning, "Since the start: "+strings.Join(saw, "; ")+".", strings.Join(do, " ")
 	}
 	return f
 }

@@ -22,7 +22,7 @@ type Comparison = Schemas["Comparison"];
 const maxListed = 200; // groups in the menu; search finds others
 
 const groupLabel = (g: Schemas["Group"]) =>
-  `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
+  `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} ${g.count === 1 ? "request" : "requests"}`;
 
 export default function Compare() {
   useTitle("Compare");
