@@ -200,7 +200,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/problems/x", nil, "", 404, "problem"},
 		{"GET", "/api/v1/groups/" + strings.Repeat("0", 32), nil, "", 404, "no such group"},
 		{"GET", "/api/v1/trees/" + strings.Repeat("0", 32), nil, "", 404, "no such tree"},
-		{"GET", "/api/v1/traces/" + strings.Repeat("1", 32), nil, "", 404, "exemplars"},
+		{"GET", "/api/v1/traces/" + strings.Repeat("1", 32), nil, "", 404, "samples of each group"},
 		{"GET", "/api/v1/decisions/999999-0", nil, "", 404, "no such decision"},
 		{"GET", "/api/v1/tracepoints/0000000000000001", nil, "", 404, "no such tracepoint"},
 		{"GET", "/api/v1/webhooks/dead/99", nil, "", 404, "no such dead letter"},
