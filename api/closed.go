@@ -72,7 +72,7 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 		return x, err
 	}
 	d := r.problemDetail(&row, p, v)
-	d.Next = "Nothing to do: the problem has closed."
+	d.Next = nothingToDo
 	if r.core.Silent() {
 		d.Next = "Check that the application still runs and sends traces: none arrived when the problem closed, so nobody knows whether its cause is gone."
 	}
@@ -111,13 +111,16 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	return d, err
 }
 
+// nothingToDo is the next step for a closed problem whose cause seems to be gone.
+const nothingToDo = "Nothing to do: the problem has closed."
+
 // nextOfClosed returns the next step for a closed problem: that for x, the incident that it was part of, which may
 // still be open or have closed without anybody knowing whether its cause is gone. Without an incident it is the one of
 // the time when the problem closed, which may be empty.
 func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	switch {
 	case x == nil:
-		return cmp.Or(then, "Nothing to do: the problem has closed.")
+		return cmp.Or(then, nothingToDo)
 	case x.Closed == 0:
 		return "It has closed, but the incident that it was part of is still open. " + r.advice(x)
 	}

@@ -340,7 +340,7 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
 }
 
-// tooFew returns the reason why a number of calls, of which a quantile in ns is longer than usual, is not judged.
+// tooFew returns why calls are not judged although a quantile of their durations, in ns, is longer than usual.
 func tooFew(calls int, quantile string, now, usual float64) string {
 	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) + ", usually " + units.Nanos(usual) + "."
 }

@@ -134,7 +134,7 @@ func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites) }
 // WatchingLeft returns how long requests must go on until incidents are reported; 0 if they are.
 func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.sites) }
 
-// Silent reports whether so long no request has come that an incident would close.
+// Silent reports whether requests have been missing for so long that an incident would close.
 func (c *Core) Silent() bool { return incident.Silent(c.Ended(), c.sites) }
 
 // Sites returns the number of sites from whose calls incidents are raised, and the number of calls at sites for which

@@ -3889,7 +3889,7 @@ type ClientInterface interface {
 	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
 	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
-	// reference. Windows grow with their age; those within the range count or, if there are none, those of which most lies in it.
+	// reference. Windows grow with their age. Those within the range count; if there are none, those that lie mostly in it.
 	//
 	// Corresponds with GET /groups/{group}/compare (the `CompareGroup` operationId).
 	CompareGroup(ctx context.Context, group GroupParameter, params *CompareGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4385,7 +4385,7 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 // hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
 // requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
-// reference. Windows grow with their age; those within the range count or, if there are none, those of which most lies in it.
+// reference. Windows grow with their age. Those within the range count; if there are none, those that lie mostly in it.
 //
 // Corresponds with GET /groups/{group}/compare (the `CompareGroup` operationId).
 func (c *Client) CompareGroup(ctx context.Context, group GroupParameter, params *CompareGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8651,7 +8651,7 @@ type ClientWithResponsesInterface interface {
 	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
 	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
-	// reference. Windows grow with their age; those within the range count or, if there are none, those of which most lies in it.
+	// reference. Windows grow with their age. Those within the range count; if there are none, those that lie mostly in it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11675,7 +11675,7 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 // hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
 // requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
-// reference. Windows grow with their age; those within the range count or, if there are none, those of which most lies in it.
+// reference. Windows grow with their age. Those within the range count; if there are none, those that lie mostly in it.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -58,7 +58,7 @@ func tryListen(ctx context.Context, address string) error {
 func checkData(c *config.Config) []finding {
 	dir, err := existing(c.DataDir)
 	if err := cmp.Or(server.CheckDataDir(c.DataDir), err); err != nil {
-		return []finding{{Check: "data", State: failed, Saw: err.Error(), Do: "Choose a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl."}}
+		return []finding{{Check: "data", State: failed, Saw: err.Error(), Do: "Choose " + usableDataDir + "."}}
 	}
 	data := finding{Check: "data", State: fine, Saw: fmt.Sprintf("%s can be written.", c.DataDir)}
 	if dir != filepath.Clean(c.DataDir) {

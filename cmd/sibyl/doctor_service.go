@@ -172,11 +172,11 @@ var refusals = []struct {
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
 	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "trace", "with impossible times", "Synchronize the clocks of the senders."},
-	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "to be sent again later", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
+	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
 	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
-	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without an own group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
+	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without a separate group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
-	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early because of the size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
+	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }
 

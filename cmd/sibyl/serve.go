@@ -102,10 +102,13 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
+// usableDataDir describes a directory that can hold the data of Sibyl.
+const usableDataDir = "a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl"
+
 // checkDataDir returns an error with a remedy if dir cannot be a data directory.
 func checkDataDir(dir string) error {
 	if err := server.CheckDataDir(dir); err != nil {
-		return fmt.Errorf("%w: choose a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl", err)
+		return fmt.Errorf("%w: choose %s", err, usableDataDir)
 	}
 	return nil
 }

@@ -357,7 +357,7 @@ export interface paths {
          *     hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
          *     requests are compared, whose arrival is known to ten seconds.
          *     With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
-         *     reference. Windows grow with their age; those within the range count or, if there are none, those of which most lies in it.
+         *     reference. Windows grow with their age. Those within the range count; if there are none, those that lie mostly in it.
          */
         get: operations["compareGroup"];
         put?: never;
