@@ -1,7 +1,7 @@
-// The headline of a comparison.
+// The headline of a comparison and the samples of a selection.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { sides } from "./comparison.ts";
+import { samplesIn, sides } from "./comparison.ts";
 
 test("the headline tells both sides apart, with times in the zone of the reader", () => {
   const now = Date.parse("2026-11-26T20:00:00Z");
@@ -13,4 +13,20 @@ test("the headline tells both sides apart, with times in the zone of the reader"
   expect(sides(c, "utc", now)).toBe(
     "134 ms on average for the requests from 18:56:00 UTC to 19:00:00 UTC (57), 27.2 ms for the requests from 18:40:00 UTC to 18:56:00 UTC (1,188)",
   );
+});
+
+test("samples of a selection lie within its bounds, and one of two kinds is listed once", () => {
+  const sample = (trace: string, stratum: string, start: string, duration_ns: number) =>
+    ({ trace, stratum, start: `2026-11-26T20:00:${start}Z`, duration_ns }) as Schemas["Exemplar"];
+  const exemplars = [
+    sample("a", "slow", "10", 600),
+    sample("b", "slow", "20", 500),
+    sample("c", "typical", "15", 100),
+    sample("a", "failed", "10", 600),
+  ];
+  const traces = (from: string, to: string, longer: number, shorter: number) =>
+    samplesIn(exemplars, { from, to, longer, shorter }).map((e) => e.trace);
+  expect(traces("", "", 0, Infinity)).toEqual(["a", "b", "c"]);
+  expect(traces("2026-11-26T20:00:10Z", "2026-11-26T20:00:20Z", 0, Infinity)).toEqual(["a", "c"]);
+  expect(traces("", "", 500, 600)).toEqual(["b"]);
 });

@@ -5,7 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { useIncidents, useResource } from "../api/queries.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../logic/format.ts";
-import { sides } from "../logic/comparison.ts";
+import { type Selection, samplesIn, sides } from "../logic/comparison.ts";
 import { boxes } from "../logic/icicle.ts";
 import { useTitle } from "../components/basics.tsx";
 import { Choice, More, Search, Select } from "../components/controls.tsx";
@@ -237,15 +237,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   );
 }
 
-type NoticeProps = {
-  group: string;
-  note: string | undefined;
-  from: string;
-  to: string;
-  longer: number;
-  shorter: number;
-  compareTimes: () => void;
-};
+type NoticeProps = Selection & { group: string; note: string | undefined; compareTimes: () => void };
 
 // SelectionNotice shows the API's note on a selection and the sample traces in it.
 function SelectionNotice({ group, note, from, to, longer, shorter, compareTimes }: NoticeProps) {
@@ -254,10 +246,7 @@ function SelectionNotice({ group, note, from, to, longer, shorter, compareTimes 
   const exemplars = useResource(`exemplars ${group}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group } }, signal }),
   );
-  const inTime = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));
-  const selected = (exemplars.value?.items ?? []).filter(
-    (e) => e.duration_ns >= longer && e.duration_ns < shorter && inTime(Date.parse(e.start)),
-  );
+  const selected = samplesIn(exemplars.value?.items ?? [], { from, to, longer, shorter });
   return (
     <p className="notice" role="status">
       {note && (
