@@ -329,15 +329,30 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	case worse[0] == contract.ServiceFigureFailed:
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
-	x := map[contract.ServiceFigure]struct {
+	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
+}
+
+// mostGrown names, of the times that are worse, the one that has grown most relative to the usual one: it tells most
+// about the service.
+func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
+	text, most := "", 0.0
+	for _, x := range []struct {
+		figure     contract.ServiceFigure
 		what       string
 		now, usual *float64
 	}{
-		contract.ServiceFigureP50Ns: {"The median duration", now.P50Ns, usual.P50Ns},
-		contract.ServiceFigureP99Ns: {"The 99th percentile of the durations", now.P99Ns, usual.P99Ns},
-		contract.ServiceFigureOwnNs: {"The mean own time", now.OwnNs, usual.OwnNs},
-	}[worse[0]]
-	return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
+		{contract.ServiceFigureP50Ns, "The median duration", now.P50Ns, usual.P50Ns},
+		{contract.ServiceFigureP99Ns, "The 99th percentile of the durations", now.P99Ns, usual.P99Ns},
+		{contract.ServiceFigureOwnNs, "The mean own time", now.OwnNs, usual.OwnNs},
+	} {
+		if !slices.Contains(worse, x.figure) {
+			continue
+		}
+		if growth := *x.now / max(1, *x.usual); growth > most {
+			text, most = x.what+" is "+units.Nanos(*x.now)+", usually "+units.Nanos(*x.usual)+".", growth
+		}
+	}
+	return text
 }
 
 // tooFew returns why calls are not judged although a quantile of their durations, in ns, is longer than usual.

@@ -245,4 +245,14 @@ func TestStateOfService(t *testing.T) {
 	if len(urgency) != 7 {
 		t.Error("a state has no urgency")
 	}
+	// The reason names the time that has grown most, unless that may be chance.
+	busy := tailed(load(600, 0.01, 13e6, 12e6), 400e6)
+	for tail, want := range map[float64]string{
+		9: "The 99th percentile of the durations is 400 ms, usually 20 ms.",
+		1: "The mean own time is 12 ms, usually 5 ms.",
+	} {
+		if _, reason := stateOf(busy, tailed(usual, 20e6), worse(busy, tailed(usual, 20e6), tail)); reason != want {
+			t.Errorf("tail %v: %q, want %q", tail, reason, want)
+		}
+	}
 }

@@ -179,7 +179,7 @@ func problemKeys() []definition[Config] {
 		newField("thresholds.false-discovery", number(0, 1), func(c *Config) *float64 { return &c.Thresholds.FalseDiscovery },
 			"Share of the alarms that may be false.").withDefault(w.FalseDiscovery).reloadable(),
 		newField("thresholds.min-impact", duration(0, day), func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
-			"Minimum time lost per second of operation for a change to be a problem.").withDefault(time.Duration(w.MinImpact)).reloadable(),
+			"Minimum time lost per second of operation, or rise of the standard deviation × rate, for a change to be a problem.").withDefault(time.Duration(w.MinImpact)).reloadable(),
 		newField("thresholds.confirm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Confirm },
 			"Consecutive epochs in which the evidence of a change must grow before a problem opens.").withDefault(w.Confirm).reloadable(),
 		newField("thresholds.calm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Calm },

@@ -48,7 +48,7 @@ type Difference struct {
 	PValue   Number `json:"p_value"`
 }
 
-// Recovery presents the time that requests would gain with one edge at its reference level.
+// Recovery presents the time that the sampled requests would gain with one edge at its reference level.
 type Recovery struct {
 	Text         string   `json:"text"` // for people
 	Edge         *Place   `json:"edge"`
@@ -159,8 +159,8 @@ func (n *Names) recovery(p *detect.Problem, r *explain.Recovery) Recovery {
 	}
 	s := &x.Sentence
 	if x.Edge != nil {
-		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", requests would save ")
-		s.Strong(units.Percent(r.MeanPart) + " of the mean and " + units.Percent(r.P99Part) + " of the p99")
+		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", the " + units.Plural(r.Requests, "sampled request") + " would save ")
+		s.Strong(units.Percent(r.MeanPart) + " of their mean and " + units.Percent(r.P99Part) + " of their p99")
 		s.Plain(".")
 	}
 	x.Text = s.String()

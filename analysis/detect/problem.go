@@ -73,7 +73,7 @@ type Problem struct {
 	CoV      float64          // coefficient of variation, with its 95 % interval
 	CoVLow   float64
 	CoVHigh  float64
-	Impact   float64 // rate × excess time: ns lost per second
+	Impact   float64 // ns lost per second: rate × time of the mean above Expected or, if that is unknown, above the median
 	EValue   float64 // evidence for the change; 0 for a chronic problem
 	// Shift is, for a shifted problem, the total variation distance between the mix and the expected one, in [0, 1]:
 	// the fraction of requests that would have to change their group, to fail or to succeed. 0 for other kinds.

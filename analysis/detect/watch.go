@@ -285,10 +285,11 @@ func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	return false
 }
 
-// hasImpact reports whether a problem of the given kind loses enough time. A shift may lose none, because requests that
-// fail are fast.
+// hasImpact reports whether a problem of the given kind loses enough time, or varies by it: the mean of variable
+// requests may hardly rise. A shift may lose none, because requests that fail are fast.
 func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
-	loss := impact(g)
+	spread := g.Current.Rate() * (g.Current.Total.StdDev() - g.Reference.Total.StdDev())
+	loss := max(impact(g), spread)
 	return loss > e.options.MinImpact || kind == KindShifted && loss >= e.options.MinImpact
 }
 
@@ -367,14 +368,12 @@ func timeLost(g *group.Group) float64 {
 	return float64(g.Current.Total.N) * (g.Current.Total.Mean() - g.Reference.Total.Mean())
 }
 
-// impact returns the time lost per second in ns: the time beyond the reference or, if the mean did not rise, the spread
-// beyond it.
+// impact returns the time lost per second beyond the reference, in ns: the rate × the rise of the mean; 0 if it did not
+// rise.
 func impact(g *group.Group) float64 {
-	w := &g.Current
-	span := w.Last.Sub(w.First).Seconds()
+	span := g.Current.Last.Sub(g.Current.First).Seconds()
 	if !(span > 0) {
 		return 0
 	}
-	spread := float64(w.Total.N) * (w.Total.StdDev() - g.Reference.Total.StdDev())
-	return max(timeLost(g), spread, 0) / span
+	return max(0, timeLost(g)) / span
 }

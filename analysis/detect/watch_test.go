@@ -203,6 +203,9 @@ func check(out *bytes.Buffer, p *detect.Problem) {
 	if math.Abs(sum-1) > 1e-9 {
 		fmt.Fprintf(out, "shares add up to %v\n", sum)
 	}
+	if lost := p.Rate * max(0, float64(p.Mean-p.Expected)); p.Onset == detect.Changed && math.Abs(p.Impact-lost) > 2*p.Rate { // means are cut to ns
+		fmt.Fprintf(out, "impact %v, although the rate × the excess is %v\n", p.Impact, lost)
+	}
 }
 
 // TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with

@@ -2372,7 +2372,7 @@ type Problem struct {
 	Group          ID              `json:"group"`
 	ID             ID              `json:"id"`
 
-	// Impact Nanoseconds lost per second.
+	// Impact Nanoseconds lost per second: `rate` × the time of the mean above the expected one or, of a chronic variable problem, above the median; 0 if it is not above.
 	Impact *float64 `json:"impact"`
 
 	// Incident ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none.
@@ -2520,7 +2520,7 @@ type Queue struct {
 	Name     string `json:"name"`
 }
 
-// Recovery Time that requests would gain if an edge were as fast as its reference. Requests are simulated, so the gain is less than that of the edge if another branch ends soon after.
+// Recovery Time that the sampled requests of a problem would gain if an edge were as fast as its reference. They are simulated, so the gain is less than that of the edge if another branch ends soon after.
 type Recovery struct {
 	// Edge A place on the critical path.
 	Edge Place `json:"edge"`
@@ -2542,7 +2542,7 @@ type Recovery struct {
 	// P99Ns Gain of the 99th percentile.
 	P99Ns int64 `json:"p99_ns"`
 
-	// Requests Simulated requests.
+	// Requests Sampled requests that were simulated; the gains are of their durations, on average and at the 99th percentile.
 	Requests int `json:"requests"`
 
 	// Text The recovery in one phrase.
