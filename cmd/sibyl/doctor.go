@@ -145,7 +145,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 		return r
 	}
 	r.add(checkService(status, at)...)
-	r.add(checkInstances(status, openIncidents(ctx, api)))
+	r.add(checkInstances(status, recentIncidents(ctx, api, at)))
 	r.add(checkTraffic(ctx, api, status)...)
 	if webhooks, err := api.Webhooks(ctx); err == nil {
 		r.add(checkWebhooks(webhooks)...)

@@ -86,10 +86,13 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// openIncidents returns the open incidents, or nil if they cannot be read.
-func openIncidents(ctx context.Context, api *client.Client) []contract.Incident {
-	state, muted := contract.ListIncidentsParamsStateOpen, contract.ListIncidentsParamsMutedAll
-	list, err := api.Incidents(ctx, contract.ListIncidentsParams{State: &state, Muted: &muted}, 0)
+// justClosed is the time for which a closed incident is named: the same instance may soon be slow again.
+const justClosed = time.Hour
+
+// recentIncidents returns the open incidents and those that closed a short time before now; nil if they cannot be read.
+func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []contract.Incident {
+	muted := contract.ListIncidentsParamsMutedAll
+	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: &muted, From: new(now.Add(-justClosed).UTC().Format(time.RFC3339))}, 0)
 	if err != nil {
 		return nil
 	}
@@ -97,16 +100,21 @@ func openIncidents(ctx context.Context, api *client.Client) []contract.Incident 
 }
 
 // checkInstances checks whether instances are unlike their siblings: in open incidents and, in the first week, since
-// Sibyl started.
-func checkInstances(s *contract.Status, open []contract.Incident) finding {
+// Sibyl started. It names those of closed incidents, too, as past.
+func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	f := finding{Check: "instances", State: fine, Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, or failed much more often, than its siblings."}
 	if s.Learning.GrowthLeftNs == nil {
 		f.Saw = "No open incident is one of single instances. They are compared since the start in the first week only: later, the usual is known."
 	}
-	var saw, do []string
-	for i := range open {
-		if text := differing(&open[i]); text != "" {
-			saw, do = append(saw, text), append(do, "See sibyl incidents "+open[i].ID[:shownID]+".")
+	var saw, do, past []string
+	for i := range incidents {
+		x := &incidents[i]
+		switch text := differing(x); {
+		case text == "":
+		case x.Closed != nil:
+			past = append(past, text+" See sibyl incidents "+x.ID[:shownID]+".")
+		default:
+			saw, do = append(saw, text), append(do, "See sibyl incidents "+x.ID[:shownID]+".")
 		}
 	}
 	if s.Learning.Provisional != nil && len(*s.Learning.Provisional) > 0 {
@@ -117,6 +125,9 @@ func checkInstances(s *contract.Status, open []contract.Incident) finding {
 	}
 	if len(saw) > 0 {
 		f.State, f.Saw, f.Do = warning, strings.Join(saw, " "), strings.Join(do, " ")
+	}
+	if len(past) > 0 {
+		f.Saw += " Past: " + strings.Join(past, " ")
 	}
 	return f
 }
@@ -135,8 +146,12 @@ func differing(x *contract.Incident) string {
 	s := &x.Suspects[0]
 	for i := range s.Instances {
 		if p := &s.Instances[i]; p.Key != "service.version" && p.Part >= mostOfIt {
-			return fmt.Sprintf("Since %s %s (%s) carries %s of what %s adds to requests.", x.Onset.Local().Format("15:04"), terminal.Printable(p.Value),
-				terminal.Printable(p.Key), units.Percent(p.Part), terminal.Printable(s.Service))
+			when, carries, adds := "Since "+x.Onset.Local().Format("15:04"), "carries", "adds"
+			if x.Ended != nil {
+				when, carries, adds = "From "+x.Onset.Local().Format("15:04")+" to "+x.Ended.Local().Format("15:04"), "carried", "added"
+			}
+			return fmt.Sprintf("%s %s (%s) %s %s of what %s %s to requests.", when, terminal.Printable(p.Value), terminal.Printable(p.Key), carries,
+				units.Percent(p.Part), terminal.Printable(s.Service), adds)
 		}
 	}
 	return ""

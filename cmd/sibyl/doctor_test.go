@@ -128,6 +128,13 @@ func TestDoctorOfInstances(t *testing.T) {
 	incident := func(key string, part float64) []contract.Incident {
 		return []contract.Incident{{ID: "0123456789abcdef", Suspects: []contract.IncidentSuspect{{Service: "cart", Instances: []contract.SuspectInstance{{Key: key, Value: "cart-1", Part: part}}}}}}
 	}
+	closed := func() []contract.Incident {
+		all := incident("host.name", 1)
+		all[0].Onset = time.Date(2026, 7, 1, 9, 15, 0, 0, time.Local)
+		all[0].Ended = new(all[0].Onset.Add(6 * time.Minute))
+		all[0].Closed = new(all[0].Onset.Add(11 * time.Minute))
+		return all
+	}()
 	since := &[]contract.ProvisionalInstance{{Text: "cart-2 takes 5 times as long."}}
 	week := new(int64(time.Hour))
 	for _, c := range []struct {
@@ -145,6 +152,8 @@ func TestDoctorOfInstances(t *testing.T) {
 		{"both", contract.Learning{GrowthLeftNs: week, Provisional: since}, incident("host.name", 1), warning, "requests. cart-2", "within an incident"},
 		{"a version", contract.Learning{GrowthLeftNs: week}, incident("service.version", 1), fine, "", ""},
 		{"a part", contract.Learning{GrowthLeftNs: week}, incident("host.name", 0.3), fine, "", ""},
+		{"closed", contract.Learning{}, closed, fine, "Past: From 09:15 to 09:21 cart-1 (host.name) carried 100 % of what cart added to requests. See sibyl incidents 01234567.", ""},
+		{"open and closed", contract.Learning{}, append(incident("k8s.pod.name", 0.9), closed...), warning, "cart adds to requests. Past: From 09:15", "sibyl incidents 01234567"},
 		{"no suspect", contract.Learning{GrowthLeftNs: week}, []contract.Incident{{ID: "0123456789abcdef"}}, fine, "", ""},
 	} {
 		f := checkInstances(&contract.Status{Learning: c.learning}, c.open)

@@ -6,6 +6,7 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,15 +231,23 @@ func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 
 // places lists where the search found the lost time.
 func (r *Report) places() section {
-	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the lost time", true}, {"95 %", true}, {"Requests", true}}}
+	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the lost time", true}}}
 	if r.Detail.Investigation == nil {
 		return s
 	}
 	all := Places(&r.Detail.Investigation.Investigation, r.Detail.Located)
-	for _, place := range all[:min(len(all), maxPlaces)] {
-		row := []cell{name(place.Operation), text(share(&place.Share)), text(unknown), text(unknown)}
-		if place.Requests > 0 {
-			row[2], row[3] = text(interval(&place.Share)), text(units.Count(int(place.Requests)))
+	all = all[:min(len(all), maxPlaces)]
+	sampled := slices.ContainsFunc(all, func(p Place) bool { return p.Requests > 0 })
+	if sampled {
+		s.head = append(s.head, column{"95 %", true}, column{"Requests", true})
+	}
+	for _, place := range all {
+		row := []cell{name(place.Operation), text(share(&place.Share))}
+		switch {
+		case place.Requests > 0:
+			row = append(row, text(interval(&place.Share)), text(units.Count(int(place.Requests))))
+		case sampled:
+			row = append(row, text(unknown), text(unknown))
 		}
 		s.rows = append(s.rows, row)
 	}

@@ -102,6 +102,9 @@ func TestLocatedPlaces(t *testing.T) {
 			t.Errorf("%s has other places than the located ones", format)
 		}
 	}
+	if got := render(t, "md", r); !strings.Contains(got, "| Place | Share of the lost time |\n") {
+		t.Errorf("columns without a value: %s", got)
+	}
 	r.Detail.Investigation.Investigation.State = contract.StateInvestigating
 	if got := render(t, "md", r); !strings.Contains(got, "measured-later") {
 		t.Error("while it searches, a document lists places of earlier")

@@ -412,6 +412,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
   const v = detail.investigation;
   const located = v.state === "investigating" || v.state === "opened" ? undefined : found;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
+  const sampled = places.some((s) => s.requests > 0);
   return (
     <Figure
       id="search"
@@ -440,7 +441,11 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
         <Table
           label="Places"
           className="results"
-          head={["Operation", "Share of the lost time", { text: "Requests", number: true }]}
+          head={[
+            "Operation",
+            "Share of the lost time",
+            ...(sampled ? [{ text: "Requests", number: true }] : []),
+          ]}
         >
           {places.map((s, i) => (
             <tr key={i}>
@@ -452,7 +457,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
                 {s.requests > 0 && <span className="dim small range">{range(s.share, percent)}</span>}
                 <Bar of={s.share.value} low={s.share.low} high={s.share.high} />
               </td>
-              <td className="number">{s.requests > 0 ? count(s.requests) : "–"}</td>
+              {sampled && <td className="number">{s.requests > 0 ? count(s.requests) : "–"}</td>}
             </tr>
           ))}
         </Table>

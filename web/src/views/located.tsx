@@ -109,6 +109,7 @@ const isUncertain = (f: Schemas["LocatedFrame"]) => f.requests > 0 && f.share.lo
 // Frames lists the places with the largest shares.
 export function Frames({ of }: { of: Place }) {
   const listed = of.frames.filter((f, i) => i === 0 || (f.share.value ?? 0) >= leastFrame).slice(0, maxFrames);
+  const sampled = listed.some((f) => f.requests > 0);
   return (
     <Table
       label="Places"
@@ -116,7 +117,9 @@ export function Frames({ of }: { of: Place }) {
       head={[
         "Operation",
         `Share ${wholes[of.of]}`,
-        { text: "Requests", number: true, title: "On which the share rests; a dash: all of them" },
+        ...(sampled
+          ? [{ text: "Requests", number: true, title: "On which the share rests; a dash: all of them" }]
+          : []),
       ]}
     >
       {listed.map((f, i) => (
@@ -132,7 +135,7 @@ export function Frames({ of }: { of: Place }) {
             {isUncertain(f) && <span className="dim small range">{range(f.share, percent)}</span>}
             <Bar of={f.share.value} low={f.share.low} high={f.share.high} />
           </td>
-          <td className="number">{f.requests > 0 ? count(f.requests) : "–"}</td>
+          {sampled && <td className="number">{f.requests > 0 ? count(f.requests) : "–"}</td>}
         </tr>
       ))}
     </Table>
