@@ -317,7 +317,7 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 	case usual == nil:
 		return contract.ServiceStateNew, "There is no history to compare with yet."
 	case now.Calls == 0 && usual.Rate*nowWindow.Seconds() >= leastMissing:
-		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + perSecond(usual.Rate) + "."
+		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + units.Rate(usual.Rate) + "."
 	case now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
 	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
@@ -384,8 +384,6 @@ func failsMore(now, usual *contract.ServiceLoad) bool {
 }
 
 const leastAffectedCalls = 3 // that fail
-
-func perSecond(rate float64) string { return units.Ratio(rate) + " per second" }
 
 // urgency orders states in lists.
 var urgency = []contract.ServiceState{

@@ -156,7 +156,7 @@ var loadColumns = [...]struct {
 	head string
 	of   func(*contract.ServiceLoad) string
 }{
-	{"CALLS", func(l *contract.ServiceLoad) string { return callsPerSecond(l.Rate) }},
+	{"CALLS", func(l *contract.ServiceLoad) string { return units.Rate(l.Rate) }},
 	{"FAIL", func(l *contract.ServiceLoad) string { return units.Percent(of(l.Failed)) }},
 	{"P50", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.P50Ns)) }},
 	{"P99", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.P99Ns)) }},
@@ -238,14 +238,6 @@ func (p *page) loadTable(head string, all []loadRow) {
 			}
 		}
 	}
-}
-
-// callsPerSecond formats a rate of calls.
-func callsPerSecond(rate float64) string {
-	if rate == 0 {
-		return "0/s"
-	}
-	return units.Ratio(rate) + "/s"
 }
 
 // longestName is the width from which names of services and of their parts are shortened.

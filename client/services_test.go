@@ -42,14 +42,14 @@ func TestServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for width, want := range map[int]string{120: `STATE      SERVICE       CALLS (USUALLY)     FAIL (USUALLY)      P50 (USUALLY)      P99 (USUALLY)  OWN TIME (USUALLY)
-suspected  pay·ment      0.55/s (0.59/s)        4.3 % (0 %)   10.2 ms (9.1 ms)   310 ms (80.2 ms)  63.1 ms (4.33 ms)
+suspected  pay·ment     0.55/s (0.587/s)        4.3 % (0 %)   10.2 ms (9.1 ms)   310 ms (80.2 ms)  63.1 ms (4.33 ms)
            The first suspect of an open incident. → sibyl incidents 01234567
-new        postgresql               12/s                  –                  –                  –                  –
+new        postgresql             12.3/s                  –                  –                  –                  –
 `, 80: `STATE      SERVICE         CALLS       FAIL        P50        P99   OWN TIME
 suspected  pay·ment       0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually      0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
+             usually     0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
            The first suspect of an open incident. → sibyl incidents 01234567
-new        postgresql       12/s          –          –          –          –
+new        postgresql     12.3/s          –          –          –          –
 `} {
 		var out strings.Builder
 		if err := ShowServices(&out, list, terminal.Style{Width: width}, now); err != nil {
@@ -77,13 +77,13 @@ new        postgresql       12/s          –          –          –         
 	}
 	const want = `STATE      SERVICE       CALLS       FAIL        P50        P99   OWN TIME
 suspected  pay·ment     0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually     0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
+             usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
            The first suspect of an open incident. → sibyl incidents 01234567
 
 Operations
 STATE      OPERATION      CALLS       FAIL        P50        P99   OWN TIME
 well       GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually     0.59/s        0 %     9.1 ms    80.2 ms    4.33 ms
+             usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
 … and 3 more: -o json shows all
 
 Inside it
@@ -93,15 +93,15 @@ SELECT → postgresql               1 ms               2 ms
 
 Callers
 CALLER      CALLS       FAIL        P50        P99   OWN TIME
-shop         12/s          –          –          –          –
+shop       12.3/s          –          –          –          –
 
 Callees
 CALLEE      CALLS       FAIL        P50        P99   OWN TIME
-bank         12/s          –          –          –          –
+bank       12.3/s          –          –          –          –
 
 Instances
 INSTANCE             CALLS       FAIL        P50        P99   OWN TIME
-host.name = a·b       12/s          –          –          –          –
+host.name = a·b     12.3/s          –          –          –          –
 
 Deploys
   2023-11-14 22:27:00  2, before 1

@@ -205,8 +205,8 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("%s", p.hint(fmt.Sprintf("ID %s, %sP50 %s, P99 %s, CoV %s, %s requests/s%s", x.ID[:8], loses(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
-		intervalText(x.Cov), units.Ratio(of(x.Rate)), within(x)), 4))
+	p.printf("%s", p.hint(fmt.Sprintf("ID %s, %sP50 %s, P99 %s, CoV %s, rate %s%s", x.ID[:8], loses(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
+		intervalText(x.Cov), units.Rate(of(x.Rate)), within(x)), 4))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
 	}

@@ -169,6 +169,14 @@ func Ratio(x float64) string {
 	return fixed(x, 2)
 }
 
+// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s".
+func Rate(x float64) string {
+	if !finite(x) {
+		return Unknown
+	}
+	return digits(x) + "/s"
+}
+
 // Losses that are worth a figure.
 const (
 	leastLost   = 1e6   // ns per second
@@ -183,7 +191,7 @@ func Loss(ns, failed float64) string {
 		parts = append(parts, Nanos(ns)+" of waiting per second")
 	}
 	if failed >= leastFailed {
-		parts = append(parts, Ratio(failed)+" failed requests per second")
+		parts = append(parts, digits(failed)+" failed requests per second")
 	}
 	if len(parts) == 0 {
 		return ""

@@ -26,7 +26,7 @@ func TestFormat(t *testing.T) {
 				return Unknown
 			}
 			return Span(time.Duration(ns))
-		}, "signed": Signed, "percent": Percent, "share": Share, "percentile": Percentile, "ratio": Ratio, "count": func(x float64) string {
+		}, "signed": Signed, "percent": Percent, "share": Share, "percentile": Percentile, "ratio": Ratio, "rate": Rate, "count": func(x float64) string {
 			if math.IsNaN(x) {
 				return Unknown
 			}

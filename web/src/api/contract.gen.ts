@@ -1152,7 +1152,7 @@ export interface components {
              */
             p_value: number | null;
         };
-        /** @description Time that requests would gain if an edge were as fast as its reference. Requests are simulated, so the gain is less than that of the edge if another branch ends soon after. */
+        /** @description Time that the sampled requests of a problem would gain if an edge were as fast as its reference. They are simulated, so the gain is less than that of the edge if another branch ends soon after. */
         Recovery: {
             /** @description The recovery in one phrase. */
             text: string;
@@ -1162,7 +1162,7 @@ export interface components {
              * @description Reference level of the edge: its usual time or, if unknown, its median.
              */
             level_ns: number;
-            /** @description Simulated requests. */
+            /** @description Sampled requests that were simulated; the gains are of their durations, on average and at the 99th percentile. */
             requests: number;
             /**
              * Format: double
@@ -1857,7 +1857,7 @@ export interface components {
             rate: number | null;
             /**
              * Format: double
-             * @description Nanoseconds lost per second.
+             * @description Nanoseconds lost per second: `rate` × the time of the mean above the expected one or, of a chronic variable problem, above the median; 0 if it is not above.
              */
             impact: number | null;
             /**

@@ -27,7 +27,7 @@ import {
   wordsOf,
 } from "./format.ts";
 
-const formats = { duration, span, signed, percent, share, percentile: rank, ratio, count };
+const formats = { duration, span, signed, percent, share, percentile: rank, ratio, rate, count };
 
 test("the shared vectors cover these functions", () => {
   expect(Object.keys(vectors).sort()).toEqual(["about", ...Object.keys(formats)].sort());
