@@ -137,7 +137,7 @@ test("a touch explains one term after the other", async () => {
   const tooltip = page.getByRole("tooltip");
   for (const [term, text] of [
     ["CoV", /^Coefficient of variation/],
-    ["Impact", /beyond the usual/],
+    ["Impact", /beyond the expected mean/],
   ]) {
     await page.locator(".facts .term", { hasText: term }).tap();
     await tooltip.getByText(text).waitFor();
