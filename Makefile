@@ -97,7 +97,7 @@ web: ## rebuild the web UI in web/dist; needs Node 20 or later
 test-web: ## run only the tests of the web UI
 	web/browser/run
 
-screens: ## recreate the screenshots in docs/images
+screens: ## recreate the pictures of the UI and of the report in docs/images
 	web/browser/run screens
 
 AGENT := github.com/sibyl-trace/sibyl/agents/tracepoint

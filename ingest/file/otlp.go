@@ -28,10 +28,10 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 	}
 	summary := &r.input.Summary
 	for _, s := range sources {
-		broken := func(reason trace.Reason, err error, line, offset int64) error {
-			return r.count(InputError{Path: s.path, Line: line, Offset: offset, Reason: reason, Err: err})
+		broken := func(reason trace.Reason, err error, at position) error {
+			return r.count(at.failed(s.path, reason, err))
 		}
-		record := func(data []byte, f format, line, offset int64) error {
+		record := func(data []byte, f format, at position) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -43,7 +43,7 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 			}
 			traces, err := decodeOTLP(data, f)
 			if err != nil {
-				return broken(trace.Malformed, err, line, offset)
+				return broken(trace.Malformed, err, at)
 			}
 			summary.Records++
 			summary.Spans += int64(traces.SpanCount())

@@ -72,12 +72,13 @@ type Progress struct {
 // InputError is the error for a part of the input that could not be used: a record, some spans of a record, or a
 // section of a file.
 type InputError struct {
-	Path   string
-	Line   int64 // from 1; 0 if the input does not consist of lines
-	Offset int64 // offset in the decompressed file at which the record or line begins
-	Reason trace.Reason
-	Err    error
-	Spans  int // spans rejected from a record that was otherwise used; 0: the whole record was rejected
+	Path         string
+	Line         int64 // from 1; 0 if the input does not consist of lines
+	Offset       int64 // offset in the decompressed file at which the record or line begins
+	Decompressed bool  // Offset is not one in the file itself, which is compressed
+	Reason       trace.Reason
+	Err          error
+	Spans        int // spans rejected from a record that was otherwise used; 0: the whole record was rejected
 }
 
 // Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …". The cause
@@ -86,6 +87,8 @@ func (b InputError) Error() string {
 	position := fmt.Sprintf("byte %d", b.Offset)
 	if b.Line > 0 {
 		position = fmt.Sprintf("%d", b.Line)
+	} else if b.Decompressed {
+		position += " of the decompressed data"
 	}
 	path := b.Path
 	if path == Stdin {
@@ -222,9 +225,9 @@ type chunk struct {
 
 // record is data[start:end] of its chunk.
 type record struct {
-	start, end   int
-	format       format
-	line, offset int64
+	start, end int
+	format     format
+	position
 }
 
 // run starts the stages and waits for all of them.
@@ -308,7 +311,7 @@ func (w worker) record(c *chunk, rec record) {
 	case unknown:
 		err = errNoTraces
 	}
-	broken := InputError{Path: c.path, Line: rec.line, Offset: rec.offset}
+	broken := rec.failed(c.path, "", nil)
 	if err != nil {
 		broken.Reason, broken.Err = trace.Malformed, err
 		if failed, ok := errors.AsType[*ingest.RecordError](err); ok {
@@ -406,9 +409,21 @@ func (r *pipeline) split(ctx context.Context, sources []source) error {
 
 // Callbacks of splitter for records and for broken sections of a stream.
 type (
-	recordFunc func(data []byte, f format, line, offset int64) error
-	brokenFunc func(reason trace.Reason, err error, line, offset int64) error
+	recordFunc func(data []byte, f format, at position) error
+	brokenFunc func(reason trace.Reason, err error, at position) error
 )
+
+// position is the beginning of a record or a broken section: its line, from 1, or 0 if the input does not consist of
+// lines, and its offset, which is one in decompressed data if the file is compressed.
+type position struct {
+	line, offset int64
+	decompressed bool
+}
+
+// failed returns the error of the input that begins there.
+func (p position) failed(path string, reason trace.Reason, err error) InputError {
+	return InputError{Path: path, Line: p.line, Offset: p.offset, Decompressed: p.decompressed, Reason: reason, Err: err}
+}
 
 // splitFile splits one source into records.
 func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, broken brokenFunc) (err error) {
@@ -421,7 +436,7 @@ func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, b
 			err = fmt.Errorf("close input: %w", closed)
 		}
 	}()
-	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: record, broken: broken}
+	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: record, broken: broken, decompressed: file.compressed}
 	head := split.w.peek(sniffSize)
 	how := sniff(head)
 	if s.listed && !holdsTraces(head, how, s.hasTraceExtension()) {
@@ -435,16 +450,16 @@ func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, b
 	r.input.Summary.Bytes += split.w.offset()
 	switch {
 	case (err == nil || errors.Is(err, io.EOF)) && file.members != nil && file.members.trailing:
-		return broken(trace.Malformed, errTrailing, 0, split.w.offset())
+		return broken(trace.Malformed, errTrailing, split.at(0, split.w.offset()))
 	case err == nil || errors.Is(err, io.EOF):
 		return nil
 	case file.raw.err != nil:
 		return fmt.Errorf("read input %s: %w", s.path, file.raw.err)
 	case file.compressed && errors.Is(err, split.w.err):
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return broken(trace.Malformed, ErrCut, 0, split.w.offset())
+			return broken(trace.Malformed, ErrCut, split.at(0, split.w.offset()))
 		}
-		return broken(trace.Malformed, fmt.Errorf("decompress: %w", err), 0, split.w.offset())
+		return broken(trace.Malformed, fmt.Errorf("decompress: %w", err), split.at(0, split.w.offset()))
 	}
 	return err
 }
@@ -477,23 +492,23 @@ func (f *filler) room(n int) (*chunk, error) {
 	return f.chunk, nil
 }
 
-func (f *filler) record(data []byte, format format, line, offset int64) error {
+func (f *filler) record(data []byte, format format, at position) error {
 	c, err := f.room(len(data))
 	if err != nil {
 		return err
 	}
 	start := len(c.data)
 	c.data = append(c.data, data...)
-	c.records = append(c.records, record{start, len(c.data), format, line, offset})
+	c.records = append(c.records, record{start, len(c.data), format, at})
 	return nil
 }
 
-func (f *filler) broken(reason trace.Reason, err error, line, offset int64) error {
+func (f *filler) broken(reason trace.Reason, err error, at position) error {
 	c, full := f.room(0)
 	if full != nil {
 		return full
 	}
-	c.broken = append(c.broken, InputError{Path: f.path, Line: line, Offset: offset, Reason: reason, Err: err})
+	c.broken = append(c.broken, at.failed(f.path, reason, err))
 	return nil
 }
 

@@ -60,7 +60,8 @@ type splitter struct {
 	// record is called for each record with the offset of its first byte. data is valid until it returns.
 	record recordFunc
 	// broken is called for each section of the stream that is no record.
-	broken brokenFunc
+	broken       brokenFunc
+	decompressed bool // the stream is the contents of a compressed file
 }
 
 // run splits the whole stream. It returns errors of the callbacks and of the stream.
@@ -79,7 +80,7 @@ func (s *splitter) run(how framing) error {
 		return s.delimited(how)
 	case unframed:
 	}
-	return s.broken(trace.Malformed, unrecognised(s.w.peek(otherFormatSize)), 0, 0)
+	return s.broken(trace.Malformed, unrecognised(s.w.peek(otherFormatSize)), s.at(0, 0))
 }
 
 // lines treats each line as a record.
@@ -101,11 +102,14 @@ func (s *splitter) lines() error {
 	}
 }
 
+// at returns the position at an offset, and in a line if the input consists of lines.
+func (s *splitter) at(line, offset int64) position { return position{line, offset, s.decompressed} }
+
 // takeHeld passes the bytes held by the window on as a record and drops them.
 func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
-		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit), s.line, offset)
+		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit), s.at(s.line, offset))
 	}
 	data := bytes.TrimSpace(s.w.held())
 	if len(data) == 0 {
@@ -114,7 +118,7 @@ func (s *splitter) takeHeld(f format, offset int64) error {
 	if f == unknown {
 		f = formatOf(data)
 	}
-	return s.record(data, f, s.line, offset)
+	return s.record(data, f, s.at(s.line, offset))
 }
 
 // endOfLine consumes up to and including the next line feed.
@@ -184,9 +188,9 @@ func callback(err error) error {
 func (s *splitter) failed(err error, offset int64) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return s.broken(trace.Malformed, errTruncated, 0, offset)
+		return s.broken(trace.Malformed, errTruncated, s.at(0, offset))
 	case errors.Is(err, errStructure):
-		return s.broken(trace.Malformed, err, 0, s.w.offset())
+		return s.broken(trace.Malformed, err, s.at(0, s.w.offset()))
 	}
 	return err
 }
@@ -446,9 +450,9 @@ func (s *splitter) fields() error {
 		offset := s.w.offset()
 		size, n, ok := sizeAfterTag(header)
 		if !ok {
-			return s.broken(trace.Malformed, errFraming, 0, offset)
+			return s.broken(trace.Malformed, errFraming, s.at(0, offset))
 		}
-		if err := s.sized(n, size, offset, func(data []byte) error { return s.record(data, otlpProtobuf, 0, offset) }); err != nil {
+		if err := s.sized(n, size, offset, func(data []byte) error { return s.record(data, otlpProtobuf, s.at(0, offset)) }); err != nil {
 			return ignoreEOF(err)
 		}
 	}
@@ -479,7 +483,7 @@ func (s *splitter) delimited(how framing) error {
 			size, n = uint64(binary.BigEndian.Uint32(header)), 4
 		}
 		if n < 0 {
-			return s.broken(trace.Malformed, errTruncated, 0, offset)
+			return s.broken(trace.Malformed, errTruncated, s.at(0, offset))
 		}
 		s.w.pos += n
 		if err := s.sized(0, size, offset, func(data []byte) error { return s.request(data, offset) }); err != nil {
@@ -493,18 +497,18 @@ func (s *splitter) request(data []byte, offset int64) error {
 	if bytes.HasPrefix(data, zstdMagic) {
 		plain, err := decompress(data, s.w.limit)
 		if err != nil {
-			return s.broken(trace.Malformed, err, 0, offset)
+			return s.broken(trace.Malformed, err, s.at(0, offset))
 		}
 		data = plain
 	}
-	return s.record(data, otlpProtobuf, 0, offset)
+	return s.record(data, otlpProtobuf, s.at(0, offset))
 }
 
 // sized reads header+size bytes and passes them to f. If the size is above the limit, it reports and skips the record.
 // If the stream is too short, it reports the record and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
-		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), 0, offset); err != nil {
+		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), s.at(0, offset)); err != nil {
 			return err
 		}
 		return s.discard(uint64(header) + size)
@@ -515,7 +519,7 @@ func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) e
 		if err := s.end(); err != nil {
 			return err
 		}
-		if err := s.broken(trace.Malformed, errTruncated, 0, offset); err != nil {
+		if err := s.broken(trace.Malformed, errTruncated, s.at(0, offset)); err != nil {
 			return err
 		}
 		return io.EOF

@@ -7,6 +7,7 @@ import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before, beforeEach } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -131,6 +132,27 @@ export async function serve({ base = "", token = "", empty = false, large = fals
     if (!response.ok) fail(`spans were not accepted: ${await response.text()}`);
   };
   return { url, api, send, secret, proxy, stop, restart, pid: child.pid };
+}
+
+const maxAge = 150_000; // ms
+
+// useService starts a service for the tests of a file, and another one in its place before a test when its state gets
+// old: without new traces, an incident closes after five minutes, and what changed is no problem after ten. ready
+// receives each of them.
+export function useService(options, ready) {
+  let service, began;
+  const start = async () => {
+    service = await serve(options);
+    began = Date.now();
+    await ready(service);
+  };
+  before(start);
+  beforeEach(async () => {
+    if (Date.now() - began < maxAge) return;
+    await service.stop();
+    await start();
+  });
+  after(() => service?.stop());
 }
 
 // viewPaths returns a path of every view, for a problem; by default, the worst one that began with a change.

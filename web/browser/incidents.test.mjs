@@ -1,23 +1,21 @@
 // Incidents: the first page and the page of an incident, with incidents that the engine found in simulated traffic.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, serve, settle, until, violations, visit } from "./harness.mjs";
+import { launch, open, settle, until, useService, violations, visit } from "./harness.mjs";
 import { layoutIssues } from "./layout.mjs";
 
-// The state has an incident that is open at first; it closes some minutes after the seeded traffic ends.
 let service, browser, listed, incident, closed;
-before(async () => {
-  service = await serve({ fresh: true });
-  browser = await launch();
+useService({ fresh: true }, async (started) => {
+  service = started;
   listed = await service.api("/incidents");
   incident = listed.items.find((x) => x.state === "open" && x.service === "search");
   closed = listed.items.find((x) => x.state === "closed");
   assert.ok(incident && closed, `${listed.items.length} incidents: ${listed.items.map((x) => x.sentence).join(" ")}`);
 });
-after(async () => {
-  await browser?.close();
-  await service?.stop();
+before(async () => {
+  browser = await launch();
 });
+after(() => browser?.close());
 
 const entry = (page, { id }) => page.locator(".incident", { has: page.locator(`a[data-incident="${id}"]`) });
 
@@ -43,7 +41,6 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     "open incidents are not first",
   );
   const now = entry(page, incident);
-  const { next } = await service.api(pathOf(incident));
   const names = await now.locator("h3 .name").allTextContents();
   assert.ok(
     names.some((name) => name === incident.service || name.startsWith(`${incident.service} `)),
@@ -57,7 +54,8 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   const facts = await now.locator(".facts").textContent();
   assert.match(facts, /Affected\d+ request types?Loses most.* on average, usually .*\(\d+\.\d×\)/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
-  await now.getByText(next, { exact: true }).waitFor();
+  const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
+  await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");
   assert.match(await now.locator(".suspects li").first().textContent(), /^search\+[\d.]+ %.*in it [\d.]+\s%/);
   const before = entry(page, closed);
   assert.match(
@@ -91,7 +89,10 @@ test("an incident leads to its requests, sample traces and problems, and back", 
   assert.match(await page.locator("#timeline").textContent(), /The change began.*The incident opened\./);
   await page.locator("#request-types tbody a").first().click();
   await page.waitForURL(/\/compare/);
-  await page.locator("p.diagnosis, .state", { hasText: /slower|faster|on average|longer/ }).waitFor();
+  await page
+    .locator("p.diagnosis, .state", { hasText: /slower|faster|on average|longer/ })
+    .first()
+    .waitFor();
   await page.goBack();
   await page.locator("#exemplars a").first().click();
   await page.locator(".vrow").first().waitFor(); // the page of an incident has a .does, too

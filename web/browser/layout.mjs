@@ -1,7 +1,7 @@
 // Layout checks of a page, run inside the browser.
 
 // layoutIssues returns what is broken in the layout of a page, as text: it is wider than the window, texts overlap, a
-// text leaves its box, or a column is too narrow for its words.
+// text leaves its box, a word of a heading is broken, or a column is too narrow for its words.
 export const layoutIssues = (page) => page.evaluate(find);
 
 function find() {
@@ -68,6 +68,16 @@ function find() {
     if (!box) continue;
     const { left: from, right: to } = box.getBoundingClientRect();
     if (left < from - slack || right > to + slack) issues.push(`outside of its box: ${name(owner)} in ${name(box)}`);
+  }
+
+  // Names may break anywhere, but no short word of a heading.
+  for (const { owner, node } of texts) {
+    const word = node.data.trim();
+    if (!owner.closest("th, button, .badge, .tag") || word.length > 12 || /\s/.test(word)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const lines = new Set([...range.getClientRects()].filter((r) => r.width > 0).map((r) => Math.round(r.top)));
+    if (lines.size > 1) issues.push(`broken into ${lines.size} lines: ${name(owner)}`);
   }
 
   const leastColumn = 44; // px

@@ -40,6 +40,7 @@ test("the checks find what is broken", async () => {
     "too wide": `<div style="width: 900px">wide</div>`,
     overlap: `<p>text below</p><p style="margin-top: -1.5em">text above</p>`,
     "outside of its box": `<button style="width: 40px; white-space: nowrap">much too long</button>`,
+    "broken into": `<table style="width: 30px"><tr><th style="white-space: normal; overflow-wrap: anywhere">Errors</th></tr></table>`,
     "px high": `<p style="width: 20px; overflow-wrap: anywhere">a column that is too narrow for words, and so becomes a tower</p>`,
   };
   for (const [issue, html] of Object.entries(broken)) {

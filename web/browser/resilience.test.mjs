@@ -1,19 +1,18 @@
 // Resilience: proxies, views that fail to load, invalid links, extreme names.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, until, visit } from "./harness.mjs";
+import { launch, open, viewPaths, settle, until, visit, useService } from "./harness.mjs";
 
 const base = "/sibyl";
 let service, browser, paths;
-before(async () => {
-  service = await serve({ base });
-  browser = await launch();
+useService({ base }, async (started) => {
+  service = started;
   paths = await viewPaths(service);
 });
-after(async () => {
-  await browser?.close();
-  await service?.stop();
+before(async () => {
+  browser = await launch();
 });
+after(() => browser?.close());
 
 test("the UI works behind a proxy that strips the base path, and redirects without a proxy", async () => {
   const stripping = await service.proxy((request) => {

@@ -1,7 +1,22 @@
-// Screenshots of every view for the documentation: make screens.
+// Screenshots of every view, and of the report in a terminal, for the documentation: make screens.
+import { writeFileSync } from "node:fs";
 import { launch, open, viewPaths, serve, settle } from "./harness.mjs";
+import { terminalPicture } from "./terminal.mjs";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
+const root = new URL("../..", import.meta.url).pathname;
+const report = ["analyze", "testdata/shop.otlp.jsonl.gz", "--top", "1"];
+writeFileSync(
+  `${folder}report.svg`,
+  terminalPicture({
+    program: process.env.SIBYL,
+    args: report,
+    cwd: root,
+    command: `sibyl ${report.join(" ")}`,
+    label: "The report of sibyl analyze in a terminal",
+  }),
+);
+
 const service = await serve();
 const browser = await launch();
 

@@ -3,23 +3,18 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { launch, open, viewPaths, serve, settle, until, violations, visit } from "./harness.mjs";
+import { launch, open, viewPaths, settle, until, useService, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
-before(async () => {
-  service = await serve({
-    args: [
-      "--webhooks",
-      `[{name: pager, url: "http://127.0.0.1:9/secret", events: [problem.opened, problem.located], allow-private: true}, {name: chat, url: "http://127.0.0.1:9/", format: slack, allow-private: true}]`,
-    ],
-  });
-  browser = await launch();
+const webhooks = `[{name: pager, url: "http://127.0.0.1:9/secret", events: [problem.opened, problem.located], allow-private: true}, {name: chat, url: "http://127.0.0.1:9/", format: slack, allow-private: true}]`;
+useService({ args: ["--webhooks", webhooks] }, async (started) => {
+  service = started;
   paths = await viewPaths(service);
 });
-after(async () => {
-  await browser?.close();
-  await service?.stop();
+before(async () => {
+  browser = await launch();
 });
+after(() => browser?.close());
 
 // overflowing returns the elements that make a page wider than its window.
 const overflowing = (page) =>

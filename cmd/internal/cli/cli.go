@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
+	rejectUnknown(root)
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
@@ -65,6 +67,24 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	}
 	fmt.Fprintf(errOut, "See %s --help.\n", c.CommandPath())
 	return ExitUsage
+}
+
+// rejectUnknown makes unknown arguments of cobra's own commands, help and completion, errors.
+func rejectUnknown(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				about, unknown, err := root.Find(args)
+				return cmp.Or(err, OnlyCommands(about, unknown))
+			}
+		case "completion":
+			c.Args = OnlyCommands
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // cobra checks arguments only if there is one
+		}
+	}
 }
 
 // OnlyCommands is a [cobra.PositionalArgs] for a command with subcommands. It rejects all arguments, and suggests

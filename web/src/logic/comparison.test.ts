@@ -1,7 +1,7 @@
 // The headline of a comparison and the samples of a selection.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { samplesIn, sides } from "./comparison.ts";
+import { samplesIn, sides, withoutOnlyGroups } from "./comparison.ts";
 
 test("the headline tells both sides apart, with times in the zone of the reader", () => {
   const now = Date.parse("2026-11-26T20:00:00Z");
@@ -29,4 +29,21 @@ test("samples of a selection lie within its bounds, and one of two kinds is list
   expect(traces("", "", 0, Infinity)).toEqual(["a", "b", "c"]);
   expect(traces("2026-11-26T20:00:10Z", "2026-11-26T20:00:20Z", 0, Infinity)).toEqual(["a", "c"]);
   expect(traces("", "", 500, 600)).toEqual(["b"]);
+});
+
+test("a request type with one group is listed once", () => {
+  const item = (id: string, level: string, request_type: string, count: number) =>
+    ({ id, level, request_type, count }) as Schemas["Group"];
+  const items = [
+    item("t", "request_type", "t", 9),
+    item("only", "group", "t", 9),
+    item("u", "request_type", "u", 8),
+    item("u1", "group", "u", 5),
+    item("u2", "group", "u", 3),
+    item("found", "group", "other", 8),
+  ];
+  const listed = (chosen: string) => withoutOnlyGroups(items, chosen).map((g) => g.id);
+  expect(listed("")).toEqual(["t", "u", "u1", "u2", "found"]);
+  expect(listed("t")).toEqual(["t", "u", "u1", "u2", "found"]);
+  expect(listed("only")).toEqual(["only", "u", "u1", "u2", "found"]);
 });

@@ -22,3 +22,12 @@ export function samplesIn(exemplars: Schemas["Exemplar"][], { from, to, longer, 
   );
   return [...new Map(selected.map((e) => [e.trace, e])).values()];
 }
+
+// withoutOnlyGroups returns request types and groups without the groups that are the only ones of a listed type: both
+// name the same requests. The chosen one stays, instead of the type if it is such a group.
+export function withoutOnlyGroups(items: Schemas["Group"][], chosen: string): Schemas["Group"][] {
+  const types = new Map(items.filter((g) => g.level === "request_type").map((g) => [g.request_type, g]));
+  const only = items.filter((g) => g.level === "group" && types.get(g.request_type)?.count === g.count);
+  const omitted = new Set(only.map((g) => (g.id === chosen ? types.get(g.request_type)! : g)));
+  return items.filter((g) => !omitted.has(g));
+}

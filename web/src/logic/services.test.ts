@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { change, isNotable, servicePath, sortedBy, summary, telling } from "./services.ts";
+import type { Schemas } from "../api/client.ts";
+import { change, figuresOf, isNotable, servicePath, sortedBy, summary, telling } from "./services.ts";
 
 test("a summary lists states by urgency and omits those of no service", () => {
   expect(summary({ well: 6, incident: 1, slower: 2, idle: 0 })).toBe("1 suspected, 2 slower, 6 well");
@@ -51,4 +52,15 @@ test("unknown values come last in both directions", () => {
       .join("");
   expect(names(true)).toBe("dabc");
   expect(names(false)).toBe("abdc");
+});
+
+test("figures that do not fit are left out, but not the duration of a slower service", () => {
+  const load = (failed: number, p99_ns: number) =>
+    ({ rate: 0.518, failed, p50_ns: 33e6, p99_ns }) as Schemas["ServiceLoad"];
+  const slower = { now: load(0, 394e6), usual: load(0, 45e6), worse: ["p99_ns" as const] };
+  expect(figuresOf(slower, 40)).toBe("0.518/s · P99 394 ms");
+  expect(figuresOf(slower, 19)).toBe("P99 394 ms");
+  const failing = { now: load(0.05, 45e6), usual: load(0, 45e6), worse: ["failed" as const] };
+  expect(figuresOf(failing, 40)).toBe("0.518/s · 5 % fail · 33 ms");
+  expect(figuresOf(failing, 19)).toBe("0.518/s · 5 % fail");
 });

@@ -1,5 +1,6 @@
 // Services: words, sorting and the layout-independent numbers of the views of services.
 import type { Schemas } from "../api/client.ts";
+import { duration, percent, rate } from "./format.ts";
 
 export type ServiceState = Schemas["ServiceState"];
 type Load = Schemas["ServiceLoad"];
@@ -66,4 +67,20 @@ export function sortedBy<T>(
     if (x === y) return name(a).localeCompare(name(b));
     return (x < y ? -1 : 1) * sign;
   });
+}
+
+// figuresOf returns the rate, failures and a duration of a service, as many as fit into a number of characters: the first
+// ones or, if the duration is worse than usual, the last ones.
+export function figuresOf(s: Pick<Schemas["Service"], "now" | "usual" | "worse">, most: number): string {
+  const { now } = s;
+  const all = [rate(now.rate)];
+  if ((now.failed ?? 0) > 0) all.push(`${percent(now.failed)} fail`);
+  const quantile = telling(s);
+  if (now[quantile] !== null) all.push(`${quantile === "p99_ns" ? "P99 " : ""}${duration(now[quantile])}`);
+  const slow = s.worse.some((figure) => figure !== "failed");
+  while (all.length > 1 && all.join(" · ").length > most) {
+    if (slow) all.shift();
+    else all.pop();
+  }
+  return all.join(" · ");
 }

@@ -5,7 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { useIncidents, useResource } from "../api/queries.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../logic/format.ts";
-import { type Selection, samplesIn, sides } from "../logic/comparison.ts";
+import { type Selection, samplesIn, sides, withoutOnlyGroups } from "../logic/comparison.ts";
 import { boxes } from "../logic/icicle.ts";
 import { useTitle } from "../components/basics.tsx";
 import { Choice, More, Search, Select } from "../components/controls.tsx";
@@ -36,7 +36,7 @@ export default function Compare() {
   const chosen = useResource(group ? `group ${group}` : null, (signal) =>
     client.GET("/groups/{group}", { params: { path: { group } }, signal }),
   );
-  const known = groups.value?.items ?? [];
+  const known = withoutOnlyGroups(groups.value?.items ?? [], group);
   const listed = known.map((g): [string, string] => [g.id, groupLabel(g)]);
   if (group && !known.some((g) => g.id === group))
     listed.unshift([group, chosen.value ? groupLabel(chosen.value.group) : `group ${group.slice(0, 6)}`]);

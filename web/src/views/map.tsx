@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { useSize } from "../charts/use-size.ts";
-import { abbreviate, count, duration, milli, percent, rate } from "../logic/format.ts";
+import { abbreviate, count, milli, percent, rate } from "../logic/format.ts";
 import {
   type Edge,
   type Layout,
@@ -15,7 +15,7 @@ import {
   shownOf,
   widthOf,
 } from "../logic/service-map.ts";
-import { failsNotably, isNotable, isUnwell, servicePath, summary, telling } from "../logic/services.ts";
+import { failsNotably, figuresOf, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
 import { Choice, More, Search } from "../components/controls.tsx";
@@ -152,17 +152,6 @@ function sizesFor(columns: number, width: number): Sizes {
 }
 
 type Sizes = { boxX: number; gapX: number };
-
-// figuresOf returns the figures of a service that fit into a number of characters, the most important ones first.
-function figuresOf(s: Service, most: number): string {
-  const { now } = s;
-  const all = [rate(now.rate)];
-  if ((now.failed ?? 0) > 0) all.push(`${percent(now.failed)} fail`);
-  const quantile = telling(s);
-  if (now[quantile] !== null) all.push(`${quantile === "p99_ns" ? "P99 " : ""}${duration(now[quantile])}`);
-  while (all.length > 1 && all.join(" · ").length > most) all.pop();
-  return all.join(" · ");
-}
 
 // useLayout computes the layout after the page was drawn, and again only if services or calls appear or vanish.
 function useLayout(services: Service[], calls: Call[]): Layout | undefined {
