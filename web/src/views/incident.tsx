@@ -441,11 +441,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
         <Table
           label="Places"
           className="results"
-          head={[
-            "Operation",
-            "Share of the lost time",
-            ...(sampled ? [{ text: "Requests", number: true }] : []),
-          ]}
+          head={["Operation", "Share of the lost time", ...(sampled ? [{ text: "Requests", number: true }] : [])]}
         >
           {places.map((s, i) => (
             <tr key={i}>

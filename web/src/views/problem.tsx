@@ -269,7 +269,11 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
-          ["Impact", lost(p.impact), "Time that all requests lose in a second, beyond the expected mean or, if none is known, beyond the median"],
+          [
+            "Impact",
+            lost(p.impact),
+            "Time that all requests lose in a second, beyond the expected mean or, if none is known, beyond the median",
+          ],
           [
             "Requests",
             `${count(p.requests)}${p.rate ? ` in ${span((p.requests / p.rate) * 1e9)}` : ""}`,
