@@ -65,6 +65,7 @@ func TestExitCodes(t *testing.T) {
 		{"help", 0, ""},
 		{"help webhook resend", 0, ""},
 		{"help nosuch", 2, `unknown command "nosuch" for "sibyl"`},
+		{"help nosuch", 2, "\nSee sibyl --help.\n"},
 		{"help analyse", 2, "did you mean analyze?"},
 		{"help webhook resent", 2, "did you mean resend?"},
 		{"help analyze more", 2, `unknown command "more" for "sibyl analyze"`},

@@ -65,6 +65,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	if _, ok := errors.AsType[UsageError](err); parsed && !ok {
 		return ExitError
 	}
+	if c.Name() == "help" { // it describes other commands
+		c = root
+	}
 	fmt.Fprintf(errOut, "See %s --help.\n", c.CommandPath())
 	return ExitUsage
 }
