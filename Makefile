@@ -4,7 +4,7 @@ GREMLINS := bin/gremlins
 NODE     := web/node_modules/.package-lock.json
 GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./engine ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
-PARTS    ?= # of docs/benchmarks.md; empty: all
+PARTS    ?= # of bench/benchdoc; empty: all
 MUTATE   ?= analysis cct search engine ingest control store notify # folders, including subfolders
 SAMPLE   ?= # mutants per folder; empty: all, which takes many hours
 SEED     ?= 1
@@ -71,7 +71,8 @@ image: build ## build a container image from scratch: the OCI layout bin/image
 	go run ./deploy/image -binary bin/sibyl -version "$(strip $(DESCRIBED))" bin/image
 
 packages: build ## build the Debian and the RPM package in bin/packages
-	mkdir -p bin/packages bin/completion && rm -f bin/packages/*
+	mkdir -p bin/packages bin/completion bin/man && rm -f bin/packages/* bin/man/*
+	go test ./cmd/sibyl -run '^TestManPages$$' -man $(CURDIR)/bin/man
 	for shell in bash zsh fish; do bin/sibyl completion $$shell >bin/completion/sibyl.$$shell || exit 1; done
 	for format in deb rpm; do \
 	  PACKAGE_ARCH=$$(go env GOARCH) PACKAGE_VERSION=$(PACKAGE_VERSION) go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 package --config deploy/package/nfpm.yaml --packager $$format --target bin/packages/ || exit 1; \
@@ -87,7 +88,7 @@ golden: ## rewrite golden files and scripts of tests; review the diff
 	go test $(GOLDEN) -rewrite
 	go test ./server -run Document -rewrite
 
-bench: build ## run benchmarks and write docs/benchmarks.md; takes hours, for parts: make bench PARTS="group ingest"
+bench: build ## run benchmarks and write bench/results; takes hours, for parts: make bench PARTS="group ingest"
 	go run ./bench/benchdoc $(PARTS)
 
 web: ## rebuild the web UI in web/dist; needs Node 20 or later

@@ -10,7 +10,9 @@
 //   - group assigns observations to request types and groups, and keeps their statistics over time.
 //   - detect learns the expectations of groups, and finds and ranks problems.
 //   - explain finds the variables that account for a problem.
-//   - baselinediff compares services with their history.
+//   - history counts the calls of a running service, by site and time.
+//   - compare ranks services by their additional cost over a history.
+//   - onetrace explains one trace by its difference from normal ones.
 //   - stats provides the exact, mergeable statistics and tests that the others use.
 //
 // This package itself only defines [Hash], the identity that they share.

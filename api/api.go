@@ -31,6 +31,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -118,6 +119,7 @@ type Options struct {
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
 	Backup      func() (string, error)  // copies the data and returns the directory
+	Failing     ingest.FailureRules     // rules by which spans of stored traces fail
 	Comments    *Comments
 	Views       *Views
 	UI          string           // address of the UI, for links; empty: unknown

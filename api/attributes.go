@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -103,7 +104,12 @@ func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1]
 		known[c.Items[i].Key] = true
 	}
 	table := &trace.Table{}
-	w := wholeRequests{read: a.engine.WholeTrace, table: table, extractor: critpath.NewExtractor(options)}
+	w := wholeRequests{
+		read:      a.engine.WholeTrace,
+		table:     table,
+		failing:   a.options.Failing,
+		extractor: critpath.NewExtractor(options),
+	}
 	var whole [second + 1][]*observation.Observation
 	for _, of := range []side{first, second} {
 		for _, sampled := range requests[of] {
@@ -140,6 +146,7 @@ func tellsNothing(key string) bool {
 type wholeRequests struct {
 	read      func(id trace.ID) ([]byte, error)
 	table     *trace.Table
+	failing   ingest.FailureRules
 	extractor *critpath.Extractor
 	observer  observation.Observer
 }
@@ -150,7 +157,7 @@ func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.
 	if len(request) == 0 || err != nil {
 		return nil, err
 	}
-	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table)
+	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table, w.failing)
 	if err != nil {
 		return nil, fmt.Errorf("read trace %s: %w", sampled.Trace, err)
 	}

@@ -102,7 +102,6 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	if err != nil {
 		return nil, fmt.Errorf("read closed problem %s: %w", id, err)
 	}
-	addWhole(&d.Problem)
 	err = a.ask(ctx, func(c *engine.Core) {
 		names := renderer{a.refresh(c).names(c), c}
 		names.addDecisions(d, decisions)
@@ -121,23 +120,10 @@ func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	switch {
 	case x == nil:
 		return cmp.Or(then, nothingToDo)
-	case x.Closed == 0:
+	case x.IsOpen():
 		return "It has closed, but the incident that it was part of is still open. " + r.advice(x)
 	}
 	return "It was part of an incident. " + r.advice(x)
-}
-
-// addWhole adds the whole of the shares of a problem that an earlier version stored, which told it by the kind.
-func addWhole(x *contract.Problem) {
-	switch {
-	case x.ShareOf != "":
-	case x.Kind == contract.KindVariable:
-		x.ShareOf = contract.ProblemShareOfVariance
-	case x.Onset == contract.OnsetChronic:
-		x.ShareOf = contract.ProblemShareOfMean
-	default:
-		x.ShareOf = contract.ProblemShareOfSlowdown
-	}
 }
 
 // closing identifies a problem that closed at a time: it may have closed several times.
@@ -182,7 +168,6 @@ func (a *API) closedProblems() ([]contract.Problem, *list[closing], error) {
 		if err := json.Unmarshal(x.Row, &all[i]); err != nil {
 			return nil, nil, fmt.Errorf("read closed problem %s: %w", x.ID, err)
 		}
-		addWhole(&all[i])
 		order.entries = append(order.entries, entry[closing]{0, closing{x.At, x.ID}, int32(i)})
 	}
 	order.sort()

@@ -118,7 +118,7 @@ func (b *box) compare(requests []*observation.Observation) (within, rest populat
 	for _, o := range requests {
 		since = min(since, o.Start)
 	}
-	return within, rest, b.note(since, int(within.n), int(rest.n), 0)
+	return within, rest, b.note(since, int(within.n), int(rest.n))
 }
 
 // defaultSlowest is the default of the parameter slowest: a fraction of the requests.
@@ -171,22 +171,18 @@ func (b *box) contains(total float64, arrived [2]int64) bool {
 }
 
 // split splits the sampled requests of a group into those in the box and the rest. A nonempty note explains why the
-// result is unreliable, with a remedy. If the box is bounded in time, requests of unknown time are in neither part.
+// result is unreliable, with a remedy.
 func (b *box) split(g *group.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
-	untimed := 0
 	for row, arrived := range s.arrived {
-		switch {
-		case b.timed() && arrived[1] == 0:
-			untimed++
-		case b.contains(s.Total[row], arrived):
+		if b.contains(s.Total[row], arrived) {
 			in = append(in, row)
-		default:
+		} else {
 			out = append(out, row)
 		}
 	}
-	return s.population(b.label(), in), s.population(others, out), b.note(s.since(), len(in), len(out), untimed)
+	return s.population(b.label(), in), s.population(others, out), b.note(s.since(), len(in), len(out))
 }
 
 // others is the label of the sampled requests outside of a selection.
@@ -216,16 +212,14 @@ const fewCompared = 8
 
 // note explains why a comparison is unreliable, with a remedy, if few or no requests are in the box or outside of it,
 // or if sampling began after the box; otherwise it is empty. Sampling began at since: in requests lie in the box, out
-// requests outside of it, and the times of untimed requests are unknown.
-func (b *box) note(since trace.Nanos, in, out, untimed int) string {
+// requests outside of it.
+func (b *box) note(since trace.Nanos, in, out int) string {
 	all := in + out
 	begin := "sampling began only at " + instantText(since)
 	early := b.from > 0 && b.from < since
 	switch {
-	case all == 0 && untimed == 0:
-		return "there are no sampled requests: none arrived since the group was last healthy; compare times alone"
 	case all == 0:
-		return "an older version of Sibyl sampled the requests, without their times: choose durations alone, or try again later"
+		return "there are no sampled requests: none arrived since the group was last healthy; compare times alone"
 	case b.to > 0 && b.to <= since:
 		return "no sampled request lies in the box: " + begin + "; choose a later box, or compare times alone"
 	case in < fewCompared && early:
@@ -296,14 +290,10 @@ func (s *sample) population(label string, rows []int) population {
 	return p
 }
 
-// extent returns the arrival of the first and the last of some rows or, if the time of one is unknown, of all judged
-// requests.
+// extent returns the arrival of the first and the last of some rows.
 func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	from = trace.MaxNanos
 	for _, row := range rows {
-		if s.arrived[row][1] == 0 {
-			return s.group.Current.First, s.group.Current.Last
-		}
 		from, to = min(from, trace.Nanos(s.arrived[row][0])), max(to, trace.Nanos(s.arrived[row][1]))
 	}
 	return from, to

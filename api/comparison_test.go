@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -139,38 +138,22 @@ func TestBoxNotes(t *testing.T) {
 	since := 1000 * minute
 	all, late, wide := box{0, 0, 5, math.MaxInt64}, box{since, since + minute, 0, 7}, box{since - minute, 0, 0, 7}
 	for _, x := range []struct {
-		box              box
-		in, out, untimed int
-		want             string
+		box     box
+		in, out int
+		want    string
 	}{
-		{all, 8, 8, 0, ""},
-		{all, 7, 300, 0, "only 7 of 307 sampled requests lie in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
-		{all, 0, 0, 0, "there are no sampled requests"},
-		{late, 0, 0, 9, "choose durations alone"},
-		{late, 0, 9, 0, "none of 9 sampled requests lies in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
-		{late, 9, 1, 0, "only 1 of 10 sampled requests lies outside of the box: choose a smaller one"},
-		{box{since - minute, since, 0, 7}, 0, 9, 0, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z; choose a later box, or compare times alone"},
-		{wide, 3, 90, 0, "choose a later or larger box"},
-		{wide, 30, 90, 0, "earlier requests in the box are not compared"},
+		{all, 8, 8, ""},
+		{all, 7, 300, "only 7 of 307 sampled requests lie in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
+		{all, 0, 0, "there are no sampled requests"},
+		{late, 0, 9, "none of 9 sampled requests lies in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
+		{late, 9, 1, "only 1 of 10 sampled requests lies outside of the box: choose a smaller one"},
+		{box{since - minute, since, 0, 7}, 0, 9, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z; choose a later box, or compare times alone"},
+		{wide, 3, 90, "choose a later or larger box"},
+		{wide, 30, 90, "earlier requests in the box are not compared"},
 	} {
-		if got := x.box.note(since, x.in, x.out, x.untimed); x.want == "" && got != "" || !strings.Contains(got, x.want) {
-			t.Errorf("%+v of %d, %d, %d: got %q, want %q", x.box, x.in, x.out, x.untimed, got, x.want)
+		if got := x.box.note(since, x.in, x.out); x.want == "" && got != "" || !strings.Contains(got, x.want) {
+			t.Errorf("%+v of %d, %d: got %q, want %q", x.box, x.in, x.out, got, x.want)
 		}
-	}
-}
-
-// Requests of unknown time are on neither side of a box with times, but a box of durations alone compares them.
-func TestBoxOfUntimed(t *testing.T) {
-	g := group.NewGrouper(&group.RequestTypes{}, &trace.Table{}, group.Options{})
-	g.Observe(&observation.Observation{Start: 1e18, Duration: time.Millisecond})
-	g.Close(0)
-	group := g.Groups()[0]
-	in, out, note := (&box{1e18, 2e18, 0, math.MaxInt64}).split(group)
-	if in.n != 0 || out.n != 0 || !strings.Contains(note, "without their times") {
-		t.Errorf("%+v, %+v, %q", in, out, note)
-	}
-	if in, _, _ := (&box{0, 0, 0, math.MaxInt64}).split(group); in.n != 1 || in.from != group.Current.First || in.to != group.Current.Last {
-		t.Errorf("%+v", in)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -46,9 +45,7 @@ func deadLetter(m *store.Message) contract.DeadLetter {
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
-	if x.Problem, x.Incident = subjectOf(m.Problem); notify.Type(m.Event).AboutIncident() { // of an earlier version, too
-		x.Problem, x.Incident = "", new(hex16(m.Problem.Lo))
-	}
+	x.Problem, x.Incident = subjectOf(m.Problem)
 	return x
 }
 

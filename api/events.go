@@ -223,15 +223,15 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 		now := knownIncident{x.Suspects[0].Service, len(x.Types), v.Answer() != 0}
 		kind := ""
 		switch {
-		case x.Closed != 0 && wasOpen:
+		case !x.IsOpen() && wasOpen:
 			kind = "closed"
-		case x.Closed != 0:
+		case !x.IsOpen():
 		case !wasOpen:
 			kind = "opened"
 		case now.suspect != before.suspect || now.types != before.types:
 			kind = "changed"
 		}
-		if x.Closed == 0 {
+		if x.IsOpen() {
 			known[x.ID] = now
 		}
 		if first {
@@ -246,7 +246,7 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 				Sentence: new(incidentSentence(c, namesOfAffected(c), x)),
 			})
 		}
-		if now.located && !before.located && x.Closed == 0 {
+		if now.located && !before.located && x.IsOpen() {
 			events = append(events, locatedEvent(c, x.ID, v, ended))
 		}
 	}

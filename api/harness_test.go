@@ -197,9 +197,17 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	}
 	w.outbox, w.history.Store = newOutbox(t), newStore(t)
 	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
-		Version: "test", Go: "go", Directory: directory, Comments: comments, Views: views,
-		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
-		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &fakeAgents{},
+		Failing:   ingest.AllFailureRules,
+		Version:   "test",
+		Go:        "go",
+		Directory: directory,
+		Comments:  comments,
+		Views:     views,
+		Clock:     func() time.Time { return w.clock() },
+		Log:       slog.New(slog.DiscardHandler),
+		Queues:    func() []Size { return []Size{{"arrivals", 1, 2}} },
+		Bytes:     func() []Size { return []Size{{"journal", 1, 2}} },
+		Agents:    &fakeAgents{},
 		Webhooks: func() []notify.Webhook {
 			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
 		},

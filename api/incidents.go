@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -42,7 +43,7 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 	s.incidents = make([]incidentRow, 0, len(all))
 	closed := make(map[string]int64) // listed ones by their first suspect
 	for i := range all {             // in the order in which they opened
-		x := incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into == 0}
+		x := incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into() == 0}
 		x.Earlier = closed[x.Service]
 		if x.listed && x.Closed != nil {
 			closed[x.Service]++
@@ -61,26 +62,49 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
 	suspects, impact := x.Shown(), x.Impact(c.Ended())
 	d := contract.Incident{
-		Kind: contract.IncidentKind(notify.Kind(x)), Severity: contract.Severity(x.Severity().String()), SeverityReason: notify.SeverityReason(names, x), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
-		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Ended: instant(x.End()), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
-		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
-		Deploys: []contract.Deploy{},
+		Kind:           contract.IncidentKind(notify.Kind(x)),
+		Severity:       contract.Severity(x.Severity().String()),
+		SeverityReason: notify.SeverityReason(names, x),
+		Impact:         contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
+		ID:             hex16(x.ID),
+		State:          contract.IncidentStateOpen,
+		Onset:          at(x.Onset),
+		Opened:         at(x.Opened()),
+		Ended:          instant(x.End()),
+		Closed:         instant(x.Closed()),
+		Reopened:       instant(x.Reopened()),
+		Sentence:       incidentSentence(c, names, x),
+		Requests:       int64(x.Requests),
+		Suspects:       []contract.IncidentSuspect{},
+		Objectives:     []contract.IncidentObjective{},
+		RequestTypes:   []contract.IncidentRequestType{},
+		Problems:       []contract.ID{},
+		Deploys:        []contract.Deploy{},
 	}
-	if x.Closed != 0 {
+	if size := notify.Size(x); size.Types > 0 {
+		d.Size = &contract.IncidentSize{
+			Ratio:           size.Ratio(),
+			BeforeNs:        size.Before,
+			NowNs:           size.Now,
+			ShareOfRequests: x.Share,
+		}
+	}
+	if !x.IsOpen() {
 		d.State = contract.IncidentStateClosed
 	}
-	if x.Accepted {
-		d.AcceptedBy = &x.AcceptedBy
+	if last := x.Last(); last.State == incident.Accepted {
+		d.AcceptedBy = &last.By
+		if last.Text != "" {
+			d.AcceptedText = &last.Text
+		}
 	}
-	if x.AcceptedText != "" {
-		d.AcceptedText = &x.AcceptedText
+	if x.Proposed() != 0 {
+		d.Proposed = new(at(x.Proposed()))
 	}
-	if x.Proposed != 0 {
-		d.Proposed = new(at(x.Proposed))
+	if x.Into() != 0 {
+		d.MergedInto = new(hex16(x.Into()))
 	}
-	if x.Into != 0 {
-		d.MergedInto = new(hex16(x.Into))
-	}
+	d.End = endOf(names, x)
 	if x.Place.Operation != 0 {
 		d.Place = new(names.Op(x.Place.Operation))
 		d.Wait = waitOf(names, &x.Place.Reason)
@@ -92,7 +116,8 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 		d.Service, d.Score = d.Suspects[0].Service, d.Suspects[0].Score
 	}
 	for i := range x.Objectives {
-		d.Objectives = append(d.Objectives, missedObjective(names, &notify.Objectives(x)[i], &x.Objectives[i], x.Closed != 0))
+		d.Objectives = append(d.Objectives,
+			missedObjective(names, &notify.Objectives(x)[i], &x.Objectives[i], !x.IsOpen()))
 	}
 	for i := range x.Types {
 		d.RequestTypes = append(d.RequestTypes, affectedType(c, names, &x.Types[i]))
@@ -104,6 +129,33 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 		d.Deploys = append(d.Deploys, deployOf(c.Table(), deploy))
 	}
 	return d
+}
+
+// endReasons has the reasons for which incidents close.
+var endReasons = map[incident.Why]contract.IncidentEndReason{
+	incident.Recovered: contract.IncidentEndReasonRecovered,
+	incident.Stopped:   contract.IncidentEndReasonStopped,
+	incident.NoTraces:  contract.IncidentEndReasonNoTraces,
+	incident.Replaced:  contract.IncidentEndReasonReplaced,
+	incident.Moved:     contract.IncidentEndReasonMoved,
+	incident.SameCause: contract.IncidentEndReasonMerged,
+	incident.ByPerson:  contract.IncidentEndReasonAccepted,
+}
+
+// endOf returns why an incident closed; nil while it is open.
+func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
+	if x.IsOpen() {
+		return nil
+	}
+	last := x.Last()
+	end := &contract.IncidentEnd{Reason: endReasons[last.Why], Text: names.Ending(&last)}
+	if last.Into != 0 {
+		end.Incident = new(hex16(last.Into))
+	}
+	if last.Service != 0 {
+		end.Service = new(names.NamedService(last.Service))
+	}
+	return end
 }
 
 // waitOf returns the waits in the kernel that are the reason of a place; nil if none are.
@@ -127,18 +179,35 @@ func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident)
 	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended())).String()
 }
 
-func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {
+func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspect {
 	d := names.Suspect(s)
 	x := contract.IncidentSuspect{
-		Service: d.Service, EmitsSpans: d.EmitsSpans, Score: float64(d.Score), Operations: []contract.SuspectOperation{}, Instances: []contract.SuspectInstance{},
+		Service:    d.Service,
+		EmitsSpans: d.EmitsSpans,
+		Score:      float64(d.Score),
+		Operations: []contract.SuspectOperation{},
+		AddedCalls: []contract.AddedCall{},
+		Instances:  []contract.SuspectInstance{},
 		Parts: contract.SuspectParts{
-			Own: float64(d.Parts.Own), In: float64(d.Parts.In), Out: float64(d.Parts.Out), Errors: float64(d.Parts.Errors),
-			Unanswered: float64(d.Parts.Unanswered), Silent: float64(d.Parts.Silent), Shape: float64(d.Parts.Shape), Rest: float64(d.Parts.Rest),
+			Own:        float64(d.Parts.Own),
+			Added:      float64(d.Parts.Added),
+			In:         float64(d.Parts.In),
+			Out:        float64(d.Parts.Out),
+			Errors:     float64(d.Parts.Errors),
+			Unanswered: float64(d.Parts.Unanswered),
+			Silent:     float64(d.Parts.Silent),
+			Shape:      float64(d.Parts.Shape),
+			Rest:       float64(d.Parts.Rest),
 		},
 	}
 	for _, o := range d.Operations[:min(len(d.Operations), shownOperations)] {
 		x.Operations = append(x.Operations, contract.SuspectOperation{
 			Service: o.Service, Operation: o.Operation, Kind: o.Kind, Target: contractTarget(o.Target), Score: float64(o.Score),
+		})
+	}
+	for _, c := range d.AddedCalls[:min(len(d.AddedCalls), shownOperations)] {
+		x.AddedCalls = append(x.AddedCalls, contract.AddedCall{
+			Name: c.Name, Caller: c.Caller, Before: float64(c.Before), Now: float64(c.Now), AddedNs: float64(c.Added),
 		})
 	}
 	for _, i := range s.Instances[:min(len(s.Instances), shownInstances)] {
@@ -181,7 +250,10 @@ func parseIncident(id string) (uint64, error) { return strconv.ParseUint(id, 16,
 
 // ListIncidents implements contract.StrictServerInterface.
 func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequestObject) (contract.ListIncidentsResponseObject, error) {
-	s, err := a.current(ctx)
+	var s *snapshot
+	var services []contract.Service
+	err := a.askServices(ctx, nil, nil,
+		func(_ *engine.Core, now *snapshot, t *serviceTable, _ serviceKey) { s, services = now, t.rows })
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +284,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	}
 	list := contract.ListIncidents200JSONResponse{
 		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.watching, LearningLeftNs: remaining(s.unwatched),
+		Open: s.tally.openIncidents, Attention: needAttention(services),
 	}
 	if muted == contract.ListIncidentsParamsMutedFalse {
 		list.Muted = order.count(func(i int32) bool { return matches(i) && isMuted(i) })
@@ -291,7 +364,7 @@ func (x *incidentRow) key() float64 {
 func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
-	var incident uint64
+	var id uint64
 	var onset, closed, ended trace.Nanos
 	var subjects []analysis.Hash
 	enabled := make(map[string]bool)
@@ -308,14 +381,17 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 			return
 		}
 		x, names := &all[i], renderer{s.names(c), c}
-		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		id, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed(), c.Ended()
 		if x.Place.Operation != 0 {
 			subjects = []analysis.Hash{x.Place.Of}
 		}
 		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.incidents[row].Incident, Earlier: s.earlier(row), Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(x),
+			Incident: s.incidents[row].Incident,
+			Earlier:  s.earlier(row),
+			Next:     notify.Advice(names.Names, x, v, c.Deploys()),
+			Timeline: names.timeline(x),
 		}
 		if v != nil {
 			d.Investigation = names.investigationDetail(v)
@@ -341,7 +417,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	}
 	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	samples, err := SampleTraces(a.history, incident, types, onset, closed)
+	samples, err := SampleTraces(a.history, id, types, onset, closed)
 	d.Exemplars = exemplarsOf(samples)
 	return d, err
 }
@@ -379,20 +455,28 @@ func scale(x *contract.Interval, factor float64) {
 	}
 }
 
+// timelineKinds has the kinds of the entries about transitions, by state.
+var timelineKinds = [...]contract.TimelineEntryKind{
+	incident.Open:     contract.TimelineEntryKindOpened,
+	incident.Steady:   contract.TimelineEntryKindSteady,
+	incident.Closed:   contract.TimelineEntryKindClosed,
+	incident.Merged:   contract.TimelineEntryKindClosed,
+	incident.Accepted: contract.TimelineEntryKindClosed,
+}
+
 // timeline returns the events of an incident, but for its notes, in any order. They are facts, which stay as they are.
 func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
-	events := []contract.TimelineEntry{
-		{At: at(x.Onset), Kind: contract.TimelineEntryKindOnset, Text: "The change began, by estimate."},
-		{At: at(x.Opened), Kind: contract.TimelineEntryKindOpened, Text: "The incident opened."},
-	}
+	events := []contract.TimelineEntry{{
+		At:   at(x.Onset),
+		Kind: contract.TimelineEntryKindOnset,
+		Text: "The change began, by estimate.",
+	}}
 	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text string) {
 		events = append(events, contract.TimelineEntry{At: at(when), Kind: kind, Text: text})
 	}
-	if x.Reopened != 0 {
-		add(x.Reopened, contract.TimelineEntryKindOpened, "The incident opened again.")
-	}
-	if x.Proposed != 0 {
-		add(x.Proposed, contract.TimelineEntryKindSteady, "It had been the same for a day: Sibyl proposed to accept it as normal.")
+	for i := range x.History {
+		t := &x.History[i]
+		add(t.At, timelineKinds[t.State], r.Transition(t))
 	}
 	for _, d := range x.Deploys(r.core.Deploys()) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
@@ -405,19 +489,6 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 			add(m.At, contract.TimelineEntryKindLocated, located+r.Op(m.Place)+".")
 			located = "The place changed to "
 		}
-	}
-	switch {
-	case x.Closed == 0:
-	case x.Into != 0:
-		add(x.Closed, contract.TimelineEntryKindClosed, "It was merged into incident "+hex16(x.Into)+", which has the same cause.")
-	case x.Accepted:
-		text := cmp.Or(x.AcceptedBy, "A person") + " accepted the behaviour since the onset as normal"
-		if x.AcceptedText != "" {
-			text += ": " + x.AcceptedText
-		}
-		add(x.Closed, contract.TimelineEntryKindClosed, text+".")
-	default:
-		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
 	}
 	return events
 }
@@ -541,7 +612,16 @@ func (s *snapshot) earlier(row int) []contract.EarlierIncident {
 	all := []contract.EarlierIncident{}
 	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {
 		if x := &s.incidents[i]; x.listed && x.Closed != nil && x.Service == s.incidents[row].Service {
-			all = append(all, contract.EarlierIncident{ID: x.ID, Severity: x.Severity, Onset: x.Onset, Opened: x.Opened, Ended: *x.Ended, Closed: *x.Closed, Sentence: x.Sentence})
+			all = append(all, contract.EarlierIncident{
+				ID:       x.ID,
+				Severity: x.Severity,
+				Onset:    x.Onset,
+				Opened:   x.Opened,
+				Ended:    *x.Ended,
+				Closed:   *x.Closed,
+				End:      *x.End,
+				Sentence: x.Sentence,
+			})
 		}
 	}
 	return all

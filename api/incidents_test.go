@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -79,7 +80,7 @@ func TestIncidents(t *testing.T) {
 			t.Fatalf("the advice for %s is not that for its incident", id)
 		}
 		unseen := *x // as after a replay
-		unseen.Closed, unseen.Unseen = w.core.Ended(), true
+		unseen.Enter(incident.Transition{At: w.core.Ended(), State: incident.Closed, Why: incident.NoTraces})
 		for _, next := range []string{r.nextOfOpen(&unseen, nil, nil), r.nextOfClosed(&unseen, "")} {
 			if want := "It was part of an incident. " + r.advice(&unseen); next != want || !strings.Contains(next, "nobody knows") {
 				t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
@@ -177,7 +178,9 @@ func TestTimelineOfPlaces(t *testing.T) {
 	x := w.core.Incidents()[0]
 	places := w.app.Table()
 	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
-	x.Milestones = []engine.Milestone{{At: x.Opened, Place: a}, {At: x.Opened + 1, Place: b}, {At: x.Opened + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5}, Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow}}
+	x.Milestones = []engine.Milestone{{At: x.Opened(), Place: a}, {At: x.Opened() + 1, Place: b},
+		{At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
+			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow}}
 	var texts []string
 	for _, e := range w.renderer(w.core).timeline(&x) {
 		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
@@ -203,8 +206,13 @@ func TestAcceptIncident(t *testing.T) {
 	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" || x[0].AcceptedText == nil || *x[0].AcceptedText != "more items" {
 		t.Errorf("after the epoch: %+v", x)
 	}
+	if end := x[0].End; end == nil || end.Reason != contract.IncidentEndReasonAccepted ||
+		end.Text != "local accepted the behaviour since the onset as normal (more items)" {
+		t.Errorf("end: %+v", end)
+	}
 	timeline := w.incident(t).Timeline
-	if last := timeline[len(timeline)-1]; last.Kind != "closed" || last.Text != "local accepted the behaviour since the onset as normal: more items." {
+	if last := timeline[len(timeline)-1]; last.Kind != "closed" ||
+		last.Text != "The incident closed: local accepted the behaviour since the onset as normal (more items)." {
 		t.Errorf("timeline %v", timeline)
 	}
 	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusConflict {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -247,19 +247,19 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 		return nil, nil
 	}
 	names, extractor := &trace.Table{}, critpath.NewExtractor(options)
-	profile := baselinediff.NewProfile(names)
+	profile := onetrace.NewProfile(names)
 	for _, k := range normal {
 		other, err := a.history.Trace(k.Trace)
 		if err != nil || other == nil {
 			return nil, err
 		}
-		t, err := otlp.DecodeNamedTrace(k.Trace, other, names)
+		t, err := otlp.DecodeNamedTrace(k.Trace, other, names, a.options.Failing)
 		if err != nil {
 			return nil, err
 		}
 		profile.Add(extractor.Extract(t))
 	}
-	t, err := otlp.DecodeNamedTrace(id, data, names)
+	t, err := otlp.DecodeNamedTrace(id, data, names, a.options.Failing)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 
 // addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
 // belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
-func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *baselinediff.Explanation) error {
+func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
 	return a.ask(ctx, func(c *engine.Core) {
 		g := c.Grouper().Group(id)
 		if g == nil || !e.Known() {

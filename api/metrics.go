@@ -80,7 +80,8 @@ func (m *metrics) ingest(e metric.Emitter) {
 	n := m.api.engine.Counts()
 	e.Counter("ingest_requests_total", "Accepted export requests.", n.Requests.Load())
 	e.Counter("ingest_spans_total", "Accepted spans.", n.Spans.Load())
-	e.Gauge("ingest_arrival_seconds", "Arrival of the last accepted spans, in seconds since 1970; 0: unknown.", float64(n.Arrived.Load())/1e9)
+	e.Gauge("ingest_arrival_seconds", "Arrival of the last spans of analysed "+
+		"requests, in seconds since 1970; 0: unknown.", float64(n.Arrived.Load())/1e9)
 	e.Counter("ingest_rejected_spans_total", "Spans rejected from accepted export requests.", n.Rejected.Load())
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Busy.Load(), "reason", "busy")
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Full.Load(), "reason", "disk_full")
@@ -88,10 +89,12 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))
 	for reason := range assemble.CloseReasons {
-		e.Counter("traces_closed_total", "Closed traces, by reason; only complete traces enter the statistics.", n.Closed[reason].Load(), "reason", reason.String())
+		e.Counter("traces_closed_total", "Closed traces, by reason; those with the reasons "+
+			"complete and idle are analysed.", n.Closed[reason].Load(), "reason", reason.String())
 	}
 	for reason, count := range n.Unusable() {
-		e.Counter("traces_unusable_total", "Complete traces, or roots of them, excluded from the statistics, by reason.", count, "reason", string(reason))
+		e.Counter("traces_unusable_total", "Analysed traces, or roots of them, "+
+			"excluded from the statistics, by reason.", count, "reason", string(reason))
 	}
 	for key, count := range n.Unnamed() {
 		e.Counter("attribute_values_unnamed_total", "Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
@@ -103,6 +106,8 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Gauge("open_bytes", "Memory of open traces.", float64(open.Bytes))
 	e.Gauge("remembered_traces", "Closed traces that Sibyl remembers, so that late spans do not reopen them.", float64(open.Remembered))
 	e.Counter("late_spans_total", "Spans that arrived after their trace was closed.", open.Late)
+	e.Counter("duplicate_spans_total",
+		"Accepted spans that were ignored because they had arrived before.", n.Duplicates())
 	e.Counter("journal_bytes_total", "Bytes appended to the journal.", n.Packed.Load())
 	e.Counter("exemplars_missed_total", "Sample traces that could not be kept.", n.ExemplarsLate.Load())
 	const forgotten = "Exemplars, and decisions by epoch, deleted early to free space."
@@ -134,6 +139,7 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(t.openIncidents), "state", "open")
 	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(len(s.incidents)-t.openIncidents), "state", "closed")
 	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.", m.api.opened.Load())
+	m.coverage(e, s)
 	m.incidents(e, s)
 	m.objectives(e, s)
 	e.Gauge("problems", "Open problems.", float64(len(s.problems)))

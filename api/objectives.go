@@ -45,7 +45,8 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 		})
 	}
 	for i := range all {
-		if all[i].Closed == 0 && slices.ContainsFunc(all[i].Objectives, func(m incident.Missed) bool { return m.SameRequests(&x.Objective) }) {
+		if all[i].IsOpen() && slices.ContainsFunc(all[i].Objectives,
+			func(m incident.Missed) bool { return m.SameRequests(&x.Objective) }) {
 			d.Incident = new(hex16(all[i].ID))
 		}
 	}

@@ -185,7 +185,7 @@ func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Inci
 	all := r.core.Incidents()
 	for i := range slices.Backward(all) {
 		x := &all[i]
-		before := x.Closed != 0 && p.Since != nil && at(x.Closed).Before(*p.Since)
+		before := !x.IsOpen() && p.Since != nil && at(x.Closed()).Before(*p.Since)
 		if slices.Contains(x.Problems, id) && !before {
 			return x
 		}
@@ -195,7 +195,7 @@ func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Inci
 
 // advice returns the next step for an incident.
 func (r renderer) advice(x *engine.Incident) string {
-	return notify.Advice(r.Names, x, r.core.Investigation(x.ID), r.core.Deploys(), r.core.Ended())
+	return notify.Advice(r.Names, x, r.core.Investigation(x.ID), r.core.Deploys())
 }
 
 // nextOfOpen returns the next step for an open problem of an incident with an investigation v; nil: none. It begins
@@ -204,9 +204,9 @@ func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missin
 	var advice *string
 	switch {
 	case x == nil:
-	case x.Closed == 0 && r.core.Investigation(x.ID) != nil:
+	case x.IsOpen() && r.core.Investigation(x.ID) != nil:
 		advice = new(r.advice(x))
-	case x.Closed != 0 && x.Unseen:
+	case x.NobodyKnows():
 		return strings.TrimSpace("It was part of an incident. " + r.advice(x) + " " + r.finding(v))
 	}
 	return r.next(v, advice, missing)

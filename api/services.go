@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -57,7 +58,7 @@ type serviceKey struct{ from, to trace.Nanos }
 
 // serviceTable is the use of all services in a time.
 type serviceTable struct {
-	uses  baselinediff.Uses
+	uses  history.Uses
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool // it ends with the last epoch
@@ -94,7 +95,7 @@ func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, erro
 // newServiceTable returns a table of services; with series of the operations of one.
 func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History()
-	now := baselinediff.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
+	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
 	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.ended}
 	if t.live {
 		t.affected = s.affectedEntries(c)
@@ -106,7 +107,37 @@ func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace
 	for i := range t.uses.Calls {
 		t.calls = append(t.calls, t.call(c.Table(), &t.uses.Calls[i]))
 	}
+	if t.live {
+		t.noteCalls(c)
+	}
 	return t
+}
+
+// noteCalls adds the changed calls of services.
+func (t *serviceTable) noteCalls(c *engine.Core) {
+	for _, changed := range c.ChangedCalls() {
+		i := slices.IndexFunc(t.uses.Services, func(x history.ServiceUse) bool { return x.Service == changed.Service })
+		if i >= 0 {
+			t.rows[i].ChangedCalls = changedCalls(c.Table(), changed, c.Deploys())
+		}
+	}
+}
+
+// deployedWith is the time between a deploy and changed calls that come from it.
+const deployedWith = 2 * time.Minute
+
+// changedCalls describes changed calls. deploys are all known ones, oldest first.
+func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []engine.Deploy) *contract.ChangedCalls {
+	x := &contract.ChangedCalls{Since: at(changed.Since), Per100Requests: 100 * changed.Share}
+	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
+	for _, d := range slices.Backward(deploys) {
+		if d.Service == changed.Service && d.At.Sub(changed.Since).Abs() <= deployedWith {
+			x.Version = new(names.Text(d.Version))
+			x.Text += ", as " + *x.Version + " was deployed"
+			break
+		}
+	}
+	return x
 }
 
 // latestDeploys returns the latest deploy of each service before an instant.
@@ -181,7 +212,8 @@ func suspectShares(all []contract.IncidentSuspect) []float64 {
 	return shares
 }
 
-func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deploys map[trace.Symbol]contract.Deploy, incidents map[string][]contract.ServiceIncident) contract.Service {
+func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
+	incidents map[string][]contract.ServiceIncident) contract.Service {
 	name := c.Table().Text(x.Service)
 	s := contract.Service{
 		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
@@ -225,7 +257,9 @@ func (t *serviceTable) countInstances(c *engine.Core, service trace.Symbol, s *c
 }
 
 // loads returns the calls now and those that are usual; nil: unknown.
-func (t *serviceTable) loads(x *baselinediff.Use, latest, before *stats.Ranks) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
+func (t *serviceTable) loads(
+	x *history.Use, latest, before *stats.Ranks,
+) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
 	if !t.live {
 		latest, before = &stats.Ranks{}, &stats.Ranks{}
 	}
@@ -236,7 +270,7 @@ func (t *serviceTable) loads(x *baselinediff.Use, latest, before *stats.Ranks) (
 	return now, usual
 }
 
-func loadOf(u baselinediff.Usage, in time.Duration, spans *stats.Ranks) contract.ServiceLoad {
+func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.ServiceLoad {
 	x := contract.ServiceLoad{Calls: int(u.Calls), Rate: float64(u.Calls) / max(1, in.Seconds())}
 	if u.Calls > 0 {
 		x.Failed, x.OwnNs = new(float64(u.Failed)/float64(u.Calls)), new(float64(u.Nanos)/float64(u.Calls))
@@ -249,7 +283,7 @@ func loadOf(u baselinediff.Usage, in time.Duration, spans *stats.Ranks) contract
 
 // trend returns a series as the contract has it; nil if it is nil. A bin that is not over is omitted: it would look
 // like a change.
-func (t *serviceTable) trend(series []baselinediff.Usage) *contract.ServiceTrend {
+func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil
 	}
@@ -262,7 +296,7 @@ func (t *serviceTable) trend(series []baselinediff.Usage) *contract.ServiceTrend
 	return x
 }
 
-func (t *serviceTable) call(names *trace.Table, x *baselinediff.CallUse) contract.ServiceCall {
+func (t *serviceTable) call(names *trace.Table, x *history.CallUse) contract.ServiceCall {
 	c := contract.ServiceCall{Caller: names.Text(x.Caller), Callee: names.Text(x.Callee)}
 	c.Now, c.Usual = t.loads(&x.Use, &stats.Ranks{}, &stats.Ranks{})
 	return c
@@ -330,6 +364,25 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
+}
+
+// needAttention returns the services that are unwell, without those of incidents.
+func needAttention(services []contract.Service) []contract.ServiceAttention {
+	found := []contract.ServiceAttention{}
+	for _, state := range []contract.ServiceState{contract.ServiceStateFailing,
+		contract.ServiceStateSilent, contract.ServiceStateSlower} {
+		for i := range services {
+			if x := &services[i]; x.State == state {
+				found = append(found, contract.ServiceAttention{
+					ID:      x.ID,
+					Service: x.Service,
+					State:   x.State,
+					Reason:  x.Reason,
+				})
+			}
+		}
+	}
+	return found
 }
 
 // mostGrown names, of the times that are worse, the one that has grown most relative to the usual one: it tells most
@@ -538,7 +591,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 
 // inside returns the operations of a service that no other service calls, and the calls that it makes, those with most
 // time first.
-func (t *serviceTable) inside(c *engine.Core, x *baselinediff.ServiceUse) []contract.ServiceSpans {
+func (t *serviceTable) inside(c *engine.Core, x *history.ServiceUse) []contract.ServiceSpans {
 	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns, by name
 	if !t.live {
 		return all

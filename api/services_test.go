@@ -10,6 +10,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -253,6 +255,27 @@ func TestStateOfService(t *testing.T) {
 	} {
 		if _, reason := stateOf(busy, tailed(usual, 20e6), worse(busy, tailed(usual, 20e6), tail)); reason != want {
 			t.Errorf("tail %v: %q, want %q", tail, reason, want)
+		}
+	}
+}
+
+// A service that makes other calls names the version that was deployed then, and no earlier one.
+func TestChangedCalls(t *testing.T) {
+	table := &trace.Table{}
+	cart, since := table.Symbol("cart"), trace.Nanos(time.Hour)
+	changed := incident.ChangedCalls{Service: cart, Since: since, Share: 0.112}
+	deploys := []engine.Deploy{
+		{Service: cart, Version: table.Symbol("1.9"), At: since.Add(-time.Hour)},
+		{Service: cart, Version: table.Symbol("2.0"), At: since.Add(time.Minute)},
+		{Service: table.Symbol("shop"), Version: table.Symbol("7"), At: since.Add(time.Minute)},
+	}
+	for want, known := range map[string][]engine.Deploy{
+		"makes 11 other calls per 100 requests, as 2.0 was deployed": deploys,
+		"makes 11 other calls per 100 requests":                      deploys[:1],
+	} {
+		x := changedCalls(table, changed, known)
+		if x.Text != want || (x.Version != nil) != (len(known) > 1) || !x.Since.Equal(at(since)) {
+			t.Errorf("%+v, want %s", x, want)
 		}
 	}
 }

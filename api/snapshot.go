@@ -25,7 +25,6 @@ import (
 type snapshot struct {
 	ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
 	learned    bool
-	relearning bool // see [engine.Core.Relearning]
 	watching   bool // see [engine.Core.Watching]
 	progress   float64
 	left       time.Duration                   // see [engine.Core.LearningLeft]
@@ -43,6 +42,9 @@ type snapshot struct {
 	objectives   []contract.Objective
 	groups       []groupRow
 	tally        tally
+	coverage     contract.Coverage             // recent
+	outcomes     map[serviceOutcome]trace.Part // since the start
+	identifying  identifying
 	ids          []analysis.Hash // of problems, in their order
 
 	mu            sync.Mutex // guards sorted and serviceTables
@@ -102,14 +104,28 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 		return last
 	}
 	made := newSnapshot(c, last)
+	counts := a.engine.Counts()
+	made.coverage = coverageOf(describe.New(c.Table(), describe.Verbatim), counts.RecentCoverage(c.Ended()))
+	made.outcomes = outcomesOf(c.Table(), counts.Coverage())
+	made.addNames(c.Table(), last)
 	a.snapshot.last.Store(made)
 	return made
 }
 
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), left: c.LearningLeft(), unwatched: c.WatchingLeft(), operations: c.OperationsLeft(), growth: c.GrowthLeft(), length: c.Options().Epoch,
-		byID: make(map[string]int), incidentByID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
+		ended:        c.Ended(),
+		learned:      c.Learned(),
+		watching:     c.Watching(),
+		progress:     c.Progress(),
+		left:         c.LearningLeft(),
+		unwatched:    c.WatchingLeft(),
+		operations:   c.OperationsLeft(),
+		growth:       c.GrowthLeft(),
+		length:       c.Options().Epoch,
+		byID:         make(map[string]int),
+		incidentByID: make(map[string]int),
+		sorted:       make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)
 	s.types = names.Types

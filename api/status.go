@@ -21,21 +21,34 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	d := contract.GetStatus200JSONResponse{
 		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(), Space: contract.StatusSpace(a.engine.Space().String()),
 		Learning: contract.Learning{
-			Active: !s.learned, Again: s.relearning, Progress: number(s.progress), LeftNs: remaining(s.left), IncidentsLeftNs: remaining(s.unwatched),
-			OperationsLeftNs: remaining(s.operations), GrowthLeftNs: remaining(s.growth), Provisional: s.unequal,
+			Active:           !s.learned,
+			Progress:         number(s.progress),
+			LeftNs:           remaining(s.left),
+			IncidentsLeftNs:  remaining(s.unwatched),
+			OperationsLeftNs: remaining(s.operations),
+			GrowthLeftNs:     remaining(s.growth),
+			Provisional:      s.unequal,
 		},
 		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
 		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
 		Ingest: contract.Ingest{
-			Requests: n.Requests.Load(), Spans: n.Spans.Load(), LastArrival: instant(trace.Nanos(n.Arrived.Load())), RejectedSpans: n.Rejected.Load(), DamagedRecords: n.Damaged.Load(),
-			Checkpoints: n.Checkpoints.Load(), CheckpointsFailed: n.Unsaved.Load(),
+			Requests:          n.Requests.Load(),
+			Spans:             n.Spans.Load(),
+			LastArrival:       instant(trace.Nanos(n.Arrived.Load())),
+			DuplicateSpans:    n.Duplicates(),
+			LateSpans:         open.Late,
+			RejectedSpans:     n.Rejected.Load(),
+			DamagedRecords:    n.Damaged.Load(),
+			Checkpoints:       n.Checkpoints.Load(),
+			CheckpointsFailed: n.Unsaved.Load(),
 		},
 		Refused: map[string]int64{
 			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "too_many_groups": int64(s.tally.refused),
 			"learning_full": int64(s.tally.unlearned),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
-		Open: contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
+		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
+		Coverage: s.coverage, Names: s.identifying.found,
 	}
 	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()

@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -78,7 +79,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
 		return nil, err
 	}
-	d, steps, err := readTrace(id, data, options)
+	d, steps, err := readTrace(id, data, options, a.options.Failing)
 	if err != nil {
 		return nil, fmt.Errorf("read stored trace %s: %w", id, err)
 	}
@@ -152,8 +153,10 @@ const shownSpans = 100_000
 
 // readTrace decodes a trace of an OTLP request. It returns the trace with its critical path, without percentiles, and
 // the steps of its spans by their ID.
-func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Trace, map[string]trace.Op, error) {
-	t, err := otlp.DecodeTrace(id, data)
+func readTrace(
+	id trace.ID, data []byte, options critpath.Options, failing ingest.FailureRules,
+) (*contract.Trace, map[string]trace.Op, error) {
+	t, err := otlp.DecodeTrace(id, data, failing)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -227,6 +230,7 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 				continue
 			}
 			steps[n.ID.String()] = n.Step
+			s.Error = as.Flags&trace.Error != 0 // the status alone does not tell
 			if n.Parent >= 0 {
 				s.Parent = parentOf(path, t, n, s.Parent)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -61,7 +62,7 @@ func exampleRequest(t testing.TB) (trace.ID, []byte) {
 // A trace is read with all attributes and its critical path.
 func TestReadTrace(t *testing.T) {
 	id, data := exampleRequest(t)
-	d, ops, err := readTrace(id, data, critpath.DefaultOptions())
+	d, ops, err := readTrace(id, data, critpath.DefaultOptions(), ingest.AllFailureRules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +92,34 @@ func TestReadTrace(t *testing.T) {
 	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[d.Spans[1].ID] != pay {
 		t.Errorf("operations %v", ops)
 	}
-	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), critpath.DefaultOptions()); err == nil {
+	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)),
+		critpath.DefaultOptions(), ingest.AllFailureRules); err == nil {
 		t.Error("bytes that are no request were accepted")
+	}
+}
+
+// Spans of stored traces fail by the configured rules.
+func TestReadFailures(t *testing.T) {
+	id := trace.ID{15: 7}
+	traces := ptrace.NewTraces()
+	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID(id))
+	s.SetSpanID(pcommon.SpanID{7: 1})
+	s.SetKind(ptrace.SpanKindServer)
+	s.Attributes().PutInt("http.response.status_code", 503)
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := ingest.NewFailureRules("status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rules, want := range map[ingest.FailureRules]bool{ingest.AllFailureRules: true, status: false} {
+		d, _, err := readTrace(id, data, critpath.DefaultOptions(), rules)
+		if err != nil || len(d.Spans) != 1 || d.Spans[0].Error != want {
+			t.Errorf("rules %b: %+v, %v, want error %t", rules, d, err, want)
+		}
 	}
 }
 
@@ -127,7 +154,7 @@ func TestReadTraceWithCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, ops, err := readTrace(id, data, critpath.DefaultOptions())
+	d, ops, err := readTrace(id, data, critpath.DefaultOptions(), ingest.AllFailureRules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +183,7 @@ func FuzzReadTrace(f *testing.F) {
 	id, data := exampleRequest(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, _, err := readTrace(id, data, critpath.DefaultOptions())
+		d, _, err := readTrace(id, data, critpath.DefaultOptions(), ingest.AllFailureRules)
 		if (err == nil) != (d != nil) {
 			t.Errorf("%v, %v", d, err)
 		}

@@ -8,12 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Versions of the format, the first byte of an encoded builder.
-const (
-	withPoints        = 1 // had the catalogue in every builder
-	withoutUnanswered = 2 // unanswered calls were not counted
-	formatVersion     = 3 // written
-)
+// formatVersion is the first byte of an encoded builder.
+const formatVersion = 1
 
 // AppendBinary appends the encoding of b to buf. Equal builders give equal bytes.
 func (b *Builder) AppendBinary(buf []byte) []byte {
@@ -55,18 +51,14 @@ func (s *set) append(buf []byte) []byte {
 	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or one of the two before. It skips
-// the copy of the catalogue in the oldest. For anything else it returns nil and an error wrapping [codec.ErrCorrupt].
-// It keeps nothing of data.
+// Decode returns the builder that [Builder.AppendBinary] encoded. For anything else it returns nil and an error that
+// wraps [codec.ErrCorrupt]. It keeps nothing of data.
 func Decode(data []byte) (*Builder, error) {
 	r := codec.NewReader(data)
-	version := r.Version(formatVersion, withoutUnanswered, withPoints)
+	r.Version(formatVersion)
 	limit := r.Below(1<<30 + 1)
 	b := &Builder{Limit: int(limit), requests: r.Uvarint(), refused: r.Uvarint(), pruned: r.Uvarint()}
-	decodePlaces(r, b, version)
-	if version == withPoints {
-		skipPoints(r)
-	}
+	decodePlaces(r, b)
 	decodeSets(r, b)
 	decodeBefore(r, b)
 	r.Check(r.Len() == 0)
@@ -84,25 +76,22 @@ func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 	return x
 }
 
-func decodePlaces(r *codec.Reader, b *Builder, version byte) {
+func decodePlaces(r *codec.Reader, b *Builder) {
 	n := r.Count(43)
 	b.places = make(map[trace.Context]*place, n)
 	var last uint64
 	for i := range n {
 		ctx := trace.Context(ascending(r, &last, i == 0))
-		b.places[ctx] = decodePlace(r, version)
+		b.places[ctx] = decodePlace(r)
 		if r.Bad() {
 			return
 		}
 	}
 }
 
-func decodePlace(r *codec.Reader, version byte) *place {
+func decodePlace(r *codec.Reader) *place {
 	p := &place{parent: trace.Context(r.Word()), op: trace.Op(r.Word()), tp: trace.Symbol(r.Word()), seen: trace.Nanos(r.Varint())}
-	p.requests, p.hits, p.errors = r.Uvarint(), r.Uvarint(), r.Uvarint()
-	if version == formatVersion {
-		p.unanswered = r.Uvarint()
-	}
+	p.requests, p.hits, p.errors, p.unanswered = r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Uvarint()
 	var last uint64
 	for i := range r.Below(maxWitnesses + 1) {
 		p.witnesses = append(p.witnesses, ascending(r, &last, i == 0))
@@ -110,21 +99,6 @@ func decodePlace(r *codec.Reader, version byte) *place {
 	p.history = History{N: r.Uvarint(), Square: r.Uvarint(), Share: r.Varint(), MeanTime: r.Varint()}
 	p.reference = Reference{N: r.Uvarint(), Sum: r.Uvarint(), SumSquares: [2]uint64{r.Uvarint(), r.Uvarint()}}
 	return p
-}
-
-// skipPoints reads over entries of a catalogue: four hashes and six numbers each.
-func skipPoints(r *codec.Reader) {
-	for range r.Count(38) {
-		for range 4 {
-			r.Word()
-		}
-		for range 6 {
-			r.Uvarint()
-		}
-		if r.Bad() {
-			return
-		}
-	}
 }
 
 func decodeSets(r *codec.Reader, b *Builder) {

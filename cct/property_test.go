@@ -2,7 +2,6 @@ package cct
 
 import (
 	"bytes"
-	"encoding/hex"
 	"slices"
 	"testing"
 
@@ -207,53 +206,11 @@ func TestEncodingRoundTrip(t *testing.T) {
 	})
 }
 
-// Decode reads an encoding of version 1 and skips its catalogue, of three tracepoints.
-func TestDecodeVersion1(t *testing.T) {
-	old, err := hex.DecodeString("01000100000108000000000000000000000000000000090000000000000000000000000000000801010001e85a61eca1bbca4100000000000000000301000000" +
-		"00000000020000000000000000000000000000000900000000000000e807d8040600000002000000000000000300000000000000010000000000000000000000" +
-		"00000000000006020200030000000000000009000000000000000000000000000000000000000000000000000600000101020100000000000000010800")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want Builder
-	want.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []ContextCount{{Context: 8, Op: 9, Count: 1}}})
-	got, err := Decode(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.AppendBinary(nil), want.AppendBinary(nil)) {
-		t.Error("the decoded builder differs from the one encoded")
-	}
-	for n := range old {
-		if _, err := Decode(old[:n]); err == nil {
-			t.Errorf("the first %d bytes are read", n)
-		}
-	}
-}
-
-// Decode reads an encoding of version 2, without unanswered calls.
-func TestDecodeVersion2(t *testing.T) {
-	var b Builder
-	b.Observe(Observation{Seen: 4, Contexts: []ContextCount{{Context: 8, Op: 9, Count: 1, Errors: 1}}})
-	want := b.AppendBinary(nil)
-	const at = 6 + 4*8 + 1 + 3 // behind the counts of the builder, the words of the place, its time and three counts
-	old := slices.Delete(slices.Clone(want), at, at+1)
-	old[0] = withoutUnanswered
-	got, err := Decode(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.AppendBinary(nil), want) {
-		t.Error("the decoded builder differs from the one encoded")
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	var b Builder
 	b.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []ContextCount{{Context: 8, Op: 9, Count: 1}}})
 	f.Add(b.AppendBinary(nil))
 	f.Add([]byte{formatVersion})
-	f.Add([]byte{withPoints})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := Decode(data)
 		if (err == nil) == (b == nil) {

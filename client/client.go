@@ -4,10 +4,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -28,9 +25,9 @@ const (
 
 // Client queries one service. It is safe for concurrent use.
 type Client struct {
-	api      *contract.ClientWithResponses
-	server   string
-	hasToken bool
+	http   http.Client
+	server string // its URL, without a slash at the end
+	token  string // empty: without
 }
 
 // timeout limits the duration of a request.
@@ -43,136 +40,14 @@ func New(server, token string) (*Client, error) {
 		return nil, fmt.Errorf("--server %s: want a URL like %s", server, DefaultServer)
 	}
 	base := strings.TrimSuffix(u.String(), "/")
-	authorize := func(_ context.Context, r *http.Request) error {
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		return nil
-	}
-	api, err := contract.NewClientWithResponses(base+"/api/v1", contract.WithHTTPClient(&http.Client{Timeout: timeout}), contract.WithRequestEditorFn(authorize))
-	if err != nil {
-		return nil, err
-	}
-	return &Client{api: api, server: base, hasToken: token != ""}, nil
-}
-
-// response is a response of the generated client.
-type response interface {
-	StatusCode() int
-	GetBody() []byte
-}
-
-// responseWith is a response whose body is a T.
-type responseWith[T any] interface {
-	response
-	GetJSON200() *T
-}
-
-// check returns the error in a response, or err with a hint.
-func (c *Client) check(r response, err error) error {
-	switch {
-	case err != nil:
-		return c.withHint(err)
-	case r.StatusCode() < http.StatusMultipleChoices:
-		return nil
-	}
-	var e contract.Error
-	if json.Unmarshal(r.GetBody(), &e) != nil || e.Detail == "" {
-		return fmt.Errorf("%s answers %d and is not Sibyl: name the service with --server", c.server, r.StatusCode())
-	}
-	if e.Status == http.StatusUnauthorized {
-		e.Hint = new("give a token with --token or SIBYL_TOKEN")
-		if c.hasToken {
-			e.Hint = new("give another one with --token or SIBYL_TOKEN")
-		}
-	}
-	text := c.server + ": " + e.Detail
-	if e.Hint != nil {
-		text += "; " + *e.Hint
-	}
-	return &RefusedError{e.Status, text}
-}
-
-// RefusedError is the error of a request that the service refused.
-type RefusedError struct {
-	Status int // of HTTP
-	text   string
-}
-
-func (e *RefusedError) Error() string { return e.text }
-
-// body returns the body of a successful response, or the error of [Client.check].
-func body[T any](c *Client, r responseWith[T], err error) (*T, error) {
-	if err := c.check(r, err); err != nil {
-		return nil, err
-	}
-	if x := r.GetJSON200(); x != nil {
-		return x, nil
-	}
-	return nil, c.unexpected()
-}
-
-// unexpected returns the error for a response that does not conform to the contract.
-func (c *Client) unexpected() error {
-	return fmt.Errorf("unexpected response from %s: use the same version for client and service, or name another service with --server", c.server)
-}
-
-// withHint adds a hint to the error of a request without a valid response.
-func (c *Client) withHint(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
-	}
-	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
-		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
-	}
-	_, syntax := errors.AsType[*json.SyntaxError](err)
-	_, kind := errors.AsType[*json.UnmarshalTypeError](err)
-	if syntax || kind {
-		return c.unexpected()
-	}
-	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and shows bytes
-		return fmt.Errorf("%s does not speak HTTP: name the address of the API with --server, whose default port is 8321", c.server)
-	}
-	return fmt.Errorf("query %s: %w", c.server, err)
-}
-
-// pageSize is the largest page requested.
-const pageSize = 1000
-
-// readPages reads a list page by page, until it has most items (0: all) or the last page. Query requests a page; parts
-// returns the place of its items, and the cursor of the next page, nil if there is none. The other fields of the list
-// are those of the page read last.
-func readPages[L, T any](
-	c *Client, most int, query func(limit *int, cursor *string) (responseWith[L], error), parts func(*L) (items *[]T, next *string),
-) (*L, error) {
-	items := []T{}
-	var cursor *string
-	for {
-		size := pageSize
-		if most > 0 {
-			size = min(size, most-len(items))
-		}
-		r, err := query(&size, cursor)
-		page, err := body(c, r, err)
-		if err != nil {
-			return nil, err
-		}
-		got, next := parts(page)
-		items = append(items, *got...)
-		if next == nil || most > 0 && len(items) >= most {
-			*got = items
-			return page, nil
-		}
-		cursor = next
-	}
+	return &Client{http: http.Client{Timeout: timeout}, server: base, token: token}, nil
 }
 
 // Problems returns up to most open problems that match q, in its order; 0: all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.ProblemList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListProblemsWithResponse(ctx, &q)
-	}, func(l *contract.ProblemList) (*[]contract.Problem, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.ProblemList) (*[]contract.Problem, *string) {
+		return &l.Items, l.NextCursor
+	}, "problems")
 }
 
 // longID matches the ID of a problem or of a trace.
@@ -191,18 +66,20 @@ func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDet
 			return nil, err
 		}
 	}
-	r, err := c.api.GetProblemWithResponse(ctx, id)
-	return body(c, r, err)
+	return Get[contract.ProblemDetail](ctx, c, nil, "problems", id)
 }
 
 // Status returns the status of the service, and its time when it answered; zero if it does not tell.
 func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error) {
-	r, err := c.api.GetStatusWithResponse(ctx)
-	status, err := body(c, r, err)
+	a, err := c.do(ctx, http.MethodGet, nil, nil, []string{"status"})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	at, _ := http.ParseTime(r.HTTPResponse.Header.Get("Date")) // zero if it is missing
+	status, err := decode[contract.Status](c, a)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	at, _ := http.ParseTime(a.header.Get("Date")) // zero if it is missing
 	return status, at, nil
 }
 
@@ -231,8 +108,7 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 
 // Webhooks returns the configured webhooks and destinations of e-mails with their deliveries.
 func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
-	r, err := c.api.ListWebhooksWithResponse(ctx)
-	list, err := body(c, r, err)
+	list, err := Get[contract.WebhookList](ctx, c, nil, "webhooks")
 	if err != nil {
 		return nil, err
 	}
@@ -241,25 +117,25 @@ func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 
 // SampleTraces returns a typical trace of each of the busiest request types, of at most this many.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
-	r, err := c.api.ListGroupsWithResponse(ctx, &contract.ListGroupsParams{
-		Level: new(contract.LevelRequestType), Sort: new(contract.ListGroupsParamsSort("count")), Limit: &types,
-	})
-	groups, err := body(c, r, err)
+	groups, err := Get[contract.GroupList](ctx, c, contract.ListGroupsParams{
+		Level: new(contract.LevelRequestType),
+		Sort:  new(contract.ListGroupsParamsSort("count")),
+		Limit: &types,
+	}, "groups")
 	if err != nil {
 		return nil, err
 	}
 	var traces []contract.Trace
 	for i := range groups.Items {
-		r, err := c.api.ListExemplarsWithResponse(ctx, &contract.ListExemplarsParams{Group: groups.Items[i].ID})
-		samples, err := body(c, r, err)
+		of := contract.ListExemplarsParams{Group: groups.Items[i].ID}
+		samples, err := Get[contract.ExemplarList](ctx, c, of, "exemplars")
 		if err != nil {
 			return nil, err
 		}
 		if len(samples.Items) == 0 {
 			continue
 		}
-		t, err := c.api.GetTraceWithResponse(ctx, samples.Items[0].Trace)
-		if trace, err := body(c, t, err); err == nil { // it may just have been deleted
+		if trace, err := c.Trace(ctx, samples.Items[0].Trace); err == nil { // it may just have been deleted
 			traces = append(traces, *trace)
 		}
 	}
@@ -320,18 +196,16 @@ func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 
 // Tracepoints returns up to most tracepoints that match q, in its order; 0: all.
 func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.TracepointList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListTracepointsWithResponse(ctx, &q)
-	}, func(l *contract.TracepointList) (*[]contract.Tracepoint, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.TracepointList) (*[]contract.Tracepoint, *string) {
+		return &l.Items, l.NextCursor
+	}, "tracepoints")
 }
 
 // Agents returns up to most agents that match q; 0: all.
 func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.AgentList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListAgentsWithResponse(ctx, &q)
-	}, func(l *contract.AgentList) (*[]contract.Agent, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.AgentList) (*[]contract.Agent, *string) {
+		return &l.Items, l.NextCursor
+	}, "agents")
 }
 
 // tracepointID matches the ID of a tracepoint.
@@ -365,8 +239,7 @@ func (c *Client) Override(ctx context.Context, name string, override contract.Ov
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.OverrideTracepointWithResponse(ctx, id, override)
-	return body(c, r, err)
+	return send[contract.Tracepoint](ctx, c, http.MethodPut, override, "tracepoints", id)
 }
 
 // Withdraw removes the override of a tracepoint, given by name or ID.
@@ -375,27 +248,24 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.api.WithdrawOverrideWithResponse(ctx, id)
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodDelete, nil, "tracepoints", id)
 }
 
 // DeadLetters returns up to most dead letters, oldest first; 0: all.
 func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.DeadLetterList], error) {
-		return c.api.ListDeadLettersWithResponse(ctx, &contract.ListDeadLettersParams{Limit: limit, Cursor: cursor})
-	}, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, nil, most, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) {
+		return &l.Items, l.NextCursor
+	}, "webhooks", "dead")
 }
 
 // DeadLetter returns the dead letter with a number.
 func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadLetterDetail, error) {
-	r, err := c.api.GetDeadLetterWithResponse(ctx, number)
-	return body(c, r, err)
+	return Get[contract.DeadLetterDetail](ctx, c, nil, "webhooks", "dead", number)
 }
 
 // BackUp makes the service replace its backup, and returns the directory on the machine of the service.
 func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
-	r, err := c.api.BackUpWithResponse(ctx)
-	made, err := body(c, r, err)
+	made, err := send[contract.Backup](ctx, c, http.MethodPost, nil, "backup")
 	if err != nil {
 		return "", err
 	}
@@ -404,12 +274,10 @@ func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
 
 // Resend queues the dead letter with a number again.
 func (c *Client) Resend(ctx context.Context, number string) error {
-	r, err := c.api.ResendDeadLetterWithResponse(ctx, number)
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodPost, nil, "webhooks", "dead", number, "resend")
 }
 
 // Drop deletes the dead letter with a number.
 func (c *Client) Drop(ctx context.Context, number string) error {
-	r, err := c.api.DropDeadLetterWithResponse(ctx, number)
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodDelete, nil, "webhooks", "dead", number)
 }

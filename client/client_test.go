@@ -107,6 +107,8 @@ func TestShow(t *testing.T) {
 			if err == nil {
 				closed := list.Items[0]
 				closed.ID, closed.Ended, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(200*time.Second)), new(closed.Opened.Add(320*time.Second))
+				closed.End = &contract.IncidentEnd{Reason: contract.IncidentEndReasonMoved,
+					Text: "its requests go to stock\x1b-v2 now"}
 				closed.Notes.Acknowledged = &contract.Note{By: "ada", Text: "ticket\x1b 42"}
 				list.Items = append(list.Items, closed)
 			}
@@ -171,6 +173,14 @@ func TestShow(t *testing.T) {
 		"deadletter.txt": func(w io.Writer) error {
 			d, err := c.DeadLetter(t.Context(), "1")
 			return errors.Join(err, ShowDeadLetter(w, d, style, now))
+		},
+		"attention.txt": func(w io.Writer) error {
+			list := &contract.IncidentList{Attention: []contract.ServiceAttention{
+				{Service: "payment", State: contract.ServiceStateFailing},
+				{Service: "orders", State: contract.ServiceStateSilent},
+				{Service: "stock", State: contract.ServiceStateSlower},
+			}}
+			return ShowIncidents(w, list, style, time.Time{})
 		},
 		"learning-incidents.txt": func(w io.Writer) error {
 			list, err := c.Incidents(t.Context(), contract.ListIncidentsParams{}, 0)
@@ -312,7 +322,7 @@ func TestErrors(t *testing.T) {
 		{401, refusal, "", "SIBYL_TOKEN"},
 		{401, refusal, "x", "another one"},
 		{403, strings.Replace(refusal, "401", "403", 1), "x", "this needs a token"},
-		{502, "<html>", "", "name another service with --server"},
+		{502, "<html>", "", "is not Sibyl"},
 		{502, "{}", "", "is not Sibyl"},
 		{200, "[]", "", "use the same version"},
 	} {

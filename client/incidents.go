@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,10 +20,9 @@ import (
 
 // Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
 func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.IncidentList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListIncidentsWithResponse(ctx, &q)
-	}, func(l *contract.IncidentList) (*[]contract.Incident, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.IncidentList) (*[]contract.Incident, *string) {
+		return &l.Items, l.NextCursor
+	}, "incidents")
 }
 
 // incidentID matches the ID of an incident.
@@ -33,8 +34,7 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.GetIncidentWithResponse(ctx, id)
-	return body(c, r, err)
+	return Get[contract.IncidentDetail](ctx, c, nil, "incidents", id)
 }
 
 // IncidentReport returns an incident, named as for [Client.Incident], as a document.
@@ -43,11 +43,9 @@ func (c *Client) IncidentReport(ctx context.Context, name string, format contrac
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.GetIncidentReportWithResponse(ctx, id, &contract.GetIncidentReportParams{Format: &format})
-	if err := c.check(r, err); err != nil {
-		return nil, err
-	}
-	return r.Body, nil
+	query := url.Values{"format": {string(format)}}
+	a, err := c.do(ctx, http.MethodGet, query, nil, []string{"incidents", id, "report"})
+	return a.body, err
 }
 
 // CommentOnIncident comments on an incident, named as for [Client.Incident].
@@ -56,8 +54,7 @@ func (c *Client) CommentOnIncident(ctx context.Context, name, text string) error
 	if err != nil {
 		return err
 	}
-	r, err := c.api.AddCommentWithResponse(ctx, id, contract.CommentRequest{Text: text})
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodPost, contract.CommentRequest{Text: text}, "incidents", id, "comments")
 }
 
 // AcknowledgeIncident acknowledges an incident, named as for [Client.Incident], with a text that may be empty.
@@ -66,8 +63,7 @@ func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) err
 	if err != nil {
 		return err
 	}
-	r, err := c.api.AcknowledgeIncidentWithResponse(ctx, id, contract.NoteRequest{Text: &text})
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "acknowledge")
 }
 
 // MuteIncident mutes an incident, named as for [Client.Incident], with a text that may be empty.
@@ -76,8 +72,7 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.api.MuteIncidentWithResponse(ctx, id, contract.NoteRequest{Text: &text})
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "mute")
 }
 
 // AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal,
@@ -87,8 +82,7 @@ func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.api.AcceptIncidentWithResponse(ctx, id, contract.AcceptRequest{Text: &text})
-	return c.check(r, err)
+	return c.tell(ctx, http.MethodPost, contract.AcceptRequest{Text: &text}, "incidents", id, "accept")
 }
 
 // findIncident returns the ID of the incident with a place in the list, or a prefix of the ID.
@@ -144,13 +138,17 @@ const (
 // ShowIncidents writes a list of incidents, in its order: for each a line of a table, and its sentence.
 func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
+	unwell := len(list.Attention) > 0 && list.Open == 0 && !list.Learning // an open incident slows callers, too
 	switch {
 	case list.Learning && len(list.Items) == 0:
 		p.learning("incidents", list.LearningLeftNs)
 	case list.Learning:
 		p.printf("Sibyl is learning normal behaviour: until it has, only objectives raise incidents.\n")
-	case len(list.Items) == 0:
+	case len(list.Items) == 0 && !unwell:
 		p.printf("No incident matches.\n")
+	}
+	if unwell {
+		p.printf("%s", p.style.Paint(terminal.Red, strings.TrimRight(p.style.Wrap(attention(list), 0), "\n"))+"\n")
 	}
 	if len(list.Items) > 0 {
 		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+terminal.PadRight("BEGAN", beganWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
@@ -168,6 +166,27 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request. +100 % is the usual time of a request, or a failure of each. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
 	}
 	return p.flush(w)
+}
+
+// namedServices is the number of services that a sentence names.
+const namedServices = 5
+
+// attention returns a sentence about the services that need attention. There are some.
+func attention(list *contract.IncidentList) string {
+	var named []string
+	for i := range list.Attention[:min(len(list.Attention), namedServices)] {
+		x := &list.Attention[i]
+		named = append(named, clean(x.Service)+" ("+string(x.State)+")")
+	}
+	if len(list.Attention) > namedServices {
+		named = append(named, "…")
+	}
+	n, verb := len(list.Attention), "need"
+	if n == 1 {
+		verb = "needs"
+	}
+	return "No open incident; " + units.Plural(n, "service") + " " + verb +
+		" attention: " + strings.Join(named, ", ") + ". sibyl services shows why."
 }
 
 // added formats a score, which is in usual durations of a request: as a plain number behind a service it would read
@@ -189,9 +208,24 @@ func (p *page) incident(x *contract.Incident) {
 	p.printf("%s%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth), terminal.PadRight(x.Onset.Local().Format(time.DateTime), beganWidth), lasted,
 		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-severityWidth-beganWidth-lastedWidth)))
 	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
+	if x.Size != nil {
+		p.printf("  %s\n", p.dim(sizeText(x.Size)))
+	}
+	if x.End != nil {
+		p.printf("  %s\n", p.dim("Closed: "+clean(x.End.Text)))
+	}
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s\n", p.dim(n))
 	}
+}
+
+// sizeText returns the size of an incident: "mean 32 ms, usually 10 ms; 28 % of all requests affected".
+func sizeText(s *contract.IncidentSize) string {
+	text := "mean " + units.Nanos(s.NowNs) + ", usually " + units.Nanos(s.BeforeNs)
+	if s.ShareOfRequests > 0 {
+		text += "; " + units.Percent(s.ShareOfRequests) + " of all requests affected"
+	}
+	return text
 }
 
 // lastedText returns the time between the onset and the end of an incident.
@@ -338,7 +372,8 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 	p.printf("\n%s %s\n", p.bold("Earlier incidents of "+clean(d.Incident.Service)), p.dim(units.Plural(int(d.Incident.Earlier), "incident")))
 	for i := range d.Earlier {
 		x := &d.Earlier[i]
-		p.printf("  %s  %s %s\n", x.ID[:8], x.Onset.Local().Format(time.DateTime), p.dim(string(x.Severity)+", "+lastedText(x.Onset, x.Ended)))
+		course := string(x.Severity) + ", " + lastedText(x.Onset, x.Ended) + ": " + clean(x.End.Text)
+		p.printf("  %s  %s %s\n", x.ID[:8], x.Onset.Local().Format(time.DateTime), p.dim(course))
 	}
 }
 

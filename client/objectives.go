@@ -14,8 +14,7 @@ import (
 
 // Objectives returns the objectives, in the order of the configuration.
 func (c *Client) Objectives(ctx context.Context) (*contract.ObjectiveList, error) {
-	r, err := c.api.ListObjectivesWithResponse(ctx)
-	return body(c, r, err)
+	return Get[contract.ObjectiveList](ctx, c, nil, "objectives")
 }
 
 // ShowObjectives writes a list of objectives: for each a line with its state, and one with its burn rates.

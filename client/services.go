@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,10 +16,9 @@ import (
 
 // Services returns up to most services that match q, those of open incidents first; 0: all.
 func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.ServiceList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListServicesWithResponse(ctx, &q)
-	}, func(l *contract.ServiceList) (*[]contract.Service, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.ServiceList) (*[]contract.Service, *string) {
+		return &l.Items, l.NextCursor
+	}, "services")
 }
 
 // Service returns a service, named by its name or its ID.
@@ -35,11 +35,11 @@ func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDet
 			}
 		}
 	}
-	r, err := c.api.GetServiceWithResponse(ctx, id, &contract.GetServiceParams{})
-	if err == nil && r.StatusCode() == http.StatusNotFound {
+	detail, err := Get[contract.ServiceDetail](ctx, c, nil, "services", id)
+	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Status == http.StatusNotFound {
 		return nil, fmt.Errorf("there is no service %q in the traces of the last two hours: sibyl services --query %s lists those whose names contain this", name, name)
 	}
-	return body(c, r, err)
+	return detail, err
 }
 
 // shownServiceParts bounds the parts of each kind of a service that are shown; JSON output holds all.
@@ -52,6 +52,9 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	p.loadTable("SERVICE", []loadRow{serviceRow(s)})
 	if s.Owner != nil {
 		p.printf("owned by %s\n", owner(s.Owner))
+	}
+	if x := s.ChangedCalls; x != nil {
+		p.printf("%s\n", clean(x.Text+"; since "+x.Since.Local().Format(minutes)))
 	}
 	p.servicePart("Operations", "OPERATION", len(d.Operations), d.MoreOperations, func(i int) loadRow {
 		o := &d.Operations[i]

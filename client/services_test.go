@@ -71,6 +71,8 @@ new        postgresql     12.3/s          –          –          –         
 		Instances: []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
 		Deploys:   []contract.Deploy{{At: now, Version: "2", Before: "1"}},
 	}
+	d.Service.ChangedCalls = &contract.ChangedCalls{Since: now,
+		Text: "makes 11 other calls per 100 requests, as 2 was deployed"}
 	var one strings.Builder
 	if err := ShowService(&one, &d, terminal.Style{Width: 80}, now); err != nil {
 		t.Fatal(err)
@@ -79,6 +81,7 @@ new        postgresql     12.3/s          –          –          –         
 suspected  pay·ment     0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
              usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
            The first suspect of an open incident. → sibyl incidents 01234567
+makes 11 other calls per 100 requests, as 2 was deployed; since 22:27
 
 Operations
 STATE      OPERATION      CALLS       FAIL        P50        P99   OWN TIME

@@ -16,10 +16,9 @@ import (
 
 // Traces returns up to most kept traces that match q, in its order; 0: all.
 func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most int) (*contract.TraceList, error) {
-	return readPages(c, most, func(limit *int, cursor *string) (responseWith[contract.TraceList], error) {
-		q.Limit, q.Cursor = limit, cursor
-		return c.api.ListTracesWithResponse(ctx, &q)
-	}, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) { return &l.Items, l.NextCursor })
+	return getPages(ctx, c, q, most, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) {
+		return &l.Items, l.NextCursor
+	}, "traces")
 }
 
 // Trace returns a kept trace with its critical path, named by its ID or a prefix of the ID.
@@ -31,8 +30,7 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 			return nil, err
 		}
 	}
-	r, err := c.api.GetTraceWithResponse(ctx, id)
-	return body(c, r, err)
+	return Get[contract.Trace](ctx, c, nil, "traces", id)
 }
 
 // tracePrefix matches the beginning of the ID of a trace, or all of it.

@@ -21,6 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -42,6 +43,7 @@ type Config struct {
 	Jaeger       Jaeger
 
 	Keys       []string // attributes whose values are stored; see AttributeKeys
+	Failures   []string // rules by which spans count as failed; see DecodedKeys
 	SeeThrough []string // services that answer no calls
 	Memory     int64    // for open traces, queues and statistics together
 	Shards     int      // 0: one per core
@@ -517,6 +519,24 @@ func (c *Config) ChronicThresholds() detect.Thresholds {
 // AnalysisRules returns the rules for requests.
 func (c *Config) AnalysisRules() group.Rules {
 	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
+}
+
+// FailureRules returns Failures as a set.
+func (c *Config) FailureRules() (ingest.FailureRules, error) {
+	return ingest.NewFailureRules(c.Failures...)
+}
+
+// DecodedKeys returns AttributeKeys, compiled for decoders that apply Failures.
+func (c *Config) DecodedKeys() (*ingest.Keys, error) {
+	rules, err := c.FailureRules()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := ingest.NewKeys(c.AttributeKeys()...)
+	if err != nil {
+		return nil, err
+	}
+	return keys.FailingBy(rules), nil
 }
 
 // AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by,

@@ -235,6 +235,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
+		"failures":       {"status,http", "[]"},
 		"explore":        {"0.05", "0.1"},
 		"objectives":     {"[{entry: s, errors: 0.1%}]", "[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, {entry: s, latency.percentile: 50, latency.below: 1s}]"},
 	}

@@ -43,7 +43,7 @@ var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
 	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name", "messaging.batch.message_count",
 	"error.type", "service.version", "deployment.environment.name", "cloud.region", "cloud.availability_zone",
-	"host.name", "k8s.pod.name", "service.instance.id",
+	"host.name", "k8s.node.name", "k8s.pod.name", "service.instance.id",
 }
 
 // definitions returns all keys in the order in which they are printed: the keys of a section are contiguous.
@@ -119,7 +119,8 @@ func inputKeys() []definition[Config] {
 		newField("otlp.grpc", address(), func(c *Config) *string { return &c.OTLP.GRPC },
 			"Listen address for OTLP traces over gRPC.").withDefault("127.0.0.1:4317"),
 		newField("otlp.http", address(), func(c *Config) *string { return &c.OTLP.HTTP },
-			"Listen address for OTLP traces over HTTP, at /v1/traces.").withDefault("127.0.0.1:4318"),
+			"Listen address for OTLP traces over HTTP, at /v1/traces, and "+
+				"Zipkin's JSON, at /api/v2/spans.").withDefault("127.0.0.1:4318"),
 		newField("otlp.max-request", size(kib, gib), func(c *Config) *int64 { return &c.OTLP.MaxRequest },
 			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(64 * mib),
 		newField("otlp.max-in-flight", size(mib, tib), func(c *Config) *int64 { return &c.OTLP.MaxInFlight },
@@ -136,6 +137,11 @@ func traceKeys() []definition[Config] {
 	return []definition[Config]{
 		newField("keys", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.Keys },
 			"Attributes that can explain a problem. At most 32, including those of group-by, size and rules.").withDefault(defaultKeys),
+		newField("failures", &list{of: choice(ingest.FailureRuleNames()...)},
+			func(c *Config) *[]string { return &c.Failures },
+			"Signs by which a span counts as failed if its status does not say so. status: status "+
+				"ERROR; http, grpc: code of the response; error-type, error-tag: attributes error.type, "+
+				"error; exception: event that left the span.").withDefault(ingest.FailureRuleNames()),
 		newField("see-through", &list{of: text("the name of a service")}, func(c *Config) *[]string { return &c.SeeThrough },
 			"Services that answer no call, such as the sidecars istio-proxy and envoy: the first span behind them does.").withDefault([]string{}),
 		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
@@ -179,7 +185,9 @@ func problemKeys() []definition[Config] {
 		newField("thresholds.false-discovery", number(0, 1), func(c *Config) *float64 { return &c.Thresholds.FalseDiscovery },
 			"Share of the alarms that may be false.").withDefault(w.FalseDiscovery).reloadable(),
 		newField("thresholds.min-impact", duration(0, day), func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
-			"Minimum time lost per second of operation, or rise of the standard deviation × rate, for a change to be a problem.").withDefault(time.Duration(w.MinImpact)).reloadable(),
+			"Minimum time lost per second of operation, or rise of the standard deviation "+
+				"× rate, for a change to be a problem, besides 1 % of the time of "+
+				"its request type.").withDefault(time.Duration(w.MinImpact)).reloadable(),
 		newField("thresholds.confirm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Confirm },
 			"Consecutive epochs in which the evidence of a change must grow before a problem opens.").withDefault(w.Confirm).reloadable(),
 		newField("thresholds.calm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Calm },

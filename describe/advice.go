@@ -6,21 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Advice is the evidence about an incident that decides the next step.
 type Advice struct {
-	Suspects []baselinediff.Suspect // ranked
-	Closed   bool
-	Unseen   bool   // no traces arrived when it closed
-	Accepted bool   // as normal, which closed it
-	By       string // the person who accepted it; empty: unknown
-	Text     string // the note of that person; may be empty
-	Into     uint64 // the incident that it was merged into; 0: none
-	Steady   bool   // it has been the same for a day
+	Suspects []compare.Suspect   // ranked
+	Last     incident.Transition // of the incident
 	// Objective is one that requests miss; nil: none.
 	Objective *Objective
 	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
@@ -45,28 +40,15 @@ const leastPart = 0.5
 
 // Advice returns the next step for the people who work on an incident.
 func (n *Names) Advice(x *Advice) string {
-	switch {
-	case x.Into != 0:
-		return fmt.Sprintf("Look at incident %016x, which has the same cause.", x.Into)
-	case x.Accepted:
-		text := "Nothing to do: " + n.Clean(cmp.Or(x.By, "somebody")) + " accepted this behaviour as normal, and it may go on."
-		if x.Text != "" {
-			text += " The note: " + n.Clean(x.Text)
-		}
-		return text
-	case x.Closed && x.Unseen:
-		text := "Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether the fault is gone."
-		if len(x.Suspects) == 0 {
-			return text
-		}
-		return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
-	case x.Closed:
-		return "Nothing to do: the incident is over."
-	case len(x.Suspects) == 0:
+	if !x.Last.State.IsOpen() {
+		return n.adviceAfter(x)
+	}
+	if len(x.Suspects) == 0 {
 		return "Compare slow traces with usual ones."
-	case x.Steady:
+	}
+	if x.Last.State == incident.Steady {
 		open := *x
-		open.Steady = false
+		open.Last.State = incident.Open
 		return n.Advice(&open) + " It has been like this for a day: if it is normal now, accept it."
 	}
 	first := &x.Suspects[0]
@@ -106,19 +88,50 @@ func (n *Names) Advice(x *Advice) string {
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
 
+// adviceAfter returns the next step after the end of an incident.
+func (n *Names) adviceAfter(x *Advice) string {
+	switch last := &x.Last; last.Why {
+	case incident.SameCause:
+		return fmt.Sprintf("Look at incident %016x, which has the same cause.", last.Into)
+	case incident.Replaced:
+		return fmt.Sprintf("Look at incident %016x, in which the same service does something else.", last.Into)
+	case incident.ByPerson:
+		return "Nothing to do: " + n.Ending(last) + ", so it may go on."
+	case incident.Moved:
+		return "Nothing to do if " + n.NamedService(last.Service) + " was to take over: it answers these requests now."
+	case incident.NoTraces:
+		return n.untilKnown(x, "Check that the application still runs and sends traces: "+
+			"none arrived when the incident closed, so nobody knows whether the fault is gone.")
+	case incident.Stopped:
+		return n.untilKnown(x, "Check whether these requests should have stopped: none "+
+			"came when the incident closed, so nobody knows whether the fault is gone.")
+	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
+		// the last four are no ends
+	}
+	return "Nothing to do: " + n.Ending(&x.Last) + "."
+}
+
+// untilKnown adds to a text what may have caused an incident that may go on.
+func (n *Names) untilKnown(x *Advice, text string) string {
+	if len(x.Suspects) == 0 {
+		return text
+	}
+	return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
+}
+
 // leads reports whether the search, which goes on, knows a place with most of the lost time inside the operations that
 // the first suspect is known for.
 func (x *Advice) leads() bool {
 	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
-		!slices.ContainsFunc(x.Suspects[0].Operations, func(o baselinediff.SuspectOperation) bool { return o.Op == x.Lead })
+		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })
 }
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
 // rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
-func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string {
+func (n *Names) undoable(x *Advice, s *compare.Suspect, name string) string {
 	if x.Version != 0 {
 		deployed := "just deployed"
-		if x.Closed {
+		if !x.Last.State.IsOpen() {
 			deployed = "deployed shortly before it opened"
 		}
 		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was " + deployed + ", with " + n.Clean(n.Table.Text(x.Before)) +
@@ -163,9 +176,9 @@ func (n *Names) searching(x *Advice, name string) string {
 }
 
 // adviceFor returns the next step for the largest part of the score of a suspect.
-func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
+func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	wire := s.In + s.Rest
-	switch most := max(s.Own, wire, s.Out, s.Errors, s.Unanswered, s.Silent, s.Shape); {
+	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent, s.Shape); {
 	case s.Opaque:
 		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
 	case most == s.Unanswered:
@@ -174,6 +187,9 @@ func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
 		return "Check what sends these requests to " + name + ", and the way from there."
 	case most == s.Errors:
 		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // sample traces have them only if whole requests failed
+	case most == s.Added && len(s.AddedCalls) > 0:
+		return "Look for a loop or a cache around the calls of " + n.Op(s.AddedCalls[0].Op) +
+			" in " + n.Op(s.AddedCalls[0].Caller) + ", and at the last change of " + name + "."
 	case most == s.Shape:
 		return "Compare the calls that " + name + " makes now with those that it made before the onset, in your tracing backend."
 	case most == wire:

@@ -3,7 +3,7 @@ package describe
 import (
 	"math"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -19,18 +19,18 @@ type TraceExplanation struct {
 	usualRange bool // the request is not longer than such requests are at times
 }
 
-// CallSuspect presents a step that differs from normal traces, see [baselinediff.CallSuspect].
+// CallSuspect presents a step that differs from normal traces, see [onetrace.CallSuspect].
 type CallSuspect struct {
 	CallStep
 
-	ExcessNS   int64               `json:"excess_ns"`
-	Reason     baselinediff.Reason `json:"reason"`
-	Part       baselinediff.Part   `json:"part,omitempty"` // of a slow step
-	Calls      int                 `json:"calls"`
-	SpanID     string              `json:"span_id"`              // the call with most evidence; of missing calls the caller
-	Caller     *CallStep           `json:"caller,omitempty"`     // of missing calls
-	Missing    []CallStep          `json:"missing,omitempty"`    // the calls that the caller usually makes
-	Unanswered bool                `json:"unanswered,omitempty"` // the callee was called and has no span
+	ExcessNS   int64           `json:"excess_ns"`
+	Reason     onetrace.Reason `json:"reason"`
+	Part       onetrace.Part   `json:"part,omitempty"` // of a slow step
+	Calls      int             `json:"calls"`
+	SpanID     string          `json:"span_id"`              // the call with most evidence; of missing calls the caller
+	Caller     *CallStep       `json:"caller,omitempty"`     // of missing calls
+	Missing    []CallStep      `json:"missing,omitempty"`    // the calls that the caller usually makes
+	Unanswered bool            `json:"unanswered,omitempty"` // the callee was called and has no span
 
 	Node int32 `json:"-"` // of the path
 }
@@ -47,7 +47,7 @@ type CallStep struct {
 }
 
 // Explanation presents e, the explanation of trace id.
-func (n *Names) Explanation(id trace.ID, e *baselinediff.Explanation) *TraceExplanation {
+func (n *Names) Explanation(id trace.ID, e *onetrace.Explanation) *TraceExplanation {
 	x := &TraceExplanation{TraceID: id.String(), DurationNS: int64(e.Duration), Suspects: make([]CallSuspect, 0, len(e.Suspects))}
 	if e.Known() {
 		excess, usual := nearest(e.Excess()), nearest(e.Usual)
@@ -91,7 +91,7 @@ func (s *CallSuspect) Phrase() string {
 // Text describes s in a clause: "640 ms more than usual in cart GET /items (own time)", "bank POST /pay does not
 // answer".
 func (s *CallSuspect) Text() string {
-	if s.Reason == baselinediff.Slow {
+	if s.Reason == onetrace.Slow {
 		return units.Nanos(float64(s.ExcessNS)) + " more than usual " + s.Phrase()
 	}
 	var text Sentence
@@ -102,16 +102,16 @@ func (s *CallSuspect) Text() string {
 // around returns the text before and after the name of a step in a phrase.
 func (s *CallSuspect) around() (before, after string) {
 	switch s.Part {
-	case baselinediff.OwnPart:
+	case onetrace.OwnPart:
 		return "in ", " (own time)"
-	case baselinediff.InPart:
+	case onetrace.InPart:
 		if s.opaque {
 			return "in ", ""
 		}
 		return "on the wire to ", ""
-	case baselinediff.OutPart:
+	case onetrace.OutPart:
 		return "on the wire from ", ""
-	case baselinediff.CallsPart:
+	case onetrace.CallsPart:
 		return "in additional calls of ", ""
 	}
 	return "", ""
@@ -134,7 +134,7 @@ func (x *TraceExplanation) Sentence() Sentence {
 	s.Plain(".")
 	named := 0
 	for i := range x.Suspects {
-		if c := &x.Suspects[i]; c.Reason != baselinediff.Slow && named < namedSuspects {
+		if c := &x.Suspects[i]; c.Reason != onetrace.Slow && named < namedSuspects {
 			named++
 			s.Plain(" ")
 			c.otherwise(&s)
@@ -181,7 +181,7 @@ func (x *TraceExplanation) places(s *Sentence) {
 	named := 0
 	for i := range x.Suspects {
 		c := &x.Suspects[i]
-		if c.Reason != baselinediff.Slow || named == namedSuspects {
+		if c.Reason != onetrace.Slow || named == namedSuspects {
 			continue
 		}
 		named++
@@ -212,11 +212,11 @@ func (s *CallSuspect) otherwise(to *Sentence) {
 	}
 	to.Strong(s.name)
 	switch s.Reason {
-	case baselinediff.Failed:
+	case onetrace.Failed:
 		to.Plain(" fails, although such calls usually do not")
-	case baselinediff.New:
+	case onetrace.New:
 		to.Plain(" is called, although no normal trace calls it")
-	case baselinediff.Slow, baselinediff.Missing:
+	case onetrace.Slow, onetrace.Missing:
 		to.Plain(" does not answer")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 )
 
 // An incident tells of the first objective that it misses, then of its evidence.
@@ -14,7 +14,7 @@ func TestIncidentOfObjective(t *testing.T) {
 	latency := Objective{Name: "shop POST /checkout", Entry: "shop POST /checkout", Below: 300 * time.Millisecond, Budget: 0.01, Share: 0.16, Window: time.Hour}
 	failures := Objective{Name: "Orders arrive", Entry: "shop", Budget: 0.0005, Share: 0.0041, Window: 6 * time.Hour}
 	bank, shop := s.table.Symbol("bank"), s.table.Symbol("shop")
-	unknown := []baselinediff.Suspect{{Service: shop}}
+	unknown := []compare.Suspect{{Service: shop}}
 	for _, c := range []struct {
 		of   Incident
 		want string
@@ -28,7 +28,8 @@ func TestIncidentOfObjective(t *testing.T) {
 			"shop POST /checkout: 16 % of the requests took 300 ms or longer within an hour (objective: 1 %). No service stands out.",
 		},
 		{
-			Incident{Suspects: []baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3}}, Objectives: []Objective{failures, latency}},
+			Incident{Suspects: []compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3}},
+				Objectives: []Objective{failures, latency}},
 			"Orders arrive: 0.4 % of the requests failed in the last 6 hours (objective: 0.05 %); 1 more objective is missed. " +
 				"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank.",
 		},

@@ -1,12 +1,13 @@
 package describe
 
 import (
-	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -19,12 +20,23 @@ type Suspect struct {
 	EmitsSpans bool               `json:"emits_spans"` // false: only attributes of its callers name it
 	Score      Number             `json:"score"`       // the sum of the parts
 	Parts      SuspectParts       `json:"parts"`
-	Operations []SuspectOperation `json:"operations"` // by falling score
+	Operations []SuspectOperation `json:"operations"`  // by falling score
+	AddedCalls []AddedCall        `json:"added_calls"` // by falling time
 }
 
-// SuspectParts are the parts of the score of a [Suspect], see [baselinediff.Suspect].
+// AddedCall presents an operation that a suspect calls more often than before.
+type AddedCall struct {
+	Name   string `json:"name"`
+	Caller string `json:"caller"`
+	Before Number `json:"before"` // in each call of the caller
+	Now    Number `json:"now"`
+	Added  Number `json:"added_ns"` // in each call of the caller
+}
+
+// SuspectParts are the parts of the score of a [Suspect], see [compare.Suspect].
 type SuspectParts struct {
 	Own        Number `json:"own"`
+	Added      Number `json:"added"`
 	In         Number `json:"in"`
 	Out        Number `json:"out"`
 	Errors     Number `json:"errors"`
@@ -45,14 +57,25 @@ type SuspectOperation struct {
 }
 
 // Suspect presents s.
-func (n *Names) Suspect(s *baselinediff.Suspect) Suspect {
+func (n *Names) Suspect(s *compare.Suspect) Suspect {
 	x := Suspect{
 		Service: n.Clean(n.Table.Text(s.Service)), EmitsSpans: !s.Opaque, Score: Number(s.Score),
 		Parts: SuspectParts{
-			Own: Number(s.Own), In: Number(s.In), Out: Number(s.Out), Errors: Number(s.Errors), Unanswered: Number(s.Unanswered),
-			Silent: Number(s.Silent), Shape: Number(s.Shape), Rest: Number(s.Rest),
+			Own:        Number(s.Own),
+			Added:      Number(s.Added),
+			In:         Number(s.In),
+			Out:        Number(s.Out),
+			Errors:     Number(s.Errors),
+			Unanswered: Number(s.Unanswered),
+			Silent:     Number(s.Silent),
+			Shape:      Number(s.Shape),
+			Rest:       Number(s.Rest),
 		},
-		Operations: []SuspectOperation{},
+		Operations: []SuspectOperation{}, AddedCalls: []AddedCall{},
+	}
+	for _, c := range s.AddedCalls {
+		x.AddedCalls = append(x.AddedCalls,
+			AddedCall{n.Op(c.Op), n.Op(c.Caller), Number(c.Before), Number(c.Now), Number(c.Nanos)})
 	}
 	for _, o := range s.Operations {
 		x.Operations = append(x.Operations, SuspectOperation{
@@ -75,7 +98,7 @@ type SuspectInstance struct {
 const keyVersion = "service.version"
 
 // Instances presents the instances, hosts, zones and versions that carry most of the cost of s, by falling part.
-func (n *Names) Instances(s *baselinediff.Suspect) []SuspectInstance {
+func (n *Names) Instances(s *compare.Suspect) []SuspectInstance {
 	all := make([]SuspectInstance, 0, len(s.Instances))
 	for _, x := range s.Instances {
 		all = append(all, SuspectInstance{n.Clean(n.Table.Text(x.Key)), n.Clean(n.Table.Text(x.Value)), x.Calls, Number(x.Part)})
@@ -84,17 +107,17 @@ func (n *Names) Instances(s *baselinediff.Suspect) []SuspectInstance {
 }
 
 // Machines is Instances without versions.
-func (n *Names) Machines(s *baselinediff.Suspect) []SuspectInstance {
+func (n *Names) Machines(s *compare.Suspect) []SuspectInstance {
 	return slices.DeleteFunc(n.Instances(s), func(x SuspectInstance) bool { return x.Key == keyVersion })
 }
 
 // Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
 // if dated.
-func Period(window baselinediff.Interval, openEnd, dated bool) string {
+func Period(window history.Interval, openEnd, dated bool) string {
 	return periodIn(Clock, window, openEnd, dated)
 }
 
-func periodIn(clock func(t trace.Nanos, dated bool) string, window baselinediff.Interval, openEnd, dated bool) string {
+func periodIn(clock func(t trace.Nanos, dated bool) string, window history.Interval, openEnd, dated bool) string {
 	if openEnd {
 		return "since " + clock(window.From, dated)
 	}
@@ -114,12 +137,12 @@ func IncidentPeriodIn(clock func(t trace.Nanos, dated bool) string, onset, ended
 		end = now
 	}
 	const minute = trace.Nanos(time.Minute)
-	period := baselinediff.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
+	period := history.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
 	return periodIn(clock, period, ended == 0, !OneDay(period))
 }
 
 // OneDay reports whether all intervals lie within one day, UTC.
-func OneDay(intervals ...baselinediff.Interval) bool {
+func OneDay(intervals ...history.Interval) bool {
 	const day = trace.Nanos(24 * time.Hour)
 	for _, i := range intervals {
 		if i.From/day != intervals[0].From/day || (i.To-1)/day != intervals[0].From/day {
@@ -144,12 +167,12 @@ func Clock(t trace.Nanos, dated bool) string {
 
 // Comparison holds the numbers that describe a comparison of a window with a baseline.
 type Comparison struct {
-	When     string                 // a [Period], or text in its place
-	Types    int                    // request types in the window
-	Slower   int                    // of these, slower ones
-	Unjudged int                    // of these, those with too few requests to compare
-	Suspects []baselinediff.Suspect // ranked
-	Usual    []float64              // the highest scores in parts of the baseline as long as the window; empty: unknown
+	When     string            // a [Period], or text in its place
+	Types    int               // request types in the window
+	Slower   int               // of these, slower ones
+	Unjudged int               // of these, those with too few requests to compare
+	Suspects []compare.Suspect // ranked
+	Usual    []float64         // the highest scores in parts of the baseline as long as the window; empty: unknown
 }
 
 // leastScore is the smallest score that is not rounded to 0.00.
@@ -214,11 +237,14 @@ func (s *Sentence) slower(d *Comparison) {
 
 // Incident holds the numbers that describe an incident.
 type Incident struct {
-	When     string                 // a [Period]
-	Suspects []baselinediff.Suspect // ranked
-	Longer   float64                // mean duration of all requests above the usual one, relative to it
-	Weeks    int                    // between the times that are compared, if it took days to grow; 0: it is told from the hours before
-	Slower   []SlowerType           // request types that lose time
+	When     string            // a [Period]
+	Suspects []compare.Suspect // ranked
+	Shared   compare.SharedPlace
+	Longer   float64 // mean duration of all requests above the usual one, relative to it
+	// between the times that are compared, if it took days to grow; 0: it is told from the hours before
+	Weeks    int
+	Slower   []SlowerType // request types that lose time
+	Affected float64      // share of all requests that are of affected types, 0–1; 0: unknown
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
@@ -281,10 +307,14 @@ func (x *Incident) Kind() IncidentKind {
 			return slow
 		}
 	}
-	switch time := first.AddedTime(); max(time, first.Errors+first.Unanswered, first.Shape) {
+	shape := first.Shape
+	if first.Added > 0 && first.Added >= leastShare*first.AddedTime() {
+		shape = 0 // the added calls are the changed call flow
+	}
+	switch time := first.AddedTime(); max(time, first.Errors+first.Unanswered, shape) {
 	case time:
 		return slow
-	case first.Shape:
+	case shape:
 		return Flow
 	default:
 		return Failing
@@ -305,6 +335,18 @@ func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[
 // Incident describes x: the objectives that requests miss, how much longer they take, and the evidence against the
 // first suspect.
 func (n *Names) Incident(x *Incident) Sentence {
+	s := n.incident(x)
+	if x.Affected > 0 && x.Affected < mostFew {
+		s.Plain(" " + tense(x.Over, "It affects ", "It affected ") + units.Percent(x.Affected) + " of the requests.")
+	}
+	return s
+}
+
+// mostFew is the share of the requests below which an incident says that it affects few.
+const mostFew = 0.1
+
+// incident returns the sentence about x without the share of the requests that it affects.
+func (n *Names) incident(x *Incident) Sentence {
 	var s Sentence
 	n.missed(&s, x)
 	switch unknown := x.isUnknown(); {
@@ -317,7 +359,12 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain("Requests " + tense(x.Over, "lose more time or fail", "lost more time or failed") + " more often " + x.When + ", but no service accounts for it.")
 		return s
 	}
+	n.shared(&s, x)
 	first := &x.Suspects[0]
+	if o := n.queued(first); o != nil {
+		n.lag(&s, x, o)
+		return s
+	}
 	if o := outstanding(first); o != nil {
 		n.operation(&s, x, o)
 		n.where(&s, first)
@@ -331,6 +378,11 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.longer(x)
 		s.Plain("; ")
 	case Flow:
+		if size := x.Size(); size.Ratio() >= 1+leastLonger {
+			s.longer(x)
+			s.Plain("; ")
+			break
+		}
 		s.Plain("The call flow " + tense(x.Over, "differs", "differed") + " " + x.When + ": ")
 	case Failing, Silent, Missed:
 		w.longer = x.Longer >= leastLonger
@@ -346,57 +398,99 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// Rules by which a sentence names only the request type that loses most time: the mean over several is nobody's
-// experience if that type grew far more.
+// Rules by which the size of an incident is that of the request type that loses most time: the mean over several is
+// nobody's experience if that type grew far more.
 const (
 	leastUnlike = 2   // times the growth of the others
 	mostAlone   = 0.5 // of the lost time, at which the others are not mentioned
 )
 
-// longer appends how much longer the requests of the types take that lose time or, while none is known, all.
-func (s *Sentence) longer(x *Incident) {
-	var slower []*SlowerType
-	lost, usual := 0., 0.
+// Size holds the mean durations, in ns, of the affected requests of an incident that lose time: in healthy times before
+// the onset, and from the onset to the end or now. It is zero if no request type loses time.
+type Size struct {
+	Before, Now float64
+	Types       int // that lose time
+
+	worst *SlowerType // loses most
+	alone bool        // the size is that of worst
+	most  bool        // it loses at least half of the time
+}
+
+// Ratio returns how many times as long the requests take; 0 if s is zero.
+func (s *Size) Ratio() float64 { return s.Now / max(1, s.Before) }
+
+// Size returns the size of x.
+func (x *Incident) Size() (s Size) {
+	n, lost := 0., 0.
 	for i := range x.Slower {
-		if t := &x.Slower[i]; t.lost() > 0 {
-			slower = append(slower, t)
-			lost += t.lost()
-			usual += float64(t.Requests) * t.Usual
+		t := &x.Slower[i]
+		if t.lost() <= 0 {
+			continue
+		}
+		s.Types++
+		n += float64(t.Requests)
+		s.Before += float64(t.Requests) * t.Usual
+		lost += t.lost()
+		if s.worst == nil || t.lost() > s.worst.lost() {
+			s.worst = t
 		}
 	}
-	if len(slower) == 0 {
-		s.Plain("All requests " + tense(x.Over, "take", "took") + " ")
-		s.Strong(slowdown(baselinediff.AddedTime(x.Suspects)))
+	if s.Types == 0 {
+		return s
+	}
+	others := (lost - s.worst.lost()) / max(1, s.Before-float64(s.worst.Requests)*s.worst.Usual)
+	s.alone, s.most = s.Types == 1 || s.worst.growth() >= leastUnlike*others, s.worst.lost() >= mostAlone*lost
+	s.Before, s.Now = s.Before/n, (s.Before+lost)/n
+	if s.alone {
+		s.Before, s.Now = s.worst.Usual, s.worst.Mean
+	}
+	return s
+}
+
+// longer appends how much longer the requests of the types take that lose time or, while none is known, all.
+func (s *Sentence) longer(x *Incident) {
+	size, take := x.Size(), " "+tense(x.Over, "take", "took")+" "
+	if size.Types == 0 {
+		s.Plain("All requests" + take)
+		s.Strong(slowdown(compare.AddedTime(x.Suspects)))
 		s.Plain(" on average " + x.When)
 		return
 	}
-	worst, grew := slices.MaxFunc(slower, func(a, b *SlowerType) int { return cmp.Compare(a.lost(), b.lost()) }), lost/max(1, usual)
-	others := (lost - worst.lost()) / max(1, usual-float64(worst.Requests)*worst.Usual)
-	unlike := len(slower) > 1 && worst.growth() >= leastUnlike*others
-	if unlike && worst.lost() < mostAlone*lost {
-		s.Plain("Requests of " + units.Count(len(slower)) + " types " + tense(x.Over, "take", "took") + " longer " + x.When + ", those of ")
-		s.Strong(worst.Name)
+	longer := slowdown(size.Ratio() - 1)
+	if size.alone && !size.most {
+		s.Plain("Requests of " + units.Count(size.Types) + " types" + take + "longer " + x.When + ", those of ")
+		s.Strong(size.worst.Name)
 		s.Plain(" ")
-		s.Strong(slowdown(worst.growth()))
+		s.Strong(longer)
 		return
 	}
 	s.Plain("Requests of ")
 	switch {
-	case unlike || len(slower) == 1:
-		grew = worst.growth()
-		s.Strong(worst.Name)
-	case len(slower) == 2:
-		s.Strong(min(slower[0].Name, slower[1].Name))
+	case size.alone:
+		s.Strong(size.worst.Name)
+	case size.Types == 2:
+		names := x.slower()
+		s.Strong(min(names[0], names[1]))
 		s.Plain(" and ")
-		s.Strong(max(slower[0].Name, slower[1].Name))
+		s.Strong(max(names[0], names[1]))
 	default:
-		s.Plain(units.Count(len(slower)) + " types, most of all ")
-		s.Strong(worst.Name)
+		s.Plain(units.Count(size.Types) + " types, most of all ")
+		s.Strong(size.worst.Name)
 		s.Plain(",")
 	}
-	s.Plain(" " + tense(x.Over, "take", "took") + " ")
-	s.Strong(slowdown(grew))
+	s.Plain(take)
+	s.Strong(longer)
 	s.Plain(" " + x.When)
+}
+
+// slower returns the names of the request types that lose time.
+func (x *Incident) slower() (names []string) {
+	for i := range x.Slower {
+		if x.Slower[i].lost() > 0 {
+			names = append(names, x.Slower[i].Name)
+		}
+	}
+	return names
 }
 
 // smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly
@@ -405,7 +499,7 @@ const smallScore = 0.02
 
 // outstanding returns the operation of a suspect whose calls by themselves tell more than what all requests lose; nil
 // if there is none.
-func outstanding(s *baselinediff.Suspect) *baselinediff.SuspectOperation {
+func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	if s.Silent < s.Score/2 && s.Score >= smallScore {
 		return nil
 	}
@@ -418,7 +512,7 @@ func outstanding(s *baselinediff.Suspect) *baselinediff.SuspectOperation {
 }
 
 // operation appends what calls of an operation lose.
-func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOperation) {
+func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation) {
 	name, first := n.Op(o.Op), &x.Suspects[0]
 	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
 	case Silent:
@@ -459,12 +553,64 @@ func ago(weeks int) string {
 	}
 }
 
+// queued returns the queue in which messages wait for a service, as an operation of it, if most of the evidence against
+// the service is that time; else nil.
+func (n *Names) queued(x *compare.Suspect) *compare.SuspectOperation {
+	if len(x.Operations) == 0 || x.Opaque {
+		return nil
+	}
+	o := &x.Operations[0]
+	if !n.External(o.Op) || o.Score < x.Score/2 {
+		return nil
+	}
+	return o
+}
+
+// lag describes the time for which messages wait in a queue.
+func (n *Names) lag(s *Sentence, x *Incident, o *compare.SuspectOperation) {
+	s.Plain("Messages for ")
+	s.Strong(n.NamedService(x.Suspects[0].Service))
+	s.Plain(tense(x.Over, " wait", " waited") + " longer in ")
+	s.Strong(n.Called(o.Op))
+	s.Plain(" " + x.When)
+	if o.Calls > 0 && o.Excess > 0 {
+		s.Plain(": " + units.Nanos(o.Usual+o.Excess) + ", " + units.Nanos(o.Usual) + " " + ago(x.Weeks))
+	}
+	s.Plain(".")
+}
+
+// shared leads with the node or zone that slows several services down: it is the cause.
+func (n *Names) shared(s *Sentence, x *Incident) {
+	place := &x.Shared
+	if len(place.Services) == 0 {
+		return
+	}
+	s.Strong(n.Clean(n.Table.Text(place.Value)))
+	s.Plain(tense(x.Over, " affects ", " affected "))
+	named := min(maxSharing, len(place.Services))
+	for i := range named {
+		if i > 0 && i == len(place.Services)-1 {
+			s.Plain(" and ")
+		} else if i > 0 {
+			s.Plain(", ")
+		}
+		s.Strong(n.NamedService(place.Services[i].Service))
+	}
+	if rest := len(place.Services) - named; rest > 0 {
+		s.Plain(" and " + units.Plural(rest, "other service"))
+	}
+	s.Plain(": " + units.Percent(place.Part) + " of what they lose " + tense(x.Over, "is", "was") + " lost there. ")
+}
+
+// maxSharing is the number of services that a sentence about their place names.
+const maxSharing = 4
+
 // leastCarried is the part of the cost of a service that an instance or version carries if a sentence names it.
 const leastCarried = 0.8
 
 // where appends the instance, host or zone, and the version, that carry most of the cost of a suspect.
-func (n *Names) where(s *Sentence, x *baselinediff.Suspect) {
-	carries := func(version bool) *baselinediff.InstancePart {
+func (n *Names) where(s *Sentence, x *compare.Suspect) {
+	carries := func(version bool) *compare.InstancePart {
 		for i := range x.Instances {
 			if p := &x.Instances[i]; p.Part >= leastCarried && (n.Table.Text(p.Key) == keyVersion) == version {
 				return p
@@ -489,12 +635,13 @@ func (n *Names) where(s *Sentence, x *baselinediff.Suspect) {
 
 // machineWords are the preposition and the plural for attributes that do not name instances.
 var machineWords = map[string][2]string{
-	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "cloud.availability_zone": {"in", "zones"},
+	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "k8s.node.name": {"on", "nodes"},
+	"cloud.availability_zone": {"in", "zones"},
 }
 
 // slowdown describes the added time, in usual durations: "26 % longer" or "28 times as long".
 func slowdown(added float64) string {
-	const readable = 2 // percentages above 200 % are hard to read
+	const readable = 1 // percentages from 100 % on are hard to read
 	if added >= readable {
 		return units.Ratio(1+added) + " times as long"
 	}
@@ -513,7 +660,7 @@ type words struct {
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
-func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) {
+func (n *Names) evidence(s *Sentence, suspects []compare.Suspect, w words) {
 	first := &suspects[0]
 	name := n.NamedService(first.Service)
 	least := leastShare * first.Score
@@ -530,6 +677,9 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 	if w.longer && clause(first.AddedTime(), least) {
 		n.lostTime(s, suspects, w)
 	}
+	if calls := first.AddedCalls; len(calls) > 0 && clause(first.Added, least) {
+		n.addedCall(s, name, &calls[0], w.over)
+	}
 	if clause(first.Errors, min(least, leastFailures)) {
 		s.Plain("errors " + tense(w.over, "begin", "began") + " in ")
 		s.Strong(name)
@@ -539,19 +689,19 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		s.Strong(name)
 		s.Plain(" " + tense(w.over, "does", "did") + " not answer " + perHundred(first.Unanswered, "more calls"))
 	}
-	if clause(first.Shape, least) {
+	if first.Added < least && clause(first.Shape, least) { // else the added calls tell what changed
 		s.Strong(name)
 		s.Plain(" " + tense(w.over, "makes", "made") + " other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
 }
 
 // lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
-func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, w words) {
+func (n *Names) lostTime(s *Sentence, suspects []compare.Suspect, w words) {
 	if w.located != 0 {
 		*s = append(*s, n.Located(w.located, w.share, w.reason)...)
 		return
 	}
-	n.addedTime(s, &suspects[0], baselinediff.AddedTime(suspects), w.whole)
+	n.addedTime(s, &suspects[0], compare.AddedTime(suspects), w.whole)
 	if callee := silentCallee(suspects); callee != nil {
 		s.Plain(", in calls to ")
 		s.Strong(n.NamedService(callee.Service))
@@ -569,9 +719,36 @@ func perHundred(perRequest float64, noun string) string {
 	return units.Ratio(100*perRequest) + " " + noun + " per 100 requests"
 }
 
+// addedCall appends a call that a service makes more often: "gateway calls items GET /items 41 times instead of 2,
+// +232 ms". Times are in each call of the caller.
+func (n *Names) addedCall(s *Sentence, caller string, x *compare.AddedCall, over bool) {
+	s.Strong(caller)
+	s.Plain(" " + tense(over, "calls", "called") + " ")
+	s.Strong(n.Op(x.Op))
+	s.Plain(" " + times(x.Now))
+	if x.Before > 0 {
+		s.Plain(" instead of " + strings.TrimSuffix(times(x.Before), " times"))
+	} else {
+		s.Plain(", which it did not call before")
+	}
+	s.Plain(", +" + units.Nanos(x.Nanos))
+}
+
+// times returns a mean number of calls in words.
+func times(x float64) string {
+	const whole = 0.05 // means within it of a whole number are a whole number
+	if r := math.Round(x); r >= 1 && math.Abs(x-r) < whole {
+		if r == 1 {
+			return "once"
+		}
+		return units.Count(int(r)) + " times"
+	}
+	return units.Ratio(x) + " times"
+}
+
 // addedTime appends the share of a suspect in the total added time: "86 % of the added time is time to and from cart
 // (to it 61 %, from it 25 %)".
-func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, whole string) {
+func (n *Names) addedTime(s *Sentence, x *compare.Suspect, total float64, whole string) {
 	var where, shares []string
 	time := x.AddedTime()
 	for _, part := range []struct {
@@ -584,8 +761,23 @@ func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, w
 		}
 	}
 	s.Strong(units.Share(time / total))
-	s.Plain(" " + whole + " is time " + enumerate(where) + " ")
-	s.Strong(n.NamedService(x.Service))
+	s.Plain(" " + whole + " is time ")
+	calls := x.Added >= leastShare*time
+	switch {
+	case len(where) > 0:
+		s.Plain(enumerate(where) + " ")
+		s.Strong(n.NamedService(x.Service))
+		if calls {
+			s.Plain(" and in calls that it adds")
+		}
+	case calls:
+		s.Plain("in calls that ")
+		s.Strong(n.NamedService(x.Service))
+		s.Plain(" adds")
+	}
+	if calls {
+		shares = append(shares, "in added calls "+units.Percent(x.Added/total))
+	}
 	if x.Opaque {
 		s.Plain(", which emits no spans")
 	}
@@ -596,7 +788,7 @@ func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, w
 
 // silentCallee returns the service without spans that accounts for the time in the first suspect, which calls it; nil
 // if there is none. Such a service is charged with the time of the calls to it, and so are its callers.
-func silentCallee(suspects []baselinediff.Suspect) *baselinediff.Suspect {
+func silentCallee(suspects []compare.Suspect) *compare.Suspect {
 	first := &suspects[0]
 	for _, shared := range first.Shared {
 		for i := range suspects {

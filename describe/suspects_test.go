@@ -1,12 +1,14 @@
 package describe
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -14,7 +16,7 @@ func TestComparison(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	bank, payment, shop := s.table.Symbol("bank"), s.table.Symbol("payment"), s.table.Symbol("shop")
-	type suspects = []baselinediff.Suspect
+	type suspects = []compare.Suspect
 	for _, c := range []struct {
 		name string
 		of   Comparison
@@ -48,7 +50,7 @@ func TestComparison(t *testing.T) {
 		{
 			"calls to a service without spans",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{
-				{Service: payment, Score: 0.5, Own: 0.5, Shared: []baselinediff.SharedPart{{Service: bank, Score: 0.5}}},
+				{Service: payment, Score: 0.5, Own: 0.5, Shared: []compare.SharedPart{{Service: bank, Score: 0.5}}},
 				{Service: bank, Opaque: true, Score: 0.48, Rest: 0.48},
 			}},
 			"1 request type is slower since 02:41; all of the added time is time in payment, in calls to bank, which emits no spans.",
@@ -58,6 +60,16 @@ func TestComparison(t *testing.T) {
 			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.06, Unanswered: 0.05, Shape: 0.01, Own: 1e-5}}, Usual: []float64{0.01, 0.07, 0.08}},
 			"No request type is clearly slower since 02:41, but bank does not answer 5.0 more calls per 100 requests; bank makes other calls " +
 				"than in the baseline, 1.0 times per 100 requests. This may be chance: half of the baseline scores as much.",
+		},
+		{
+			"added calls",
+			Comparison{Types: 3, Slower: 1, Suspects: suspects{{
+				Service: shop, Score: 3, Own: 0.5, Added: 1.5, Shape: 1,
+				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Before: 2, Now: 41, Nanos: 232e6}},
+			}}, Usual: []float64{0.1, 0.1, 0.1, 0.1}},
+			"1 request type is slower since 02:41; all of the added time is time in shop and in calls that it adds (in it 25 %, in added calls 75 %); " +
+				"shop calls bank GET /rates 41 times instead of 2, +232 ms.",
 		},
 		{
 			"a service without spans is counted once",
@@ -97,33 +109,53 @@ func TestIncident(t *testing.T) {
 	bank, shop := s.table.Symbol("bank"), s.table.Symbol("shop")
 	version := s.table.Symbol("service.version")
 	for _, c := range []struct {
-		suspects []baselinediff.Suspect
+		suspects []compare.Suspect
 		longer   float64
 		want     string
 	}{
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
+			[]compare.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
 			0.3,
 			"All requests take 38 % longer on average since 02:41; 87 % of the lost time is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
+			[]compare.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
 			0.06,
 			"More requests fail since 02:41: all of the added time is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
 				"answer 8.0 more calls per 100 requests.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.24, Errors: 0.08, Unanswered: 0.12, Own: 0.04}},
+			[]compare.Suspect{{Service: bank, Score: 0.24, Errors: 0.08, Unanswered: 0.12, Own: 0.04}},
 			-0.1,
 			"More calls get no answer since 02:41: errors begin in bank, 8.0 more per 100 requests; bank does not answer 12 more calls per 100 requests.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.1, Shape: 0.1}},
+			[]compare.Suspect{{
+				Service: shop, Score: 1.3, Added: 0.3, Shape: 1,
+				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Before: 1, Now: 2.5, Nanos: 30e6}},
+			}},
+			0.3,
+			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
+				"2.5 times instead of once, +30 ms.",
+		},
+		{
+			[]compare.Suspect{{
+				Service: shop, Score: 0.3, Added: 0.3,
+				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Now: 1, Nanos: 30e6}},
+			}},
+			0.3,
+			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
+				"once, which it did not call before, +30 ms.",
+		},
+		{
+			[]compare.Suspect{{Service: bank, Score: 0.1, Shape: 0.1}},
 			0,
 			"The call flow differs since 02:41: bank makes other calls than before, 10 times per 100 requests.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []baselinediff.InstancePart{
+			[]compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []compare.InstancePart{
 				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.98, Of: 2},
 				{Key: s.table.Symbol("service.instance.id"), Value: s.table.Symbol("bank-7"), Part: 0.95, Of: 12},
 				{Key: s.table.Symbol("host.name"), Value: s.table.Symbol("node-3"), Part: 0.9, Of: 4},
@@ -132,7 +164,7 @@ func TestIncident(t *testing.T) {
 			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []baselinediff.InstancePart{
+			[]compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []compare.InstancePart{
 				{Key: s.table.Symbol("cloud.availability_zone"), Value: s.table.Symbol("zone-b"), Part: 0.85, Of: 3},
 				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.7, Of: 2},
 			}}},
@@ -151,13 +183,14 @@ func TestIncident(t *testing.T) {
 func TestIncidentThatIsOver(t *testing.T) {
 	s := newShop()
 	n, bank := s.names(), s.table.Symbol("bank")
-	for want, x := range map[string]baselinediff.Suspect{
+	for want, x := range map[string]compare.Suspect{
 		"All requests took 30 % longer on average between 02:41 and 02:50; all of the lost time is time in bank.":       {Service: bank, Score: 0.3, Own: 0.3},
 		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":                 {Service: bank, Score: 0.12, Errors: 0.12},
 		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":         {Service: bank, Score: 0.12, Unanswered: 0.12},
 		"The call flow differed between 02:41 and 02:50: bank made other calls than before, 10 times per 100 requests.": {Service: bank, Score: 0.1, Shape: 0.1},
 	} {
-		if got := n.Incident(&Incident{When: "between 02:41 and 02:50", Suspects: []baselinediff.Suspect{x}, Over: true}).String(); got != want {
+		if got := n.Incident(&Incident{When: "between 02:41 and 02:50",
+			Suspects: []compare.Suspect{x}, Over: true}).String(); got != want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, want)
 		}
 	}
@@ -185,7 +218,7 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		{
 			"several",
 			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
-			"Requests of 3 types, most of all shop A, take 190 % longer since 02:41",
+			"Requests of 3 types, most of all shop A, take 2.9 times as long since 02:41",
 		},
 		{
 			"several, one of them far more",
@@ -199,7 +232,10 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		},
 	} {
 		x := &Incident{
-			When: "since 02:41", Longer: 0.39, Slower: c.slower, Suspects: []baselinediff.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
+			When:     "since 02:41",
+			Longer:   0.39,
+			Slower:   c.slower,
+			Suspects: []compare.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
 		}
 		if got, want := n.Incident(x).String(), c.want+"; all of the lost time is time in bank."; got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", c.name, got, want)
@@ -215,9 +251,9 @@ func TestPeriod(t *testing.T) {
 		}
 		return trace.Nanos(x.UnixNano())
 	}
-	night := baselinediff.Interval{From: at("2026-01-01 02:41:00"), To: at("2026-01-01 03:05:07")}
-	midnight := baselinediff.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 00:00:00")}
-	over := baselinediff.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 01:00:00")}
+	night := history.Interval{From: at("2026-01-01 02:41:00"), To: at("2026-01-01 03:05:07")}
+	midnight := history.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 00:00:00")}
+	over := history.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 01:00:00")}
 	for want, got := range map[string]string{
 		"since 02:41":                                   Period(night, true, false),
 		"between 02:41 and 03:05:07":                    Period(night, false, false),
@@ -237,9 +273,10 @@ func TestPeriod(t *testing.T) {
 func TestSuspect(t *testing.T) {
 	s := newShop()
 	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
-	got := s.names().Suspect(&baselinediff.Suspect{
+	got := s.names().Suspect(&compare.Suspect{
 		Service: s.table.Symbol("db"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
-		Operations: []baselinediff.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
+		Operations: []compare.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
+		AddedCalls: []compare.AddedCall{{Op: query, Caller: s.charge, Before: 1, Now: 3, Nanos: 2e6}},
 	})
 	want := Suspect{
 		Service: "db", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
@@ -247,6 +284,8 @@ func TestSuspect(t *testing.T) {
 			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
 			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{Service: "bank", Operation: "POST /charge"}, Score: 0.1},
 		},
+		AddedCalls: []AddedCall{{Name: s.names().Op(query),
+			Caller: s.names().Op(s.charge), Before: 1, Now: 3, Added: 2e6}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -257,7 +296,7 @@ func TestSuspect(t *testing.T) {
 func TestUnnamedService(t *testing.T) {
 	s := newShop()
 	n := s.names()
-	of := []baselinediff.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
+	of := []compare.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
 	const want = "All requests take 40 % longer on average since 02:41; all of the lost time is time in (unnamed service)."
 	if got := n.Incident(&Incident{When: "since 02:41", Suspects: of}).String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -273,12 +312,12 @@ func TestOperationSentence(t *testing.T) {
 	n := s.names()
 	stock := s.table.Op(s.table.Symbol("store"), s.table.Symbol("GET /stock"), trace.Server)
 	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
-	of := func(service string, x baselinediff.Suspect, o baselinediff.SuspectOperation) *Incident {
-		x.Service, x.Operations = s.table.Symbol(service), []baselinediff.SuspectOperation{o}
-		return &Incident{When: "since 02:41", Suspects: []baselinediff.Suspect{x}}
+	of := func(service string, x compare.Suspect, o compare.SuspectOperation) *Incident {
+		x.Service, x.Operations = s.table.Symbol(service), []compare.SuspectOperation{o}
+		return &Incident{When: "since 02:41", Suspects: []compare.Suspect{x}}
 	}
-	slow := baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
-	crept := of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow)
+	slow := compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
+	crept := of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow)
 	crept.Weeks = 1
 	month := *crept
 	month.Weeks = 4
@@ -286,16 +325,16 @@ func TestOperationSentence(t *testing.T) {
 		of   *Incident
 		kind IncidentKind
 	}{
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":       {crept, Crept},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":      {&month, Crept},
-		"All requests take 40 % longer on average since 02:41; all of the lost time is time in store.": {of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
-		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", baselinediff.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
-			baselinediff.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
-		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", baselinediff.Suspect{Score: 0.004, Errors: 0.004},
-			baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing},
-		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", baselinediff.Suspect{Score: 0.3, Silent: 0.3},
-			baselinediff.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
+		"All requests take 40 % longer on average since 02:41; all of the lost time is time in store.": {of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
+		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", compare.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
+			compare.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
+		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", compare.Suspect{Score: 0.004, Errors: 0.004},
+			compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing},
+		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
+			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
 	} {
 		if got := x.of.Kind(); got != x.kind {
 			t.Errorf("%s: kind %s, want %s", want, got, x.kind)
@@ -309,17 +348,68 @@ func TestOperationSentence(t *testing.T) {
 // The sentence about an instance that is unlike its siblings tells of what differs more.
 func TestUnequalSentence(t *testing.T) {
 	s := newShop()
-	u := baselinediff.UnequalInstance{
+	u := compare.UnequalInstance{
 		Service: s.table.Symbol("cart"), Key: s.table.Symbol("k8s.pod.name"), Value: s.table.Symbol("cart-1"), Siblings: 5, Calls: 100, Nanos: 50e6, Usual: 10e6,
 	}
 	failing := u
 	failing.Nanos, failing.Failed, failing.UsualFailed = 10e6, 0.3, 0.01
-	for want, u := range map[string]*baselinediff.UnequalInstance{
+	for want, u := range map[string]*compare.UnequalInstance{
 		"cart-1 (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.": &u,
 		"30 % of the calls of cart-1 (k8s.pod.name) of cart fail, and 1 % of those of its 5 siblings.":       &failing,
 	} {
 		if got := s.names().Unequal(u); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The size of an incident is that of the requests that lose time. Slower requests come first, and a changed call flow
+// only explains them.
+func TestSizeOfIncident(t *testing.T) {
+	const ms = 1e6
+	s := newShop()
+	n := s.names()
+	x := &Incident{
+		When:     "since 02:41",
+		Suspects: []compare.Suspect{{Service: s.table.Symbol("bank"), Score: 0.5, Own: 0.1, Shape: 0.4}},
+		Slower:   []SlowerType{{"shop A", 300, 32 * ms, 10 * ms}, {"shop B", 100, 9 * ms, 10 * ms}},
+	}
+	if size := x.Size(); size.Ratio() != 3.2 || size.Before != 10*ms || size.Now != 32*ms || size.Types != 1 {
+		t.Errorf("size %+v, ratio %g", size, size.Ratio())
+	}
+	const want = "Requests of shop A take 3.2 times as long since 02:41; "
+	if got := n.Incident(x).String(); x.Kind() != Flow ||
+		!strings.HasPrefix(got, want) || !strings.Contains(got, "other calls") {
+		t.Errorf("%s: %q, want %q first", x.Kind(), got, want)
+	}
+	x.Slower = nil
+	if size := x.Size(); size != (Size{}) || size.Ratio() != 0 {
+		t.Errorf("size %+v without a slower type", size)
+	}
+	if got := n.Incident(x).String(); !strings.HasPrefix(got, "The call flow differs since 02:41: ") {
+		t.Error(got)
+	}
+}
+
+// A sentence says that an incident affects few of the requests.
+func TestIncidentOfFewRequests(t *testing.T) {
+	table := &trace.Table{}
+	n := New(table, Verbatim)
+	for _, c := range []struct {
+		affected float64
+		over     bool
+		end      string
+	}{{0, false, "orders."}, {0.1, false, "orders."}, {0.031, false, "orders. It affects 3.1 % of the requests."},
+		{0.002, true, "orders. It affected 0.2 % of the requests."}} {
+		x := &Incident{
+			When:     "since 09:00",
+			Suspects: []compare.Suspect{{Service: table.Symbol("orders"), Score: 1, Own: 1}},
+			Affected: c.affected,
+			Over:     c.over,
+			Slower:   []SlowerType{{Name: "GET /cart", Requests: 100, Mean: 2e8, Usual: 1e8}},
+		}
+		if got := n.Incident(x).String(); !strings.HasSuffix(got, c.end) {
+			t.Errorf("%v: %q, want it to end in %q", c.affected, got, c.end)
 		}
 	}
 }

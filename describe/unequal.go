@@ -1,12 +1,12 @@
 package describe
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Unequal returns a sentence about an instance that is unlike its siblings.
-func (n *Names) Unequal(u *baselinediff.UnequalInstance) string {
+func (n *Names) Unequal(u *compare.UnequalInstance) string {
 	name := n.Clean(n.Table.Text(u.Value)) + " (" + n.Clean(n.Table.Text(u.Key)) + ") of " + n.NamedService(u.Service)
 	siblings := "its " + units.Plural(u.Siblings, "sibling")
 	if u.Failed-u.UsualFailed > u.Nanos/max(1, u.Usual)-1 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -204,7 +204,7 @@ func BenchmarkTally(b *testing.B) {
 		t.Append(x)
 		all = append(all, t)
 	}
-	extractor, tally := critpath.NewExtractor(options.Path), baselinediff.NewTally()
+	extractor, tally := critpath.NewExtractor(options.Path), history.NewTally()
 	var whole, counted time.Duration
 	spans, i := 0, 0
 	for b.Loop() {

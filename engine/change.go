@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -25,7 +24,7 @@ type Settings struct {
 	Retention time.Duration
 
 	Objectives []incident.Objective
-	Gates      incident.Gates // zero: unknown, from an older version
+	Gates      incident.Gates
 }
 
 // Settings returns the options of o that may change.
@@ -37,34 +36,30 @@ func (o *Options) Settings() Settings {
 }
 
 // Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
-// function of the journal. Exactly one field is set, apart from By and Text. The names in JSON are those of old
-// journals.
+// function of the journal. Exactly one field is set, apart from By and Text.
 type Change struct {
-	Settings *Settings        `json:"settings,omitempty"`
-	Override *search.Override `json:"wish,omitempty"     cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
-	Withdraw trace.Symbol     `json:"withdraw,omitempty"`                           // whose override ends
-	Accept   uint64           `json:"accept,omitempty"`                             // the incident whose behaviour is normal from now on
-	By       string           `json:"by,omitempty"`                                 // who withdraws or accepts
-	Text     string           `json:"text,omitempty"`                               // why the person accepts
-	Feedback *search.Feedback `json:"feedback,omitempty"`
+	Settings *Settings        `cbor:"settings,omitempty"`
+	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
+	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // whose override ends
+	Accept   uint64           `cbor:"accept,omitempty"`   // the incident whose behaviour is normal from now on
+	By       string           `cbor:"by,omitempty"`       // who withdraws or accepts
+	Text     string           `cbor:"text,omitempty"`     // why the person accepts
+	Feedback *search.Feedback `cbor:"feedback,omitempty"`
 }
 
-// The first byte of an encoded [Change] is its version.
-const (
-	changeVersion = 1
-	changeAsJSON  = '{' // up to version 4 of the store changes were JSON, without a version
-)
+// changeVersion is the first byte of an encoded [Change].
+const changeVersion = 1
 
 // Append appends the encoding of x to b.
 func (x *Change) Append(b []byte) []byte { return plain.Append(append(b, changeVersion), x) }
 
-// DecodeChange returns the change that [Change.Append] of this version or an older one encoded, which takes all of b.
-// An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeChange returns the change that [Change.Append] encoded, which takes all of b. An error wraps
+// [codec.ErrCorrupt].
+// It keeps nothing of b.
 func DecodeChange(b []byte) (x Change, err error) {
 	r := codec.NewReader(b)
-	if r.Version(changeVersion, changeAsJSON) == changeAsJSON {
-		err = decodeJSON(b, &x)
-	} else if err = r.Err(); err == nil {
+	r.Version(changeVersion)
+	if err = r.Err(); err == nil {
 		err = plain.Decode(r.Rest(), &x)
 	}
 	if err != nil {
@@ -74,14 +69,6 @@ func DecodeChange(b []byte) (x Change, err error) {
 		return Change{}, fmt.Errorf("%w: change with a value out of range", codec.ErrCorrupt)
 	}
 	return x, nil
-}
-
-// decodeJSON decodes b, one value in JSON, into the value that v points to.
-func decodeJSON(b []byte, v any) error {
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
-	}
-	return nil
 }
 
 // valid reports whether the enumerations of x are in range and its measurements finite.

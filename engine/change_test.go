@@ -50,28 +50,6 @@ func TestChangeRoundTrip(t *testing.T) {
 	}
 }
 
-// Changes that version 4 of the store wrote, in JSON, are read.
-func TestDecodeChangeOfAnOldJournal(t *testing.T) {
-	want := changes()
-	want["settings"].Settings.Objectives, want["settings"].Settings.Gates = nil, incident.Gates{} // there were none
-	for name, b := range map[string]string{
-		"settings": `{"settings":{"Watch":{"Tests":{"Margin":0.05,"MixMargin":1.5,"Rho":0.005,"Doubt":0.01},"FalseDiscovery":0.05,"MinImpact":0,"MinSamples":50,` +
-			`"Confirm":2,"Calm":6,"Renew":360,"Chronic":{"CoV":0,"Delayed":0,"MinSamples":0,"Accepted":null,"Objectives":null},"Silence":60},` +
-			`"Budget":{"Tracepoints":0,"Bytes":0,"CPU":0,"RequestType":{"Tracepoints":0,"Bytes":0,"CPU":0},"Service":{"Tracepoints":0,"Bytes":0,"CPU":0.5}},` +
-			`"Strategy":"binary","Explore":0.1,"Retention":3600000000000}}`,
-		"override": `{"wish":{"Tracepoint":9223372036854775808,"Kind":2,"Forced":true,"Until":9,"By":"someone"}}`,
-		"withdraw": `{"withdraw":7,"by":"someone"}`,
-		"accept":   `{"accept":9223372036854775808,"by":"someone"}`,
-		"feedback": `{"feedback":{"Catalogues":[{"Service":"shop","Tracepoints":[{"ID":"a","Name":"b","Span":2,"Parent":"c","Owner":"d","Layer":2,"Kind":2,"Cost":1000,"Bytes":7}]}],` +
-			`"Costs":[{"ID":"a","CPU":1000,"Bytes":7}],"Broken":[{"ID":"a","For":60000000000}],"Measured":{"Plan":3,"Hits":0.5,"Bytes":1e300,"CPU":0}}}`,
-	} {
-		got, err := engine.DecodeChange([]byte(b))
-		if diff := cmp.Diff(want[name], got); err != nil || diff != "" {
-			t.Errorf("%s: error %v, %s", name, err, diff)
-		}
-	}
-}
-
 // Bytes that hold no change, and changes with values out of range, are errors.
 func TestDecodeChangeRefuses(t *testing.T) {
 	valid := (&engine.Change{Withdraw: 7}).Append(nil)
@@ -86,7 +64,6 @@ func TestDecodeChangeRefuses(t *testing.T) {
 	}
 	for name, b := range map[string]string{
 		"empty": "", "unknown version": "\x02" + string(valid[1:]), "truncated": string(valid[:len(valid)-1]), "bytes behind": string(valid) + "\x00",
-		"two values": "{}{}", "no JSON": "{",
 	} {
 		refuses(name, []byte(b))
 	}

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine/spool"
@@ -91,8 +92,9 @@ type Core struct {
 	feedback    agentFeedback
 	versions    versions
 	spans       observation.RecentSpans
-	tally       *baselinediff.Tally // of the traces ingested in this epoch
-	sites       *baselinediff.Sites
+	coverage    trace.Coverage // of the traces ingested
+	tally       *history.Tally // of the traces ingested in this epoch
+	sites       *compare.Comparer
 	incidents   *incident.Tracker
 	objectives  *incident.Objectives
 	request     incident.Request     // scratch
@@ -108,18 +110,18 @@ type Core struct {
 	series      seriesSet
 	plans       []plan // the current one last
 
-	onLearned  func(requestType, group *group.Group, o *observation.Observation) // nil: none
-	began      trace.Nanos                                                       // start of the first epoch with a request; 0: none yet
-	learned    bool
-	relearning bool             // an upgrade discarded the groups
-	aged       trace.Nanos      // time of the last deletion of old contexts from trees
-	early      *spool.Spool     // observations of the learning period
-	preview    *detect.Detector // provisional groups of these observations
-	epochs     []epochEnd       // of the learning period
-	seen       uint64           // observations in early
-	encoded    int              // bytes of the last encoding
-	forgotten  trace.Nanos      // time of the last deletion of names since the start of the process; 0: none
-	dropped    uint64           // observations that early had no room for
+	onLearned func(requestType, group *group.Group, o *observation.Observation) // nil: none
+	// start of the first epoch with a request; 0: none yet
+	began     trace.Nanos
+	learned   bool
+	aged      trace.Nanos      // time of the last deletion of old contexts from trees
+	early     *spool.Spool     // observations of the learning period
+	preview   *detect.Detector // provisional groups of these observations
+	epochs    []epochEnd       // of the learning period
+	seen      uint64           // observations in early
+	encoded   int              // bytes of the last encoding
+	forgotten trace.Nanos      // time of the last deletion of names since the start of the process; 0: none
+	dropped   uint64           // observations that early had no room for
 }
 
 // tree is a calling-context tree and its latest build.
@@ -138,20 +140,25 @@ func NewCore(table *trace.Table, options Options) *Core {
 	}
 	types := &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)}
 	c := &Core{
-		options: options, table: table, extractor: critpath.NewExtractor(options.Path), types: types,
+		options:     options,
+		table:       table,
+		extractor:   critpath.NewExtractor(options.Path),
+		types:       types,
 		detector:    detect.New(group.NewGrouper(types, table, options.Groups)),
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
-		tally:       baselinediff.NewTally(), sites: baselinediff.NewSites(table), incidents: incident.NewTracker(),
-		objectives: incident.NewObjectives(table),
-		causes:     newCauses(),
-		kept:       newKept(),
-		feedback:   newAgentFeedback(),
-		versions:   newVersions(),
-		strategy:   strategy,
-		plans:      []plan{{}},
-		early:      spool.New("", math.MaxInt), // never to disk
-		preview:    detect.New(group.NewGrouper(types, table, options.Groups)),
+		tally:       history.NewTally(),
+		sites:       compare.NewComparer(history.NewSites(table)),
+		incidents:   incident.NewTracker(),
+		objectives:  incident.NewObjectives(table),
+		causes:      newCauses(),
+		kept:        newKept(),
+		feedback:    newAgentFeedback(),
+		versions:    newVersions(),
+		strategy:    strategy,
+		plans:       []plan{{}},
+		early:       spool.New("", math.MaxInt), // never to disk
+		preview:     detect.New(group.NewGrouper(types, table, options.Groups)),
 	}
 	c.watchObjectives()
 	if options.Split {
@@ -161,14 +168,15 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces change the history of sites
-// only, and unusable roots no statistics.
+// Coverage returns what became of the spans of the traces ingested. It belongs to c.
+func (c *Core) Coverage() *trace.Coverage { return &c.coverage }
+
+// Ingest takes a closed trace and returns the number of requests in it. Unusable roots change the history of sites
+// only.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
+	p.Cover(&c.coverage)
 	c.tally.Observe(p)
-	if !p.Complete() {
-		return 0
-	}
 	if !c.options.IncidentsOnly {
 		c.spans.Observe(p, 0)
 	}
@@ -188,7 +196,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 
 // ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
-func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }
+func (c *Core) ObserveSites(t *history.Tally) { c.sites.Merge(t) }
 
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
@@ -296,7 +304,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 // healthySpans reports whether the spans of an operation in [from, to) belong to the history: no incident affects its
 // service.
 func (c *Core) healthySpans(op trace.Op, from, to trace.Nanos) bool {
-	return !c.sites.Skips(c.table.Operation(op).Service, baselinediff.Interval{From: from, To: to})
+	return !c.sites.Skips(c.table.Operation(op).Service, history.Interval{From: from, To: to})
 }
 
 // explainProblems ends an epoch of the trees and of the explanations of problems.
@@ -329,7 +337,7 @@ func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 
 func (c *Core) mergeTally() {
 	c.sites.Merge(c.tally)
-	c.tally = baselinediff.NewTally()
+	c.tally = history.NewTally()
 }
 
 // decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -137,7 +137,11 @@ func TestVersionsAreBounded(t *testing.T) {
 // A deploy of the first suspect after the opening is not the cause: it may be the remedy.
 func TestSuspectDeploy(t *testing.T) {
 	const cart, shop, minute = trace.Symbol(1), trace.Symbol(2), trace.Nanos(60e9)
-	x := engine.Incident{Incident: incident.Incident{Onset: 100 * minute, Opened: 103 * minute, Suspects: []baselinediff.Suspect{{Service: cart, Score: 1}, {Service: shop, Score: 1}}}}
+	x := engine.Incident{Incident: incident.Incident{
+		Onset:    100 * minute,
+		History:  []incident.Transition{{At: 103 * minute}},
+		Suspects: []compare.Suspect{{Service: cart, Score: 1}, {Service: shop, Score: 1}},
+	}}
 	deploy := func(service trace.Symbol, at trace.Nanos) engine.Deploy {
 		return engine.Deploy{Service: service, At: at * minute}
 	}
@@ -148,7 +152,8 @@ func TestSuspectDeploy(t *testing.T) {
 	if got := x.Deploys(all); len(got) != 3 {
 		t.Errorf("got %+v, want all from half an hour before the onset on", got)
 	}
-	if x.Reopened = 120 * minute; x.SuspectDeploy(all) != all[3] {
+	x.Enter(incident.Transition{At: 120 * minute, Why: incident.Returned})
+	if x.SuspectDeploy(all) != all[3] {
 		t.Errorf("got %+v, want the latest before it opened again", x.SuspectDeploy(all))
 	}
 	if got := x.SuspectDeploy(all[2:3]); got != (engine.Deploy{}) {

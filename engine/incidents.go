@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -20,6 +21,7 @@ import (
 type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling lost time, at most maxAffected
+	Share    float64         // of all requests since the onset, of Types; 0: unknown
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
 	// Milestones are the facts in its course, in the order in which they became known.
@@ -36,8 +38,8 @@ const deployLead = 30 * time.Minute
 func (x *Incident) Deploys(all []Deploy) []Deploy {
 	var found []Deploy
 	for _, d := range all {
-		if d.At >= x.Onset.Add(-deployLead) && (x.Closed == 0 || d.At <= x.Closed) &&
-			slices.ContainsFunc(x.Shown(), func(s baselinediff.Suspect) bool { return s.Service == d.Service }) {
+		if d.At >= x.Onset.Add(-deployLead) && (x.IsOpen() || d.At <= x.Closed()) &&
+			slices.ContainsFunc(x.Shown(), func(s compare.Suspect) bool { return s.Service == d.Service }) {
 			found = append(found, d)
 		}
 	}
@@ -48,7 +50,7 @@ func (x *Incident) Deploys(all []Deploy) []Deploy {
 // after the opening is not the cause but perhaps the remedy.
 func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 	for _, d := range slices.Backward(x.Deploys(all)) {
-		if d.Service == x.Suspects[0].Service && d.At <= max(x.Opened, x.Reopened) {
+		if d.Service == x.Suspects[0].Service && d.At <= x.LastOpened() {
 			return d
 		}
 	}
@@ -59,11 +61,11 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 // through its first suspect.
 type AffectedType struct {
 	RequestType         analysis.Hash
-	Entry               trace.Op      // 0: saved by an older version
-	Requests            uint64        // since the onset, until the time at which it had lost most
+	Entry               trace.Op
+	Requests            uint64        // since the onset, until requests were as usual again or now
 	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
 	Mean, Usual         float64       // ns, of these requests and in healthy times before the onset
-	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown, saved by an older version
+	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown
 	P99, UsualP99       float64
 	Failed, UsualFailed float64 // share of these requests, and in healthy times before the onset
 }
@@ -75,6 +77,20 @@ func (x *AffectedType) lost() float64 {
 
 // Fails reports whether x loses more by failures than by time.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
+
+// Rules by which an affected type is as usual again.
+const (
+	leastLeft = 0.25 // of the former loss of a request, in the requests since then
+	leastMore = 1.25 // times the former loss, with which it goes on at a lower level
+)
+
+// goesOn reports whether the requests of x that came after those of before still lose time. Healthy requests after the
+// end do not dilute the size of an incident.
+func (x *AffectedType) goesOn(before *AffectedType) bool {
+	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()
+	return lost > 0 &&
+		(lost*float64(before.Requests) >= leastLeft*added*before.lost() || x.lost() >= leastMore*before.lost())
+}
 
 // maxAffected bounds the request types, and the problems, of an incident.
 const maxAffected = 100
@@ -88,11 +104,16 @@ func (c *Core) Incidents() []Incident {
 		all[i] = Incident{Incident: tracked[i]}
 		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
 		if a := c.affected[tracked[i].ID]; a != nil {
+			all[i].Share = a.Share
 			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
 		}
 	}
 	return all
 }
+
+// ChangedCalls returns the services that have made other calls for some minutes, ascending, see
+// [incident.ChangedCalls].
+func (c *Core) ChangedCalls() []incident.ChangedCalls { return c.incidents.ChangedCalls() }
 
 // accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
 // [incident.Tracker.Accept].
@@ -129,25 +150,26 @@ func (c *Core) forgetIncidents(now trace.Nanos) {
 }
 
 // Watching reports whether incidents are reported: the history of calls is long enough.
-func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites) }
+func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites.Sites) }
 
 // WatchingLeft returns how long requests must go on until incidents are reported; 0 if they are.
-func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.sites) }
+func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.sites.Sites) }
 
 // Silent reports whether requests have been missing for so long that an incident would close.
-func (c *Core) Silent() bool { return incident.Silent(c.Ended(), c.sites) }
+func (c *Core) Silent() bool { return incident.Silent(c.Ended(), c.sites.Sites) }
 
 // Sites returns the number of sites from whose calls incidents are raised, and the number of calls at sites for which
 // there was no room.
 func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.Refused() }
 
 // History returns the history of calls from which incidents are raised, for reading.
-func (c *Core) History() *baselinediff.Sites { return c.sites }
+func (c *Core) History() *history.Sites { return c.sites.Sites }
 
 // affected lists the request types and problems of an incident, and has its place.
 type affected struct {
 	Types    []AffectedType
 	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
+	Share    float64                        // see [Incident.Share]
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity // see [Incident.AlertedSeverity]
@@ -179,15 +201,15 @@ func (c *Core) followIncidents(now trace.Nanos) {
 	for i := range tracked {
 		x := &tracked[i]
 		a := c.affected[x.ID]
-		opened := a == nil || max(x.Opened, x.Reopened) == now
+		opened := a == nil || x.LastOpened() == now
 		if a == nil {
 			a = &affected{since: make(map[analysis.Hash]*group.Since)}
 		}
 		known[x.ID] = a
-		if x.Closed != 0 && now.Sub(x.Closed) > mayReturn {
+		if !x.IsOpen() && now.Sub(x.Closed()) > mayReturn {
 			clear(a.since)
 		}
-		if x.Closed == 0 && len(x.Suspects) > 0 {
+		if x.IsOpen() && len(x.Suspects) > 0 {
 			open = append(open, x)
 			if opened {
 				c.unlearn(x)
@@ -226,8 +248,8 @@ const longestUnnoticed = 2 * incident.Window
 // unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
 func (c *Core) unlearn(x *incident.Incident) {
 	began := x.Onset
-	if x.Reopened != 0 {
-		began = x.Reopened.Add(-longestUnnoticed)
+	if x.Reopened() != 0 {
+		began = x.Reopened().Add(-longestUnnoticed)
 	}
 	for g := range c.detector.Groups.Each() {
 		g.Unlearn(began)
@@ -239,7 +261,7 @@ func (c *Core) unlearn(x *incident.Incident) {
 func (c *Core) unhealthy() func(requestType *group.Group) bool {
 	var suspects []trace.Symbol
 	for _, x := range c.incidents.Incidents() {
-		if x.Closed == 0 && len(x.Suspects) > 0 {
+		if x.IsOpen() && len(x.Suspects) > 0 {
 			suspects = append(suspects, x.Suspects[0].Service)
 		}
 	}
@@ -257,10 +279,11 @@ func (c *Core) unhealthy() func(requestType *group.Group) bool {
 	}
 }
 
-// affectTypes renews the request types of a that x affects, each as of the time at which it had lost most. Their usual
+// affectTypes renews the request types of a that x affects, each until its requests are as usual again. Their usual
 // numbers stay as they were when they joined.
 func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 	now, service, before := c.detector.Groups.Closed(), x.Suspects[0].Service, len(a.Types)
+	own, all := 0., 0. // requests since the onset, of affected types and of all
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
 			continue
@@ -282,10 +305,17 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 		case i < 0:
 			a.Types = append(a.Types, t)
 			a.since[g.ID] = since
-		case t.lost() > a.Types[i].lost():
+		case t.goesOn(&a.Types[i]):
 			a.Types[i] = t
 			a.since[g.ID] = since
 		}
+		all += float64(since.Total.N)
+		if _, known := a.since[g.ID]; known {
+			own += float64(since.Total.N)
+		}
+	}
+	if own > 0 {
+		a.Share = own / all
 	}
 	slices.SortFunc(a.Types, func(t, u AffectedType) int {
 		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
@@ -403,10 +433,11 @@ func (c *Core) explains(open []*incident.Incident, p *detect.Problem) (best *inc
 type affectedState struct {
 	Incident uint64
 	Types    []AffectedType
+	Share    float64
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity
-	Since    [][]byte // the requests of each of Types; none: of an earlier version
+	Since    [][]byte // the requests of each of Types
 
 	Milestones []Milestone
 }
@@ -416,7 +447,15 @@ func (c *Core) savedAffected() []affectedState {
 	var saved []affectedState
 	for _, x := range c.incidents.Incidents() {
 		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
-			state := affectedState{Incident: x.ID, Types: a.Types, Problems: a.Problems, Place: a.Place, Alerted: a.Alerted, Milestones: a.Milestones}
+			state := affectedState{
+				Incident:   x.ID,
+				Types:      a.Types,
+				Share:      a.Share,
+				Problems:   a.Problems,
+				Place:      a.Place,
+				Alerted:    a.Alerted,
+				Milestones: a.Milestones,
+			}
 			for i := range a.Types {
 				var since []byte
 				if s := a.since[a.Types[i].RequestType]; s != nil {
@@ -435,7 +474,15 @@ func (c *Core) restoreAffected(saved []affectedState) error {
 	c.affected = make(map[uint64]*affected, len(saved))
 	for i := range saved {
 		s := &saved[i]
-		a := &affected{Types: s.Types, Problems: s.Problems, Place: s.Place, Alerted: s.Alerted, Milestones: s.Milestones, since: make(map[analysis.Hash]*group.Since)}
+		a := &affected{
+			Types:      s.Types,
+			Share:      s.Share,
+			Problems:   s.Problems,
+			Place:      s.Place,
+			Alerted:    s.Alerted,
+			Milestones: s.Milestones,
+			since:      make(map[analysis.Hash]*group.Since),
+		}
 		for k := range s.Since[:min(len(s.Since), len(s.Types))] {
 			if len(s.Since[k]) == 0 {
 				continue

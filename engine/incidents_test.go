@@ -105,8 +105,9 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 				continue
 			}
 			x := &all[0]
-			if x.Closed != 0 || x.Onset < began.Add(-time.Minute) || x.Onset > began.Add(time.Minute) {
-				t.Fatalf("recorded %t: the onset is %v after that of the fault, closed at %v", recorded, x.Onset.Sub(began), x.Closed)
+			if x.Closed() != 0 || x.Onset < began.Add(-time.Minute) || x.Onset > began.Add(time.Minute) {
+				t.Fatalf("recorded %t: the onset is %v after that of the fault, closed at %v",
+					recorded, x.Onset.Sub(began), x.Closed())
 			}
 			for _, a := range x.Types {
 				if g := w.core.Grouper().Group(a.RequestType); a.Usual != g.Reference.Total.Mean() {
@@ -135,7 +136,7 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 		}
 		w.app.Inject(math.MaxInt64)
 		w.until(healthy + most + 30*time.Minute)
-		if x := w.core.Incidents()[0]; x.Closed == 0 {
+		if x := w.core.Incidents()[0]; x.Closed() == 0 {
 			t.Fatalf("recorded %t: the incident is open half an hour after the fault", recorded)
 		}
 		for g := range w.core.Grouper().Each() {

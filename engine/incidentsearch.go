@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
@@ -70,7 +70,7 @@ func (c *Core) followSearches(now trace.Nanos) {
 	tracked := c.incidents.Incidents()
 	for i := range tracked {
 		x := &tracked[i]
-		if x.Closed != 0 || len(c.searches) == maxSearched || !losesTime(&x.Suspects[0]) {
+		if !x.IsOpen() || len(c.searches) == maxSearched || !losesTime(&x.Suspects[0]) {
 			continue
 		}
 		s := before[x.ID]
@@ -90,10 +90,10 @@ func (c *Core) followSearches(now trace.Nanos) {
 }
 
 // losesTime reports whether requests lose time at a suspect. The search cannot locate failures.
-func losesTime(s *baselinediff.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
+func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
 // mayBeCallers reports whether most of the time of a suspect passes between the calls of its callers and its own spans.
-func mayBeCallers(s *baselinediff.Suspect) bool { return s.In > s.Score/2 }
+func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	return &incidentSearch{
@@ -296,9 +296,12 @@ func (s *incidentSearch) types() []analysis.Hash {
 // searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them.
 // Those of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An
 // incident needs no search of its own if that of one of its problems located a cause in its first suspect. The search
-// of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located.
+// of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located. While an
+// open incident has its place, no other problem is searched: somebody is at work on the incident, and what else is slow
+// is likely its consequence or waits until it is over.
 func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
 	taken = make(map[analysis.Hash]bool)
+	located := c.hasLocated()
 	for _, s := range c.searches {
 		if c.state.Investigation(s.problem.ID) != nil || c.located(s) == nil {
 			problems = append(problems, s.problem)
@@ -309,12 +312,25 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 	}
 	for i := range c.problems {
 		p := &c.problems[i]
+		if located && c.state.Investigation(p.ID).Answer() == 0 {
+			taken[p.ID] = true
+		}
 		if taken[p.ID] || p.Kind == detect.KindShifted && p.Impact == 0 && c.state.Investigation(p.ID) == nil {
 			continue
 		}
 		problems = append(problems, *p)
 	}
 	return problems, taken
+}
+
+// hasLocated reports whether the place of an open incident that is searched is located.
+func (c *Core) hasLocated() bool {
+	for _, s := range c.searches {
+		if a := c.affected[s.incident]; a != nil && a.Place.Operation != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
@@ -374,7 +390,7 @@ func (c *Core) IncidentTree(id uint64) *cct.Tree {
 // IncidentWith returns the open incident that contains a problem, the oldest of several.
 func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) {
 	for _, x := range c.incidents.Incidents() {
-		if a := c.affected[x.ID]; x.Closed == 0 && a != nil && slices.Contains(a.Problems, problem) {
+		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
 			return x.ID, true
 		}
 	}

@@ -29,6 +29,30 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 	}
 }
 
+// While the place of an open incident is located, problems outside of it are not searched, unless their own cause is
+// located.
+func TestNoSearchBesideALocatedIncident(t *testing.T) {
+	one, answered := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	for _, place := range []trace.Op{0, 5} {
+		c := &Core{
+			problems: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}},
+			searches: []*incidentSearch{{incident: 7, problem: detect.Problem{ID: IncidentProblem(7)}}},
+			affected: map[uint64]*affected{7: {Place: Place{Operation: place}}},
+		}
+		c.state.Investigations = []search.Investigation{
+			{Problem: answered, Status: search.Located, Place: search.Suspect{Op: 9}}, {Problem: IncidentProblem(7)},
+		}
+		problems, taken := c.searchedProblems()
+		want := 3
+		if place != 0 {
+			want = 2
+		}
+		if len(problems) != want || taken[one] != (place != 0) || taken[answered] {
+			t.Errorf("place %d: searched %d problems, taken %v", place, len(problems), taken)
+		}
+	}
+}
+
 // An operation that healthy requests of the type did not run costs all of its time; without healthy requests it is no
 // evidence.
 func TestLossOfNewOperations(t *testing.T) {
@@ -63,7 +87,8 @@ func TestPlaceOfProblem(t *testing.T) {
 		{20, 80, id, true},
 	} {
 		core := &Core{table: &table, problems: []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}}
-		core.state.Investigations = []search.Investigation{{Problem: id, Status: search.Located, Suspects: []search.Suspect{{Op: op}}}}
+		core.state.Investigations = []search.Investigation{{Problem: id,
+			Status: search.Located, Place: search.Suspect{Op: op}}}
 		core.affected = map[uint64]*affected{7: {
 			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
 			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},

@@ -77,7 +77,7 @@ func (c *Core) learning(now trace.Nanos) time.Duration {
 // open incidents the expectation, and judges the later ones, epoch by epoch.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
-	c.learned, c.relearning = true, false
+	c.learned = true
 	if c.splitter != nil {
 		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
@@ -121,7 +121,7 @@ func (c *Core) learn(now trace.Nanos) {
 // onset returns the earliest onset of the open incidents, or now if there is none.
 func (c *Core) onset(now trace.Nanos) trace.Nanos {
 	for _, x := range c.incidents.Incidents() {
-		if x.Closed == 0 {
+		if x.IsOpen() {
 			now = min(now, x.Onset)
 		}
 	}

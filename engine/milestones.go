@@ -17,7 +17,7 @@ type Milestone struct {
 
 	Problem     analysis.Hash // zero: a place was located
 	RequestType analysis.Hash
-	Group       analysis.Hash // zero: the problem is one of all requests of the type, or was saved by an older version
+	Group       analysis.Hash // zero: the problem is one of all requests of the type
 	Entry       trace.Op
 	Kind        detect.ProblemKind
 }

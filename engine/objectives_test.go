@@ -71,9 +71,9 @@ func (c *checkout) request(at trace.Nanos) *trace.Trace {
 // incidents describes the incidents: opening and end after an instant, and the objectives that they miss.
 func (c *checkout) incidents(since trace.Nanos) (all []string) {
 	for _, x := range c.core.Incidents() {
-		text := fmt.Sprintf("after %v", x.Opened.Sub(since))
-		if x.Closed != 0 {
-			text += fmt.Sprintf(" until %v", x.Closed.Sub(since))
+		text := fmt.Sprintf("after %v", x.Opened().Sub(since))
+		if x.Closed() != 0 {
+			text += fmt.Sprintf(" until %v", x.Closed().Sub(since))
 		}
 		for _, m := range x.Objectives {
 			text += fmt.Sprintf(", %s in %v", m.Entry, m.Window)
@@ -110,7 +110,7 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 	c.play(5 * time.Minute)
 	all := c.core.Incidents()
-	if len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed != 0 {
+	if len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed() != 0 {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
 	x := &all[0]
@@ -126,19 +126,20 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 	c.slow = 0
 	ended := c.now
-	for c.core.Incidents()[0].Closed == 0 && c.now < ended.Add(45*time.Minute) {
+	for c.core.Incidents()[0].Closed() == 0 && c.now < ended.Add(45*time.Minute) {
 		c.play(10 * time.Second)
 	}
 	all = c.core.Incidents()
-	if len(all) != 1 || all[0].Closed == 0 {
+	if len(all) != 1 || all[0].Closed() == 0 {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
-	t.Logf("first suspect %s %.3f, closed %v after the slow requests ended", c.table.Text(all[0].Suspects[0].Service), all[0].Suspects[0].Score, all[0].Closed.Sub(ended))
+	t.Logf("first suspect %s %.3f, closed %v after the slow requests ended",
+		c.table.Text(all[0].Suspects[0].Service), all[0].Suspects[0].Score, all[0].Closed().Sub(ended))
 	c.slow = 0.2
-	for again := c.now; c.core.Incidents()[0].Reopened == 0 && c.now < again.Add(30*time.Minute); {
+	for again := c.now; c.core.Incidents()[0].Reopened() == 0 && c.now < again.Add(30*time.Minute); {
 		c.play(10 * time.Second)
 	}
-	if all = c.core.Incidents(); len(all) != 1 || all[0].Reopened == 0 || all[0].Steady < all[0].Reopened {
+	if all = c.core.Incidents(); len(all) != 1 || all[0].Reopened() == 0 || all[0].IsSteady() {
 		t.Errorf("the objective burns again: %+v", all)
 	}
 }
@@ -213,7 +214,7 @@ func TestObjectiveAccepted(t *testing.T) {
 	c.core.Apply(&engine.Change{Accept: c.core.Incidents()[0].ID, By: "Ada"})
 	c.play(30 * time.Minute)
 	all := c.core.Incidents()
-	if len(all) != 1 || all[0].Closed == 0 || !c.core.Objectives()[0].Waived {
+	if len(all) != 1 || all[0].Closed() == 0 || !c.core.Objectives()[0].Waived {
 		t.Fatalf("incidents %v, objective %+v", c.incidents(start), c.core.Objectives()[0])
 	}
 	c.failing = 0
@@ -223,7 +224,7 @@ func TestObjectiveAccepted(t *testing.T) {
 	}
 	c.failing = 0.1
 	c.play(time.Hour)
-	if all := c.core.Incidents(); len(all) != 2 || all[1].Closed != 0 {
+	if all := c.core.Incidents(); len(all) != 2 || all[1].Closed() != 0 {
 		t.Errorf("incidents %v, want another one", c.incidents(start))
 	}
 }
@@ -279,7 +280,7 @@ func TestObjectiveJoins(t *testing.T) {
 		c.play(20 * time.Minute)
 		c.slow = first
 		c.play(15 * time.Minute)
-		if all := c.core.Incidents(); len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed != 0 {
+		if all := c.core.Incidents(); len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed() != 0 {
 			t.Fatalf("%g are slow: incidents %v", first, c.incidents(start))
 		}
 		before := c.core.Incidents()[0].ID
@@ -297,13 +298,14 @@ func TestObjectiveMissedForever(t *testing.T) {
 	c := newCheckout(strict)
 	c.failing = 0.1
 	c.play(2 * time.Hour)
-	if all := c.core.Incidents(); len(all) != 1 || all[0].Closed != 0 || len(all[0].Objectives) != 1 {
+	if all := c.core.Incidents(); len(all) != 1 || all[0].Closed() != 0 || len(all[0].Objectives) != 1 {
 		t.Fatalf("incidents %v, want an open one", c.incidents(start))
 	}
 	c.slow = 0.6
 	c.play(5 * time.Minute)
 	all := c.core.Incidents()
-	if x := all[len(all)-1]; x.Closed != 0 || c.table.Text(x.Suspects[0].Service) != "pay" || x.Suspects[0].Own < 0.05 {
+	if x := all[len(all)-1]; x.Closed() != 0 ||
+		c.table.Text(x.Suspects[0].Service) != "pay" || x.Suspects[0].Own < 0.05 {
 		t.Errorf("incidents %v, first suspect %+v", c.incidents(start), x.Suspects[0])
 	}
 }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
@@ -33,7 +33,7 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 	tracked := c.incidents.Incidents()
 	for i := range tracked {
 		x := &tracked[i]
-		if a := c.affected[x.ID]; a != nil && x.Closed == 0 && len(x.Suspects) > 0 {
+		if a := c.affected[x.ID]; a != nil && x.IsOpen() && len(x.Suspects) > 0 {
 			a.Place = c.placeOf(x, a.Place, now)
 			a.addPlace(now)
 		}
@@ -56,7 +56,7 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 // lostAt returns the share of the time lost in x, of all suspects, at the place that v located; 0 if it is unknown. The
 // shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
 func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
-	whole := baselinediff.LostShare(x.Suspects)
+	whole := compare.LostShare(x.Suspects)
 	p := c.Searched(v.Problem)
 	if _, pooled := IncidentOf(v.Problem); pooled || p == nil {
 		return v.AnswerShare() * whole
@@ -97,7 +97,7 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
 	}
-	return share * baselinediff.LostShare(x.Suspects)
+	return share * compare.LostShare(x.Suspects)
 }
 
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:

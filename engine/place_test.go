@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -48,7 +48,7 @@ func TestSlowdownShare(t *testing.T) {
 	} {
 		c.problems = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
 		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
-		suspects := []baselinediff.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
+		suspects := []compare.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
 		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {
 			t.Errorf("%s: %v of the lost time; want %v", name, share, 0.9*x.share)
 		}
@@ -60,7 +60,8 @@ func TestShareOfAllLostTime(t *testing.T) {
 	c := &Core{table: &trace.Table{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
 	v := &search.Investigation{Problem: IncidentProblem(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
-	suspects := []baselinediff.Suspect{{Own: 0.6, Score: 0.7, Errors: 0.1}, {In: 0.2, Score: 0.2}, {Rest: 0.5, Score: 0.5, Opaque: true}}
+	suspects := []compare.Suspect{{Own: 0.6, Score: 0.7, Errors: 0.1},
+		{In: 0.2, Score: 0.2}, {Rest: 0.5, Score: 0.5, Opaque: true}}
 	x := Incident{Incident: incident.Incident{ID: 1, Suspects: suspects}}
 	if got := c.lostAt(&x.Incident, v); math.Abs(got-0.675) > 1e-9 { // 90 % of 0.6 of 0.8
 		t.Errorf("the place carries %v, want 0.675", got)

@@ -15,7 +15,7 @@ import (
 // plan holds the arms of a plan, to which requests are assigned.
 type plan struct {
 	version int64
-	since   trace.Nanos // 0: unknown, from an older version
+	since   trace.Nanos
 	arms    []arm
 	shares  *protocol.Plan // with the shares of arms only; nil: no arm has probes
 }

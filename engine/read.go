@@ -8,10 +8,6 @@ import (
 // Learned reports whether the learning period is over. During it there are no problems.
 func (c *Core) Learned() bool { return c.learned }
 
-// Relearning reports whether the learning period repeats one of an earlier version of Sibyl, whose request types and
-// groups this version does not know.
-func (c *Core) Relearning() bool { return c.relearning }
-
 // Grouper returns the groups, for reading. During the learning period they are provisional: each entry operation is one
 // request type.
 func (c *Core) Grouper() *group.Grouper {

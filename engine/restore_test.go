@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/gob"
 	"errors"
 	"math"
 	"testing"
@@ -26,28 +24,6 @@ func stateWith(c *Core, change func(*savedCore)) []byte {
 	s := c.saved()
 	change(s)
 	return codec.AppendSection(state[:len(state)-r.Len()], func(b []byte) []byte { return plain.Append(b, s) })
-}
-
-// Settings that version 3 of the store wrote, as gob, are read.
-func TestDecodeSavedGob(t *testing.T) {
-	type tests struct{ Margin, Doubt float64 }
-	type watch struct{ Tests tests }
-	type settings struct{ Watch watch }
-	old := struct {
-		Settings *settings
-		Plans    []savedPlan
-	}{&settings{watch{tests{0.07, 0.01}}}, []savedPlan{{Version: 1}}}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(old); err != nil {
-		t.Fatal(err)
-	}
-	s, err := decodeSaved(b.Bytes(), coreWithGob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.Settings.Watch.Tests; got.Margin != 0.07 || got.Alpha != 0.01 {
-		t.Errorf("tests %+v, want a margin of 0.07 and an alpha of 0.01", got)
-	}
 }
 
 // Values out of range in the plain part of a state are errors.

@@ -8,24 +8,20 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Versions of an encoded [search.State], its first byte.
-const (
-	stateAsJSON  = 1 // up to version 4 of the store
-	stateVersion = 2 // written
-)
+// stateVersion is the first byte of an encoded [search.State].
+const stateVersion = 1
 
 // AppendSearchState appends the encoding of s to b. Package search itself encodes nothing.
 func AppendSearchState(b []byte, s *search.State) []byte {
 	return plain.Append(append(b, stateVersion), s)
 }
 
-// DecodeSearchState returns the state that AppendSearchState of this version or an older one encoded, which takes all
-// of b. An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeSearchState returns the state that AppendSearchState encoded, which takes all of b. An error wraps
+// [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeSearchState(b []byte) (s search.State, err error) {
 	r := codec.NewReader(b)
-	if r.Version(stateVersion, stateAsJSON) == stateAsJSON {
-		err = decodeJSON(r.Rest(), &s)
-	} else if err = r.Err(); err == nil {
+	r.Version(stateVersion)
+	if err = r.Err(); err == nil {
 		err = plain.Decode(r.Rest(), &s)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func (c *Core) settle(now trace.Nanos) {
 	var open []analysis.Hash
 	for _, x := range c.incidents.Incidents() {
-		if x.Closed == 0 && c.affected[x.ID] != nil {
+		if x.IsOpen() && c.affected[x.ID] != nil {
 			open = append(open, c.affected[x.ID].Problems...)
 		}
 	}

@@ -31,7 +31,8 @@ func TestLastingChangeBecomesNormal(t *testing.T) {
 		t.Fatal("no problem")
 	}
 	c.play(c.changed()[0].Opened.Add(incident.Day - time.Minute).Sub(c.now))
-	if len(c.changed()) == 0 || slices.ContainsFunc(c.core.Incidents(), func(x engine.Incident) bool { return x.Closed == 0 }) {
+	if len(c.changed()) == 0 ||
+		slices.ContainsFunc(c.core.Incidents(), func(x engine.Incident) bool { return x.IsOpen() }) {
 		t.Fatalf("within a day: problems %v, incidents %v, want an open problem only", c.changed(), c.incidents(start))
 	}
 	c.play(20 * time.Minute)
@@ -57,7 +58,7 @@ func TestAcceptedProblems(t *testing.T) {
 	}
 	c.core.Apply(&engine.Change{Accept: all[0].ID, By: "Ada"})
 	c.play(time.Hour)
-	if got := c.changed(); len(got) > 0 || c.core.Incidents()[0].Closed == 0 {
+	if got := c.changed(); len(got) > 0 || c.core.Incidents()[0].Closed() == 0 {
 		t.Errorf("problems %v, incidents %v", got, c.incidents(start))
 	}
 }

@@ -72,7 +72,7 @@ type Impact struct {
 
 // Impact returns the impact of x, which is observed until now.
 func (x *Incident) Impact(now trace.Nanos) Impact {
-	if x.Closed != 0 {
+	if !x.IsOpen() {
 		now = x.End()
 	}
 	var i Impact

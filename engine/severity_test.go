@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
@@ -29,7 +29,8 @@ func TestSeverity(t *testing.T) {
 		{"an objective is missed fast", 0.1, nil, []incident.Missed{slowly, fast}, Grounds{Critical, 0, &fast, nil}},
 		{"half of the time", 0.5, nil, []incident.Missed{fast}, Grounds{Critical, 0.5, nil, nil}},
 	} {
-		x := Incident{Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]baselinediff.Suspect, 1)}, Types: c.types}
+		x := Incident{Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]compare.Suspect, 1)},
+			Types: c.types}
 		x.Suspects[0].Score = c.score
 		if diff := cmp.Diff(c.want, x.Grounds()); diff != "" || x.Severity() != c.want.Severity {
 			t.Errorf("%s: -want +got\n%s", c.name, diff)
@@ -49,11 +50,11 @@ func TestImpact(t *testing.T) {
 	if got, want := x.Impact(20e9), (Impact{Lost: 20e6, Failed: 4}); got != want {
 		t.Errorf("open: %v, want %v", got, want)
 	}
-	x.Closed, x.Seen = 90e9, 50e9
+	x.Seen, x.History = 50e9, []incident.Transition{{At: 90e9, State: incident.Closed}}
 	if got, want := x.Impact(1000e9), (Impact{Lost: 5e6, Failed: 1}); got != want {
 		t.Errorf("closed: %v, want %v", got, want)
 	}
-	x.Onset, x.Closed = 20e9, 0
+	x.Onset, x.History = 20e9, nil
 	if got, want := x.Impact(20e9), (Impact{Lost: 200e6, Failed: 40}); got != want {
 		t.Errorf("that has just begun: %v, want %v", got, want)
 	}

@@ -1,17 +1,16 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/gob"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -23,15 +22,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Versions of an encoded [Core], its first byte.
-const (
-	coreWithGob = 1 // savedCore as gob, groups by calls without targets; only read
-	coreVersion = 2 // written
-)
+// coreVersion is the first byte of an encoded [Core].
+const coreVersion = 1
 
 // savedCore is the small and plain part of a Core. The names of its fields are part of the format.
 type savedCore struct {
-	Settings      *Settings // nil: unknown, from an older version
+	Settings      Settings
 	Learned       bool
 	Began, Aged   trace.Nanos
 	Seen, Dropped uint64
@@ -49,14 +45,13 @@ type savedCore struct {
 	Splits        []byte
 	SplitSamples  []savedPart // ascending by group without splits
 	SplitEpochs   int
-	Spans         []byte // nil: none, from an older version
-	Sites         []byte // nil: none, from an older version
-	Incidents     incident.State
-	Objectives    incident.ObjectivesState // empty: none, or from an older version
+	Spans         []byte
+	Sites         []byte
+	Incidents     incident.SavedTracker
+	Objectives    incident.ObjectivesState
 	Affected      []affectedState
 	Versions      []VersionSeen
 	Deploys       []Deploy
-	Relearning    bool // Core.relearning
 }
 
 // savedHeard is the state that feedback changes; each list is ascending.
@@ -92,7 +87,7 @@ type savedMark struct {
 
 type savedPlan struct {
 	Version int64
-	Since   trace.Nanos `cbor:",omitempty"` // 0: unknown, from an older version
+	Since   trace.Nanos `cbor:",omitempty"`
 	Arms    []savedArm
 }
 
@@ -205,12 +200,12 @@ func (c *Core) appendEarly(b []byte) []byte {
 func (c *Core) saved() *savedCore {
 	c.mergeTally()
 	s := &savedCore{
-		Settings: new(c.options.Settings()),
+		Settings: c.options.Settings(),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
-		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.State(), Affected: c.savedAffected(),
+		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.Save(), Affected: c.savedAffected(),
 		Objectives: c.objectives.State(),
-		Versions:   c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
+		Versions:   c.versions.known, Deploys: c.versions.deploys,
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -306,13 +301,9 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 // Restore replaces the state of c, which must be new, by the one that [Core.AppendState] encoded. The options of c
 // apply, except for the [Settings], which are those of the encoded core. An error wraps [codec.ErrCorrupt] or is an
 // [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
-//
-// Of a state before coreVersion Restore keeps the names, overrides, versions, deploys, decisions and what agents
-// reported. The core learns groups anew, because the identities of calls with generic names, such as GET, changed: they
-// would look like requests that take new paths.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
-	version := r.Version(coreVersion, coreWithGob)
+	r.Version(coreVersion)
 	var parts [6][]byte
 	for i := range parts {
 		parts[i] = r.Section()
@@ -328,24 +319,18 @@ func (c *Core) Restore(b []byte) error {
 	if c.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
-	s, err := decodeSaved(parts[5], version)
+	s, err := decodeSaved(parts[5])
 	if err != nil {
 		return err
 	}
-	if s.Settings != nil {
-		if err := c.options.CheckStrategy(s.Settings.Strategy); err != nil {
-			return err
-		}
-	}
-	c.restorePlans(s)
-	if version < coreVersion {
-		c.relearning = true
-	} else if err := c.restoreGroups(parts[1], parts[2], parts[4], s); err != nil {
+	if err := c.options.CheckStrategy(s.Settings.Strategy); err != nil {
 		return err
 	}
-	if s.Settings != nil {
-		c.Apply(&Change{Settings: s.Settings})
+	c.restorePlans(s)
+	if err := c.restoreGroups(parts[1], parts[2], parts[4], s); err != nil {
+		return err
 	}
+	c.Apply(&Change{Settings: &s.Settings})
 	return nil
 }
 
@@ -380,30 +365,15 @@ func (c *Core) restoreGroups(types, detector, early []byte, s *savedCore) (err e
 	return c.restore(s)
 }
 
-func decodeSaved(b []byte, version byte) (*savedCore, error) {
+func decodeSaved(b []byte) (*savedCore, error) {
 	s := &savedCore{}
-	if version > coreWithGob {
-		if err := plain.Decode(b, s); err != nil {
-			return nil, err
-		}
-	} else if err := decodeGob(b, s); err != nil {
+	if err := plain.Decode(b, s); err != nil {
 		return nil, err
 	}
 	if !s.valid() {
 		return nil, fmt.Errorf("%w: core with a value out of range", codec.ErrCorrupt)
 	}
 	return s, nil
-}
-
-// decodeGob decodes the gob of an old version into s.
-func decodeGob(b []byte, s *savedCore) error {
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
-		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
-	}
-	if s.Settings != nil { // gob has no tags for the former name of this constant
-		s.Settings.Watch.Tests.Alpha = detect.DefaultWatchOptions().Tests.Alpha
-	}
-	return nil
 }
 
 // valid reports whether counts and enumerations are in range.
@@ -430,10 +400,8 @@ func (s *savedCore) valid() bool {
 			return false
 		}
 	}
-	if s.Settings != nil && !s.Settings.valid() {
-		return false
-	}
-	return len(s.Plans) > 0 && finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
+	return len(s.Plans) > 0 && s.Settings.valid() &&
+		finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
 }
 
 func (c *Core) restoreEarly(b []byte, learned bool) error {
@@ -456,27 +424,21 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 
 func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
-	c.problems, c.relearning = s.Problems, s.Relearning
-	if s.Spans != nil {
-		var err error
-		if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
-			return err
-		}
+	c.problems = s.Problems
+	var err error
+	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
+		return err
 	}
-	if s.Sites != nil {
-		var err error
-		if c.sites, err = baselinediff.DecodeSites(s.Sites, c.table); err != nil {
-			return err
-		}
-		c.incidents = incident.Restore(s.Incidents)
-		if err = c.restoreAffected(s.Affected); err != nil {
-			return err
-		}
+	sites, err := history.DecodeSites(s.Sites, c.table)
+	if err != nil {
+		return err
+	}
+	c.sites = compare.NewComparer(sites)
+	c.incidents = incident.Restore(s.Incidents)
+	if err := c.restoreAffected(s.Affected); err != nil {
+		return err
 	}
 	c.objectives.Restore(&s.Objectives)
-	if s.Settings == nil { // else Restore applies them
-		c.watchObjectives()
-	}
 	for _, m := range s.Epochs {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -53,11 +53,11 @@ func (c *Core) GrowthLeft() time.Duration { return c.knownLeft(incident.GrowthAf
 
 // Provisional returns, while changes that take days are not judged yet, the instances that are unlike their siblings
 // for as long as the history reaches: Sibyl may have been started within an incident.
-func (c *Core) Provisional() []baselinediff.UnequalInstance {
+func (c *Core) Provisional() []compare.UnequalInstance {
 	if c.GrowthLeft() == 0 {
 		return nil
 	}
-	return c.sites.Unequal(c.Ended())
+	return compare.Unequal(c.sites.Sites, c.Ended())
 }
 
 func (c *Core) knownLeft(after time.Duration) time.Duration {

@@ -5,19 +5,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // unexplained reports whether only objectives keep x open: no service stands out so far.
 func (x *tracked) unexplained() bool {
-	return len(x.Objectives) > 0 && x.score == 0 && x.now.score == 0
+	return len(x.Objectives) > 0 && x.score == 0 && x.current.score == 0
 }
 
 // lasts reports whether x is unexplained after a time in which its cause would have shown. It may last for as long as
 // the objective is too strict, and learning goes on.
-func (x *tracked) lasts(now trace.Nanos) bool {
-	return x.unexplained() && now.Sub(x.Opened) >= spreading
+func (x *tracked) staysUnexplained(now trace.Nanos) bool {
+	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
 // miss adds objectives that requests miss because of x, or renews their figures.
@@ -42,23 +43,23 @@ const maxCompared = 4
 
 // burn finds for each objective that burns the open incident that it has joined, or one at a service on the way of its
 // requests, or one that has just closed; else it opens one. It keeps the incident open.
-func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Sites) {
+func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	compared := 0
 	for i := range burns {
 		b := &burns[i]
 		x := t.burning(b)
 		switch {
 		case x == nil:
-			x = t.open(now, b, history)
-		case x.Closed != 0:
+			x = t.openBy(now, b, sites)
+		case !x.IsOpen():
 			x.reopen(now, now.Add(-Window))
 		case x.unexplained():
 			t.absorb(now, x, b)
 		}
 		x.miss(b.Missed)
 		x.Seen = now
-		if x.unexplained() && now.Sub(x.looked) >= time.Minute && now.Sub(x.Opened) < spreading {
-			t.explain(now, x, b, history, compared < maxCompared)
+		if x.unexplained() && now.Sub(x.searched) >= time.Minute && now.Sub(x.Opened()) < spreading {
+			t.explain(now, x, b, sites, compared < maxCompared)
 			compared++
 		}
 	}
@@ -67,10 +68,10 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Site
 // burning returns the incident of an objective that burns; nil if there is none yet.
 func (t *Tracker) burning(b *Burn) *tracked {
 	all := []func(x *tracked) bool{
-		func(x *tracked) bool { return x.Closed == 0 && x.misses(&b.Objective) },
-		func(x *tracked) bool { return x.Closed == 0 && b.passes(x.service) },
+		func(x *tracked) bool { return x.IsOpen() && x.misses(&b.Objective) },
+		func(x *tracked) bool { return x.IsOpen() && b.passes(x.service) },
 		func(x *tracked) bool {
-			return x.Closed != 0 && x.Into == 0 && !x.Accepted && b.At.Sub(x.Closed) <= t.returning() && x.misses(&b.Objective)
+			return x.mayReturn() && b.At.Sub(x.Closed()) <= t.returning() && x.misses(&b.Objective)
 		},
 	}
 	for _, is := range all {
@@ -87,17 +88,12 @@ func (b *Burn) passes(service trace.Symbol) bool {
 	return found
 }
 
-// open opens an incident for an objective.
-func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *tracked {
-	x := &tracked{charge: charge{service: b.Service}, affected: history.Callers(b.Service)}
-	x.Onset, x.Opened, x.Steady = min(b.Since, now), now, now
-	x.unhealthy = unhealthySince(x.Onset, now)
-	x.ID = trace.Mix(uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), uint64(now))
-	x.Suspects, x.Alerted = []baselinediff.Suspect{{Service: b.Service}}, b.Service
-	t.incidents = append(t.incidents, x)
-	for i := range t.scales {
-		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
-	}
+// openBy opens an incident for an objective.
+func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tracked {
+	x := &tracked{evidence: evidence{service: b.Service}, grown: now}
+	x.Onset = min(b.Since, now)
+	x.Suspects, x.Alerted = []compare.Suspect{{Service: b.Service}}, b.Service
+	t.open(now, uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), x, sites)
 	return x
 }
 
@@ -106,18 +102,20 @@ func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *t
 // beyond their records first. That they rank first does not make them unusual.
 //
 // It compares with the history only if it may.
-func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselinediff.Sites, may bool) {
-	x.looked = now
-	window := baselinediff.Interval{From: x.Onset, To: now}
-	c, ready := baselinediff.Comparison{}, may && Ready(now, history)
+func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.Comparer, may bool) {
+	x.searched = now
+	window := history.Interval{From: x.Onset, To: now}
+	c, ready := compare.Comparison{}, may && Ready(now, sites.Sites)
 	if ready {
-		c = history.Compare(window, baselinediff.Plain)
+		c = sites.Compare(window, compare.Plain)
 	}
 	found := slices.Clone(b.Suspects)
 	requests, duration, mean := b.Requests.Requests, b.Duration, b.Duration
 	if len(found) == 0 {
-		found = slices.DeleteFunc(slices.Clone(c.Suspects), func(s baselinediff.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
-		slices.SortStableFunc(found, func(a, b baselinediff.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
+		found = slices.DeleteFunc(slices.Clone(c.Suspects),
+			func(s compare.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
+		slices.SortStableFunc(found,
+			func(a, b compare.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
 		requests, duration, mean = c.Requests, c.Duration, c.Mean
 	}
 	if len(found) == 0 || found[0].Score < x.Suspects[0].Score {
@@ -125,25 +123,26 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselin
 	}
 	for i := range found[:min(located, len(found))] {
 		if ready {
-			found[i].Instances = history.Instances(window, &c, &found[i])
+			found[i].Instances = sites.Instances(window, &c, &found[i])
 		}
 	}
 	x.Requests, x.Duration, x.Mean = int(requests), duration, mean
 	x.Suspects, x.service = found, found[0].Service
-	if x.Opened == now {
+	if x.Opened() == now {
 		x.Alerted = x.service
 	}
-	t.affect(x, history)
+	t.affect(x, sites)
 }
 
 // absorb makes an incident that has just opened at a service on the way of the requests the explanation of x.
 func (t *Tracker) absorb(now trace.Nanos, x *tracked, b *Burn) {
-	i := slices.IndexFunc(t.incidents, func(y *tracked) bool { return y != x && y.Opened == now && b.passes(y.service) })
+	i := slices.IndexFunc(t.incidents,
+		func(y *tracked) bool { return y != x && y.Opened() == now && b.passes(y.service) })
 	if i < 0 {
 		return
 	}
 	y := t.incidents[i]
-	x.charge, x.now, x.every = charge{service: y.service}, y.now, y.every
+	x.evidence, x.current, x.every, x.symptoms = evidence{service: y.service}, y.current, y.every, y.symptoms
 	x.miss(y.Objectives...)
 	t.incidents = slices.Delete(t.incidents, i, i+1)
 }

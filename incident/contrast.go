@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -109,14 +109,15 @@ const leastContrast = 0.05
 // suspects ranks the services at which the requests that missed lose time, or their failures begin. Scores are per
 // request of the entry: the excess of one that missed, in mean durations of the others, times the share of the requests
 // that do. Duration is that mean in ns.
-func (c *contrast) suspects(table *trace.Table, latency bool, share float64) (suspects []baselinediff.Suspect, duration float64) {
+func (c *contrast) suspects(table *trace.Table, latency bool,
+	share float64) (suspects []compare.Suspect, duration float64) {
 	if c.missed == 0 || latency && c.others == 0 {
 		return nil, 0
 	}
 	for _, d := range c.steps {
 		duration += float64(d.others) / float64(max(1, c.others))
 	}
-	byService := make(map[trace.Symbol]*baselinediff.Suspect)
+	byService := make(map[trace.Symbol]*compare.Suspect)
 	for _, op := range slices.Sorted(maps.Keys(c.steps)) {
 		d, called := c.steps[op], table.Target(op)
 		excess := float64(d.missed) / float64(c.missed)
@@ -133,7 +134,7 @@ func (c *contrast) suspects(table *trace.Table, latency bool, share float64) (su
 		}
 		s := byService[o.Service]
 		if s == nil {
-			s = &baselinediff.Suspect{Service: o.Service, Opaque: o.Kind == trace.External, Calls: 1}
+			s = &compare.Suspect{Service: o.Service, Opaque: o.Kind == trace.External, Calls: 1}
 			byService[o.Service] = s
 		}
 		s.Score += excess
@@ -146,18 +147,19 @@ func (c *contrast) suspects(table *trace.Table, latency bool, share float64) (su
 			s.Own += excess
 		}
 		if excess > 0 {
-			s.Operations = append(s.Operations, baselinediff.SuspectOperation{Op: op, Score: excess})
+			s.Operations = append(s.Operations, compare.SuspectOperation{Op: op, Score: excess})
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(byService)) {
 		if s := byService[service]; s.Score >= leastContrast*share {
 			s.Own, s.In = max(0, s.Own), max(0, s.In)
 			s.Score = s.Own + s.In + s.Errors
-			slices.SortStableFunc(s.Operations, func(a, b baselinediff.SuspectOperation) int { return cmp.Compare(b.Score, a.Score) })
+			slices.SortStableFunc(s.Operations,
+				func(a, b compare.SuspectOperation) int { return cmp.Compare(b.Score, a.Score) })
 			suspects = append(suspects, *s)
 		}
 	}
-	slices.SortStableFunc(suspects, func(a, b baselinediff.Suspect) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(suspects, func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 	return suspects, duration
 }
 

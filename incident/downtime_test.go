@@ -17,7 +17,7 @@ func TestDowntimeTeachesNothing(t *testing.T) {
 	s.down(24 * time.Hour)
 	s.play(30*time.Minute, nil)
 	const most = 90 / 3 // windows in which requests came
-	state := s.tracker.State()
+	state := s.tracker.Save()
 	healthy := [][]float64{state.Healthy}
 	for i := range state.Scales {
 		healthy = append(healthy, state.Scales[i].Healthy)
@@ -45,12 +45,12 @@ func TestIncidentOutlivesDowntime(t *testing.T) {
 		s.down(10 * time.Minute)
 		s.play(5*time.Minute, nil)
 		all := s.tracker.Incidents()
-		if len(all) != 1 || all[0].Closed != 0 || all[0].Reopened != 0 {
-			t.Fatalf("incidents %v, reopened %v", s.summary(0), all[0].Reopened)
+		if len(all) != 1 || all[0].Closed() != 0 || all[0].Reopened() != 0 {
+			t.Fatalf("incidents %v, reopened %v", s.summary(0), all[0].Reopened())
 		}
 		s.failing = ""
 		s.play(10*time.Minute, nil)
-		if all := s.tracker.Incidents(); all[0].Closed == 0 {
+		if all := s.tracker.Incidents(); all[0].Closed() == 0 {
 			t.Error("the incident has not closed")
 		}
 	}
@@ -81,13 +81,13 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	s.play(time.Hour, nil)
 	s.failing, s.epoch = "cart", 2*time.Minute
 	s.play(10*time.Minute, nil)
-	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed != 0 {
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed() != 0 {
 		t.Fatalf("incidents %v", s.summary(0))
 	}
 	s.failing, s.quiet = "", true
 	s.play(10*time.Minute, nil)
-	if all := s.tracker.Incidents(); all[0].Closed == 0 || !all[0].Unseen {
-		t.Errorf("closed at %d, unseen %t: want both, since no traces arrive", all[0].Closed, all[0].Unseen)
+	if all := s.tracker.Incidents(); all[0].Closed() == 0 || !all[0].NobodyKnows() {
+		t.Errorf("closed at %d, unseen %t: want both, since no traces arrive", all[0].Closed(), all[0].NobodyKnows())
 	}
 }
 
@@ -105,8 +105,26 @@ func TestEvidenceOutlivesTraffic(t *testing.T) {
 	if !reflect.DeepEqual(after.Suspects[0], before.Suspects[0]) {
 		t.Errorf("the first suspect is %+v after the last request, %+v before", after.Suspects[0], before.Suspects[0])
 	}
-	if after.Closed == 0 || after.End() > last.Add(time.Minute) {
+	if after.Closed() == 0 || after.End() > last.Add(time.Minute) {
 		t.Errorf("it ended %v after the last request", after.End().Sub(last))
+	}
+}
+
+// TestAffectedRequestsStop stops the requests of the slow service, while other requests go on: nobody knows whether the
+// incident is over, and it ended with them.
+func TestAffectedRequestsStop(t *testing.T) {
+	s := newShop()
+	s.play(20*time.Minute, nil)
+	s.play(6*time.Minute, map[string]float64{"cart": 3})
+	last := s.now
+	s.stopped = "cart"
+	s.play(10*time.Minute, nil)
+	all := s.tracker.Incidents()
+	if len(all) != 1 || all[0].Closed() == 0 || !all[0].NobodyKnows() {
+		t.Fatalf("incidents %+v, want one that closed because its requests stopped", all)
+	}
+	if end := all[0].End().Sub(last); end.Abs() > time.Minute {
+		t.Errorf("it ended %v after the last request to cart", end)
 	}
 }
 
@@ -118,7 +136,7 @@ func TestSeenEnd(t *testing.T) {
 	s.play(10*time.Minute, nil)
 	s.failing = ""
 	s.play(10*time.Minute, nil)
-	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed == 0 || all[0].Unseen {
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed() == 0 || all[0].NobodyKnows() {
 		t.Errorf("incidents %+v, want one that is over", all)
 	}
 }
@@ -128,11 +146,11 @@ func TestSeenEnd(t *testing.T) {
 func TestNothingLearnedWithoutRequests(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
-	before := s.tracker.State().Healthy[0]
+	before := s.tracker.Save().Healthy[0]
 	s.quiet = true
 	s.play(12*time.Hour, nil)
 	const late = 4 // windows that had not yet proved healthy
-	if after := s.tracker.State().Healthy[0]; after > before+late {
+	if after := s.tracker.Save().Healthy[0]; after > before+late {
 		t.Errorf("%.0f windows taken for healthy, %.0f before the requests stopped", after, before)
 	}
 }

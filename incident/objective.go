@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -176,7 +176,7 @@ func (r *ring) first() (first trace.Nanos) {
 }
 
 // onset estimates when requests began to miss an objective, in the latest slots of a window: as for
-// [baselinediff.Sites.Onset], where the sum of the misses up to the end, each slot less half of the share of the last
+// [compare.Comparer.Onset], where the sum of the misses up to the end, each slot less half of the share of the last
 // ones, is largest.
 func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	half, sum, most, onset := r.sum(last).Share()/2, 0.0, 0.0, r.last
@@ -307,7 +307,7 @@ type Burn struct {
 	Since trace.Nanos // estimated beginning
 	// Suspects are the services where the requests that missed it lose time, or where their failures begin, those that
 	// cost most first. Duration is the mean of the other requests in ns, the unit of times in Suspects; 0: unknown.
-	Suspects []baselinediff.Suspect
+	Suspects []compare.Suspect
 	Duration float64
 	// Services are those that its requests run through, or wait for, ascending. The caller of [Objectives.Step] adds
 	// them.

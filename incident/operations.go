@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -98,11 +99,12 @@ type growth struct {
 	failures float64 // share of the calls that fail, above the variation of the history
 	// rise is the growth of the typical own time of a call in octaves, times the square root of the number of calls: by
 	// chance it is larger with fewer of them.
-	rise float64
+	rise  float64
+	added float64 // time of the calls that it makes more often than before, relative to its usual inclusive time
 }
 
 // growthOf returns the growth of an operation; zero if it cannot be judged by itself.
-func growthOf(o *baselinediff.SuspectOperation) growth {
+func growthOf(o *compare.SuspectOperation) growth {
 	var g growth
 	if o.Calls >= leastMeanCalls {
 		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
@@ -111,12 +113,15 @@ func growthOf(o *baselinediff.SuspectOperation) growth {
 	if o.Calls > 0 && o.Failed >= leastFailures {
 		g.failures = o.Failed / o.Calls
 	}
+	if o.Added.Calls >= leastCalls {
+		g.added = o.Added.Nanos / max(o.Added.Usual, float64(time.Microsecond))
+	}
 	return g
 }
 
 // max returns the larger ones of the numbers.
 func (g growth) max(h growth) growth {
-	return growth{max(g.time, h.time), max(g.failures, h.failures), max(g.rise, h.rise)}
+	return growth{max(g.time, h.time), max(g.failures, h.failures), max(g.rise, h.rise), max(g.added, h.added)}
 }
 
 // operationRecord is the highest growth of an operation in healthy windows, by age: the current one first.
@@ -139,30 +144,77 @@ const (
 	certainShare = 2
 )
 
-// grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
-// that raises an incident; nil if none does. It also tells whether any growth is certain at once.
-func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) (first *baselinediff.SuspectOperation, certain bool) {
-	j := judge{gates: t.gates, of: of, ratio: ratioFor(history.Operations(), of, t.scales[of].healthy[:])}
+// An operation in few of the requests hardly shows in the score of its service, which is a share of the time of all
+// requests: the checkout may take twice as long, and all requests lose a hundredth. So rare operations are judged by
+// themselves from the first hour on. As little is known of them, they must grow more than known ones, by typical times
+// and by means, and for longer: recorded applications that are healthy have types of requests that take three times as
+// long for some seconds. Frequent operations can wait until they have been known for a day.
+const (
+	rareShare      = 0.12 // calls of a rare operation in the requests of a window, at most
+	rareWindows    = 6    // healthy windows that must be known
+	rareHistory    = 3    // calls before the window, as a multiple of those in it, at least
+	rareGrowth     = 0.5  // in place of [Gates].Growth
+	rareFailing    = 0.15 // in place of [Gates].Failing
+	rareConfirming = time.Minute
+)
+
+// grownOperation is an operation whose growth raises an incident, or keeps it open.
+type grownOperation struct {
+	*compare.SuspectOperation               // nil: no operation grew
+	confirm                   time.Duration // for which growth must be seen before it raises an incident
+	rare                      bool
+}
+
+// grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one that
+// raises an incident.
+func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
+	f *finding, share float64, sites *compare.Comparer) (g grownOperation) {
+	j := judge{gates: t.gates, of: of, ratio: ratioFor(sites.Operations(), of, t.scales[of].healthy[:]), share: share}
 	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
+	j.started = func() bool { return sites.Started(s.Service, now.Add(-warmUp)) }
 	judged := s.Operations
 	if t.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
 		judged = append(slices.Clip(judged), s.Whole)
 	}
+	records := t.scales[of].records
 	for i := range judged {
 		o := &judged[i]
-		slower, risen, failing := j.multiples(o, t.scales[of].records[operation{s.Service, o.Op}].highest())
-		if max(slower, risen) >= share && history.Started(s.Service, now.Add(-warmUp)) {
-			slower, risen = slower/warmUpFactor, risen/warmUpFactor
-		}
-		if max(slower, risen, failing) < share {
+		m := j.multiples(o, records[operation{s.Service, o.Op}].highest())
+		if max(m.slower, m.risen, m.failing, m.adding) < share {
 			continue
 		}
-		if first == nil {
-			first = o
+		if g.SuspectOperation == nil {
+			g = grownOperation{o, confirming, false}
 		}
-		certain = certain || risen >= 1 || max(slower, failing) >= certainShare
+		if m.risen >= 1 || max(m.slower, m.failing, m.adding) >= certainShare {
+			g.confirm = 0
+		}
 	}
-	return first, certain
+	if g.SuspectOperation == nil && of == fine && sum(t.scales[of].healthy[:]) >= rareWindows {
+		return grownOperation{j.rare(s, f, records), rareConfirming, true}
+	}
+	return g
+}
+
+// rare returns the rare operation of a suspect with the highest score whose growth reaches a share of the least one
+// that raises an incident; nil if no growth does.
+func (j judge) rare(s *compare.Suspect, f *finding,
+	records map[operation]*operationRecord) (first *compare.SuspectOperation) {
+	j.gates.Growth, j.gates.Failing = max(j.gates.Growth, rareGrowth), max(j.gates.Failing, rareFailing)
+	young := f.youngOf(s.Service)
+	for i := range young {
+		o := &young[i]
+		if o.Calls > rareShare*float64(f.Requests) || o.Before < rareHistory*o.Calls {
+			continue
+		}
+		m := j.multiples(&o.SuspectOperation, records[operation{s.Service, o.Op}].highest())
+		// beyond what the history explains
+		mean := o.Excess / max(o.Usual, float64(time.Microsecond)) / (rareGrowth / 2)
+		if max(min(m.risen, mean), m.failing) >= j.share && (first == nil || o.Score > first.Score) {
+			first = &o.SuspectOperation
+		}
+	}
+	return first
 }
 
 // knowsWholes reports whether the growth of whole services has been known for a day, like that of operations.
@@ -177,21 +229,36 @@ type judge struct {
 	of     int     // the scale
 	ratio  float64 // of the least growth that raises an incident to the record: see [ratioFor]
 	enough float64 // time in ns that all calls of an operation must lose, at least 1
+	share  float64 // of the least growth, from which multiples matter
+	// started reports whether instances of the service have just started. It takes time linear in the number of all
+	// instances.
+	started func() bool
 }
 
-// multiples returns the three kinds of growth of an operation as multiples of the least ones that raise an incident.
-func (j *judge) multiples(o *baselinediff.SuspectOperation, highest growth) (slower, risen, failing float64) {
+// multiples are the kinds of growth of an operation as multiples of the least ones that raise an incident.
+type multiples struct{ slower, risen, failing, adding float64 }
+
+// addedGrowth is the least growth by added calls. It is large, because their time is only what such calls usually take;
+// but calls hardly vary, so that it needs no operation that has been known for a day.
+const addedGrowth = 0.5
+
+// multiples judges the growth of an operation, whose highest one in healthy windows is known.
+func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multiples) {
 	g := growthOf(o)
-	failing = g.failures / max(j.gates.Failing, j.ratio*max(leastFailingRecord, highest.failures))
-	slower = min(g.time/max(j.gates.Growth, j.ratio*max(lengths[j.of].growth, highest.time)), j.lost(o.Excess, o.Calls))
-	if j.of != fine || g.rise == 0 || o.Calls < leastCalls {
-		return slower, 0, failing // the mean of a longer window is as certain as its typical time
+	m.failing = g.failures / max(j.gates.Failing, j.ratio*max(leastFailingRecord, highest.failures))
+	m.slower = min(g.time/max(j.gates.Growth, j.ratio*max(lengths[j.of].growth, highest.time)),
+		j.lost(o.Excess, o.Calls))
+	m.adding = min(g.added/max(addedGrowth, j.ratio*highest.added), j.lost(o.Added.Nanos, o.Added.Calls))
+	if j.of == fine && g.rise > 0 && o.Calls >= leastCalls { // the mean of a longer window is as certain
+		// Means of logarithms vary about as normal numbers do: the highest ones grow with the root of the logarithm.
+		root := math.Sqrt(o.RiseCalls)
+		least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
+		m.risen = min(g.rise/least, j.lost(o.Risen, o.Calls))
 	}
-	// Means of logarithms vary about as normal numbers do: their highest values grow with the root of the logarithm.
-	root := math.Sqrt(o.RiseCalls)
-	least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
-	risen = min(g.rise/least, j.lost(o.Risen, o.Calls))
-	return slower, risen, failing
+	if max(m.slower, m.risen, m.adding) >= j.share && j.started() {
+		m.slower, m.risen, m.adding = m.slower/warmUpFactor, m.risen/warmUpFactor, m.adding/warmUpFactor
+	}
+	return m
 }
 
 // lost returns the time that calls lose as a multiple of the least time, a call and together.
@@ -201,10 +268,10 @@ func (j *judge) lost(excess, calls float64) float64 {
 
 // pend takes the growth of operations in a window that ends now, except those of some services. That of young ones will
 // be known when they are judged.
-func (x *scale) pend(now trace.Nanos, c *baselinediff.Comparison, except func(service trace.Symbol) bool) {
+func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service trace.Symbol) bool) {
 	x.wholes = cmp.Or(x.wholes, now)
 	w := grownWindow{end: now}
-	add := func(service trace.Symbol, o *baselinediff.SuspectOperation) {
+	add := func(service trace.Symbol, o *compare.SuspectOperation) {
 		if g := growthOf(o); g != (growth{}) {
 			w.growth = append(w.growth, operationGrowth{operation{service, o.Op}, g})
 		}
@@ -275,55 +342,109 @@ func (x *scale) age() {
 	}
 }
 
-// judgeSlowly returns the evidence of the windows of the slower scales that end now.
-func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (above []charge) {
+// slowWindow is a window of a slower scale that ends now, compared with the hours before or, by week, with the times
+// one week and four weeks before.
+type slowWindow struct {
+	of       int
+	findings []*finding // the last one is learned
+}
+
+// slowWindows compares the windows of the slower scales that end now.
+func (t *Tracker) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []slowWindow) {
 	for of := coarse; of < numScales; of++ {
-		x, length := &t.scales[of], lengths[of]
-		if now.Sub(x.judged) < length.every {
+		length := lengths[of]
+		if now.Sub(t.scales[of].judged) < length.every {
 			continue
 		}
-		x.judged = now
-		f := &finding{window: baselinediff.Interval{From: now.Add(-length.window), To: now}, every: length.every}
+		f := finding{window: history.Interval{From: now.Add(-length.window), To: now}, every: length.every}
+		w := slowWindow{of: of, findings: []*finding{&f}}
 		if of == weekly {
-			month := *f
-			month.Comparison, month.weeks = history.Crept(now, baselinediff.MonthAgo), 4
-			f.Comparison, f.weeks = history.Crept(now, baselinediff.WeekAgo), 1
-			above = append(above, t.chargesOf(now, of, &month, history)...)
+			month := f
+			month.Comparison, month.weeks = sites.Crept(now, history.MonthAgo), 4
+			f.Comparison, f.weeks = sites.Crept(now, history.WeekAgo), 1
+			w.findings = []*finding{&month, &f}
 		} else {
-			f.Comparison = history.Compare(f.window, baselinediff.Steady)
+			f.Comparison = sites.Compare(f.window, compare.Steady)
 		}
-		above = append(above, t.chargesOf(now, of, f, history)...)
+		all = append(all, w)
+	}
+	return all
+}
+
+// judgeSlowly judges a window of a slower scale.
+func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, sites *compare.Comparer) (j judgement) {
+	if w.of == coarse {
+		j.raising = t.grownToday(w.findings[0], sites)
+	}
+	for _, f := range w.findings {
+		j.add(t.judgeOperations(now, w.of, f, sites))
+	}
+	return j
+}
+
+// learnSlowly learns from windows of the slower scales.
+func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
+	for _, w := range windows {
+		x, f := &t.scales[w.of], w.findings[len(w.findings)-1]
+		x.judged = now
 		x.pend(now, &f.Comparison, func(service trace.Symbol) bool { return t.affects(service, f.window.From) })
-		x.learnBefore(now.Add(-length.proving), length.window)
+		x.learnBefore(now.Add(-lengths[w.of].proving), lengths[w.of].window)
+	}
+}
+
+// grownForHours is the growth of the own time of a service since the first hours of the day that raises an incident.
+// There is no record of such growth on the first day, so it is large: an hour of a busy day may be a fifth slower.
+const grownForHours = 0.35
+
+// grownToday returns the evidence of growth since the first hours of the day, beyond what most services share, as long
+// as there is no week to compare with.
+func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
+	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
+		return nil
+	}
+	f := &finding{window: of.window, every: of.every, Comparison: sites.Grown(of.window)}
+	lost := judge{gates: t.gates, enough: max(1, t.gates.LostPart*float64(f.Requests)*f.Duration)}
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		o := &s.Whole
+		if o.Calls < leastMeanCalls || o.Excess < grownForHours*o.Usual || lost.lost(o.Excess, o.Calls) < 1 {
+			continue
+		}
+		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
+			continue
+		}
+		e := evidenceOf(s, math.Inf(1), f)
+		e.include(grownOperation{SuspectOperation: o})
+		above = append(above, e)
 	}
 	return above
 }
 
-// chargesOf returns the evidence of a window of a slower scale, and notes that which keeps incidents open. Growth in
-// four weeks is judged by the records of growth in one: days vary less than hours do.
-func (t *Tracker) chargesOf(now trace.Nanos, of int, f *finding, history *baselinediff.Sites) (above []charge) {
+// judgeOperations judges the operations in a window of a slower scale. Growth in four weeks is judged by the records of
+// growth in one: days vary less than hours do.
+func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *compare.Comparer) (j judgement) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
 			continue
 		}
-		if o, _ := t.grown(now, of, s, f, 1, history); o != nil {
-			c := chargeOf(s, math.Inf(1), f)
-			c.include(o)
-			above = append(above, c)
-		} else if y := t.openOf(s.Service); y != nil {
-			if kept, _ := t.grown(now, of, s, f, keeping, history); kept != nil {
-				y.Seen = now
+		if g := t.grown(now, of, s, f, 1, sites); g.SuspectOperation != nil {
+			e := evidenceOf(s, math.Inf(1), f)
+			e.include(g)
+			j.raising = append(j.raising, e)
+		} else if t.openOf(s.Service) != nil {
+			if kept := t.grown(now, of, s, f, keeping, sites); kept.SuspectOperation != nil {
+				j.keeping = append(j.keeping, s.Service)
 			}
 		}
 	}
-	return above
+	return j
 }
 
 // affects reports whether a service was affected by an incident since an instant.
 func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
 	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
-		if x.Closed != 0 && x.Seen <= since {
+		if !x.IsOpen() && x.Seen <= since {
 			return false
 		}
 		_, found := slices.BinarySearch(x.affected, service)

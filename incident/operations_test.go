@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -25,16 +26,18 @@ func TestOperation(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := newShop()
 		s.saves, s.rare = saves, 6
+		s.epoch = time.Minute // a day is long
 		s.play(3*time.Hour, nil)
 		s.play(10*time.Minute, map[string]float64{"rare": 1.35})
 		s.play(22*time.Hour, nil)
+		s.epoch = epoch
 		if got := s.summary(0); got != nil {
 			t.Errorf("within a day: %v", got)
 		}
 		fault := s.now
 		s.play(20*time.Minute, map[string]float64{"rare": 2})
 		s.play(20*time.Minute, nil)
-		if diff := cmp.Diff([]string{"rare 1m20s to 22m30s"}, s.summary(fault)); diff != "" {
+		if diff := cmp.Diff([]string{"rare 1m20s to 22m40s"}, s.summary(fault)); diff != "" {
 			t.Errorf("after a day (-want +got):\n%s", diff)
 		}
 	}
@@ -45,7 +48,9 @@ func TestOperation(t *testing.T) {
 func TestWhole(t *testing.T) {
 	s := newShop()
 	s.rare, s.routes = 8, 12
+	s.epoch = time.Minute // a day is long
 	s.play(25*time.Hour, nil)
+	s.epoch = epoch
 	if got := s.summary(0); got != nil {
 		t.Errorf("healthy: %v", got)
 	}
@@ -73,7 +78,8 @@ func TestNightlyJob(t *testing.T) {
 	s.play(10*time.Minute, nil)
 	var days []string
 	for _, x := range s.tracker.Incidents() {
-		days = append(days, fmt.Sprintf("day %d, %02d h", x.Opened/trace.Nanos(24*time.Hour), x.Opened/trace.Nanos(time.Hour)%24))
+		days = append(days,
+			fmt.Sprintf("day %d, %02d h", x.Opened()/trace.Nanos(24*time.Hour), x.Opened()/trace.Nanos(time.Hour)%24))
 	}
 	if diff := cmp.Diff([]string{"day 0, 02 h", "day 1, 02 h", "day 4, 10 h"}, days); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -124,6 +130,20 @@ func TestLeak(t *testing.T) {
 	}
 }
 
+// TestLeakOfFirstDay makes a service slower by 20 % an hour, after two healthy hours: the hours just before grow along.
+func TestLeakOfFirstDay(t *testing.T) {
+	s := newShop()
+	s.play(2*time.Hour, nil)
+	factor := 1.0
+	for factor < 1.6 && len(s.tracker.Incidents()) == 0 {
+		factor *= math.Pow(1.2, 1./12)
+		s.play(5*time.Minute, map[string]float64{"cart": factor})
+	}
+	if got := s.summary(0); len(got) != 1 || !strings.HasPrefix(got[0], "cart ") || factor >= 1.5 {
+		t.Errorf("incidents %v at a factor of %.2f, want one of cart before 1.5", got, factor)
+	}
+}
+
 // TestSlowLeak makes a service slower by 1 % a day. It is told from the days four weeks before. With as little traffic
 // as here, windows of minutes raise an incident by chance every week or two.
 func TestSlowLeak(t *testing.T) {
@@ -160,7 +180,7 @@ func TestLeakStays(t *testing.T) {
 		s.play(time.Hour, map[string]float64{"cart": 1.01 * factor})
 	}
 	s.play(12*time.Hour, map[string]float64{"cart": factor})
-	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed != 0 || all[0].Reopened != 0 {
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed() != 0 || all[0].Reopened() != 0 {
 		t.Errorf("incidents %v, want one that stays open", s.summary(0))
 	}
 }
@@ -180,14 +200,14 @@ func TestLeakReturns(t *testing.T) {
 		}
 	}
 	grow(1.05, func(x *incident.Incident) bool { return true })
-	for s.tracker.Incidents()[0].Closed == 0 {
+	for s.tracker.Incidents()[0].Closed() == 0 {
 		s.play(10*time.Second, nil)
 	}
 	closed := s.now
-	grow(1.06, func(x *incident.Incident) bool { return x.Reopened != 0 })
+	grow(1.06, func(x *incident.Incident) bool { return x.Reopened() != 0 })
 	all := s.tracker.Incidents()
-	if len(all) != 1 || all[0].Reopened.Sub(closed) < 2*time.Hour {
-		t.Fatalf("incidents %v, opened again after %v", s.summary(closed), all[0].Reopened.Sub(closed))
+	if len(all) != 1 || all[0].Reopened().Sub(closed) < 2*time.Hour {
+		t.Fatalf("incidents %v, opened again after %v", s.summary(closed), all[0].Reopened().Sub(closed))
 	}
 	s.play(time.Hour, map[string]float64{"cart": 1.5})
 	if got := s.tracker.Incidents(); len(got) != 1 || got[0].Suspects[0].Score > 1 {
@@ -249,21 +269,31 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestDeploy makes a version of a service call another one that it did not call before. That alone is no incident if
-// the version is known.
+// TestDeploy makes a version of a service call another one that it did not call before, whether the version is known or
+// not. That alone is no incident, and a quarter of an hour later the service is as closely watched as before.
 func TestDeploy(t *testing.T) {
-	for _, versions := range []bool{true, false} {
+	for _, version := range []string{"1", "2"} {
 		s := newShop()
 		s.version = "1"
-		s.play(3*time.Hour, nil)
-		s.extra = true
-		if versions {
-			s.version = "2"
+		s.play(time.Hour, nil)
+		s.extra, s.version = true, version
+		deployed := s.now
+		s.play(6*time.Minute, nil)
+		if all := s.tracker.ChangedCalls(); len(all) != 1 || s.table.Text(all[0].Service) != "cart" ||
+			all[0].Since.Sub(deployed).Abs() > time.Minute || all[0].Share < 0.4 {
+			t.Errorf("version %s: changed calls %+v, want those of half of the requests, by cart", version, all)
 		}
-		s.play(3*time.Hour, nil)
-		got := s.summary(0)
-		if versions && got != nil || !versions && len(got) != 1 {
-			t.Errorf("with versions %t: incidents %v", versions, got)
+		s.play(9*time.Minute, nil)
+		if all := s.tracker.ChangedCalls(); len(all) > 0 {
+			t.Errorf("version %s: changed calls %+v a quarter of an hour later", version, all)
+		}
+		if got := s.summary(0); got != nil {
+			t.Errorf("version %s: incidents %v", version, got)
+		}
+		fault := s.now
+		s.play(10*time.Minute, map[string]float64{"cart": 1.5})
+		if diff := cmp.Diff([]string{"cart 2m20s"}, s.summary(fault)); diff != "" {
+			t.Errorf("version %s (-want +got):\n%s", version, diff)
 		}
 	}
 }

@@ -5,16 +5,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 )
 
 // The typical times of an operation doubled while its mean is within the variation of the history: half of a call is
 // excess.
 func TestShowRise(t *testing.T) {
-	of := []baselinediff.SuspectOperation{{Op: 1, Score: 0.02, Calls: 30, Usual: 5e6, Rise: 1, Risen: 2.5e6}}
-	s := baselinediff.Suspect{Service: 1, Operations: of}
+	of := []compare.SuspectOperation{{Op: 1, Score: 0.02, Calls: 30, Usual: 5e6, Rise: 1, Risen: 2.5e6}}
+	s := compare.Suspect{Service: 1, Operations: of}
 	showRise(&s)
-	want := baselinediff.Suspect{Service: 1, Score: 0.02, Own: 0.02, Operations: []baselinediff.SuspectOperation{
+	want := compare.Suspect{Service: 1, Score: 0.02, Own: 0.02, Operations: []compare.SuspectOperation{
 		{Op: 1, Score: 0.02, Calls: 30, Usual: 2.5e6, Excess: 2.5e6, Rise: 1, Risen: 2.5e6},
 	}}
 	if diff := cmp.Diff(want, s); diff != "" {

@@ -1,6 +1,7 @@
 package incident_test
 
 import (
+	stdcmp "cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -10,8 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -22,7 +24,7 @@ const epoch = 10 * time.Second
 // Each has four pods.
 type shop struct {
 	table   *trace.Table
-	history *baselinediff.Sites
+	sites   *compare.Comparer
 	tracker *incident.Tracker
 	rng     *rand.Rand
 	now     trace.Nanos
@@ -35,18 +37,28 @@ type shop struct {
 	routes  int                    // number of operations of rare; 0: one
 	spacing time.Duration          // between requests to a service
 	epoch   time.Duration
-	quiet   bool   // no request comes
-	stopped string // a service that gets no requests
-	pods    int    // number of the first pod of each service
-	version string // of cart; empty: unknown
-	extra   bool   // whether cart calls another service
+	quiet   bool              // no request comes
+	stopped string            // a service that gets no requests
+	pods    int               // number of the first pod of each service
+	version string            // of cart; empty: unknown
+	extra   bool              // whether cart calls another service
+	inner   []string          // names of INTERNAL spans of cart, each inside the one before
+	nodes   bool              // whether pods name their node: the one with the same number
+	names   map[string]string // new names of services
+	prices  int               // number of calls from gateway to prices, one after the other, in requests to priced
+	priced  string            // a service; empty: cart
 }
 
 func newShop() *shop {
 	table := &trace.Table{}
 	return &shop{
-		table: table, history: baselinediff.NewSites(table), tracker: incident.NewTracker(), rng: rand.New(rand.NewPCG(1, 2)),
-		now: trace.Nanos(time.Hour), spacing: time.Second, epoch: epoch,
+		table:   table,
+		sites:   compare.NewComparer(history.NewSites(table)),
+		tracker: incident.NewTracker(),
+		rng:     rand.New(rand.NewPCG(1, 2)),
+		now:     trace.Nanos(time.Hour),
+		spacing: time.Second,
+		epoch:   epoch,
 	}
 }
 
@@ -54,7 +66,7 @@ func newShop() *shop {
 func (s *shop) play(d time.Duration, slower map[string]float64) {
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for end := s.now.Add(d); s.now < end; {
-		tally := baselinediff.NewTally()
+		tally := history.NewTally()
 		for at := s.now; at < s.now.Add(s.epoch) && !s.quiet; at = at.Add(s.spacing) {
 			services := slices.DeleteFunc([]string{"cart", "search"}, func(name string) bool { return name == s.stopped })
 			if s.rare > 0 && int(at/trace.Nanos(time.Second))%s.rare == 0 {
@@ -68,12 +80,12 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))))
 			}
 		}
-		s.history.Merge(tally)
+		s.sites.Merge(tally)
 		s.now = s.now.Add(s.epoch)
-		s.history.Age(s.now)
-		s.tracker.Step(s.now, s.history)
+		s.sites.Age(s.now)
+		s.tracker.Step(s.now, s.sites)
 		if s.saves {
-			s.tracker = incident.Restore(s.tracker.State())
+			s.tracker = incident.Restore(s.tracker.Save())
 		}
 	}
 }
@@ -82,7 +94,7 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos) *trace.Trace {
 	s.next++
 	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
-		symbol := s.table.Symbol(service)
+		symbol := s.table.Symbol(stdcmp.Or(s.names[service], service))
 		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
 	}
 	route := "GET /" + service
@@ -103,12 +115,38 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		t.Spans[2].Flags |= trace.Error
 	}
 	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
+	if s.nodes {
+		node := "node" + pod[strings.LastIndex(pod, "-"):]
+		t.Attrs = append(t.Attrs, trace.Attr{Key: s.table.Symbol("k8s.node.name"), Text: s.table.Symbol(node), Span: 2})
+	}
 	if service == "cart" && s.version != "" {
 		t.Attrs = append(t.Attrs, trace.Attr{Key: s.table.Symbol("service.version"), Text: s.table.Symbol(s.version), Span: 2})
 	}
+	if service == "cart" {
+		length := work
+		inner := s.inner
+		if t.Spans[2].Flags&trace.Error != 0 {
+			inner = inner[:max(0, len(inner)-1)] // it fails before the innermost one
+		}
+		for i, name := range inner {
+			length = length * 3 / 4
+			id := trace.SpanID(10 + i)
+			parent := id - 1
+			if i == 0 {
+				parent = 3
+			}
+			t.Spans = append(t.Spans, span(id, parent, service, name, trace.Internal, 3*wire, 3*wire+length))
+		}
+	}
 	if service == "cart" && s.extra {
 		t.Spans = append(t.Spans, span(4, 3, service, "GET", trace.Client, 3*wire, 4*wire))
-		t.Spans[3].Peer = s.table.Op(s.table.Symbol("prices"), s.table.Symbol("GET"), trace.External)
+		t.Spans[len(t.Spans)-1].Peer = s.table.Op(s.table.Symbol("prices"), s.table.Symbol("GET"), trace.External)
+	}
+	for i := 0; service == stdcmp.Or(s.priced, "cart") && i < s.prices; i++ {
+		id, from := trace.SpanID(100+2*i), work+4*wire+trace.Nanos(i)*5*wire
+		t.Spans = append(t.Spans, span(id, 1, "gateway", "GET", trace.Client, from, from+5*wire),
+			span(id+1, id, "prices", "GET /price", trace.Server, from, from+5*wire))
+		t.Spans[0].End = start + from + 6*wire
 	}
 	return t
 }
@@ -116,9 +154,9 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 // summary describes the incidents: the first suspect, the times from an instant on, and whether the incident is open.
 func (s *shop) summary(from trace.Nanos) (all []string) {
 	for _, x := range s.tracker.Incidents() {
-		text := s.table.Text(x.Suspects[0].Service) + " " + x.Opened.Sub(from).String()
-		if x.Closed != 0 {
-			text += " to " + x.Closed.Sub(from).String()
+		text := s.table.Text(x.Suspects[0].Service) + " " + x.Opened().Sub(from).String()
+		if x.Closed() != 0 {
+			text += " to " + x.Closed().Sub(from).String()
 		}
 		all = append(all, text)
 	}
@@ -129,7 +167,7 @@ func (s *shop) summary(from trace.Nanos) (all []string) {
 // service has recovered for two. The time of the incident does not become usual, and a restart at each epoch changes
 // nothing.
 func TestIncident(t *testing.T) {
-	var states [2]incident.State
+	var states [2]incident.SavedTracker
 	for i := range states {
 		s := newShop()
 		s.saves = i == 1
@@ -154,7 +192,7 @@ func TestIncident(t *testing.T) {
 		if got := s.summary(again); len(got) != 2 || got[1] != "cart 2m10s" {
 			t.Errorf("the same fault again: %v", got)
 		}
-		states[i] = s.tracker.State()
+		states[i] = s.tracker.Save()
 	}
 	if diff := cmp.Diff(states[0], states[1]); diff != "" {
 		t.Errorf("restarts change the state (-without +with):\n%s", diff)
@@ -175,7 +213,8 @@ func TestOnset(t *testing.T) {
 			t.Fatalf("%g times slower: %d incidents", slower, len(all))
 		}
 		if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
-			t.Errorf("%g times slower: the onset is off by %v; the incident opened after %v", slower, off, all[0].Opened.Sub(began))
+			t.Errorf("%g times slower: the onset is off by %v; the incident opened after %v",
+				slower, off, all[0].Opened().Sub(began))
 		}
 	}
 }
@@ -193,7 +232,7 @@ func TestOnsetOfOutage(t *testing.T) {
 		t.Fatalf("%d incidents", len(all))
 	}
 	if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
-		t.Errorf("the onset is off by %v; the incident opened after %v", off, all[0].Opened.Sub(began))
+		t.Errorf("the onset is off by %v; the incident opened after %v", off, all[0].Opened().Sub(began))
 	}
 }
 
@@ -210,7 +249,7 @@ func TestScoresSinceOnset(t *testing.T) {
 	if got := x.Suspects[0].Score; got < 0.9*longer || got > 1.05*longer {
 		t.Errorf("score %.2f, want about %.2f", got, longer)
 	}
-	if want := 2 * int(x.Opened.Sub(x.Onset).Seconds()); x.Requests != want {
+	if want := 2 * int(x.Opened().Sub(x.Onset).Seconds()); x.Requests != want {
 		t.Errorf("%d requests, want %d", x.Requests, want)
 	}
 }
@@ -294,12 +333,12 @@ func TestTwoNeighbours(t *testing.T) {
 func TestLearnBeforeOnset(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
-	before := s.tracker.State().Healthy[0]
+	before := s.tracker.Save().Healthy[0]
 	for range 5 {
 		s.play(8*time.Minute, nil)
 		s.play(4*time.Minute, map[string]float64{"cart": 4})
 	}
-	if learned := s.tracker.State().Healthy[0] - before; learned < 5 {
+	if learned := s.tracker.Save().Healthy[0] - before; learned < 5 {
 		t.Errorf("%.1f healthy windows learned in 40 healthy minutes between faults", learned)
 	}
 }
@@ -315,7 +354,9 @@ func TestFailuresOfVaryingService(t *testing.T) {
 	if got := s.summary(0); got != nil {
 		t.Fatalf("incidents while times vary: %v", got)
 	}
-	if r := s.tracker.State().Records[0]; s.table.Text(r.Service) != "cart" || 3*r.Highest[0] < 0.05 || r.Failures[0] > 0 {
+	const lost, failing = 0, 4 // kinds of evidence
+	if r := s.tracker.Save().Records[0]; s.table.Text(r.Service) != "cart" ||
+		3*r.Kinds[lost][0].Level < 0.05 || len(r.Kinds[failing]) > 0 {
 		t.Fatalf("record %+v, want one of cart that hides failures of 5 %% of the requests", r)
 	}
 	fault := s.now
@@ -360,13 +401,16 @@ func TestPast(t *testing.T) {
 		s.play(25*time.Minute, nil)
 		s.tracker = incident.NewTracker()
 		s.play(epoch, nil)
-		state := s.tracker.State()
+		state := s.tracker.Save()
 		if got := state.Healthy[0]; got < c.least || got > c.most {
 			t.Errorf("%s: %.1f healthy windows, want %.0f to %.0f", c.name, got, c.least, c.most)
 		}
 		for _, r := range state.Records {
-			if r.Highest[0] > 0.05 {
-				t.Errorf("%s: the record of %s is %.3f", c.name, s.table.Text(r.Service), r.Highest[0])
+			for k, peaks := range r.Kinds {
+				if len(peaks) > 0 && peaks[0].Level > 0.05 {
+					t.Errorf("%s: the record of %s for kind %d is %.3f",
+						c.name, s.table.Text(r.Service), k, peaks[0].Level)
+				}
 			}
 		}
 	}
@@ -383,16 +427,16 @@ func TestPastInPieces(t *testing.T) {
 		begin := s.now
 		s.now = begin.Add(30 * time.Minute)
 		for _, piece := range c.order {
-			tally, x := baselinediff.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+			tally, x := history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 			from := begin.Add(time.Duration(piece) * 10 * time.Minute)
 			for at := from; at < from.Add(10*time.Minute); at = at.Add(time.Second) {
 				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", trace.Nanos(90e6+20e6*s.rng.Float64()))))
 			}
-			s.history.Merge(tally)
+			s.sites.Merge(tally)
 			s.play(epoch, nil)
 		}
 		s.play(2*time.Minute, nil)
-		if got := s.tracker.State().Healthy[0]; got < 5 || got > 8 {
+		if got := s.tracker.Save().Healthy[0]; got < 5 || got > 8 {
 			t.Errorf("%s: %.1f healthy windows, want 5 to 8", c.name, got)
 		}
 	}
@@ -440,12 +484,19 @@ func TestAccept(t *testing.T) {
 		}
 		s.play(10*time.Second, slow)
 		x = s.tracker.Incidents()[0]
-		if !x.Accepted || x.AcceptedBy != "ada" || x.AcceptedText != "more items" || x.Closed != s.now || s.tracker.Accept(x.ID, "ada", "") {
+		accepted := incident.Transition{
+			At:    s.now,
+			State: incident.Accepted,
+			Why:   incident.ByPerson,
+			By:    "ada",
+			Text:  "more items",
+		}
+		if x.Last() != accepted || s.tracker.Accept(x.ID, "ada", "") {
 			t.Errorf("after the next epoch: %+v", x)
 		}
-		for _, r := range s.tracker.State().Records {
+		for _, r := range s.tracker.Save().Records {
 			if s.table.Text(r.Service) == "cart" {
-				t.Errorf("records of cart: %v", r.Highest)
+				t.Errorf("records of cart: %v", r.Kinds)
 			}
 		}
 		s.play(2*time.Hour, slow)
@@ -464,7 +515,7 @@ func TestProposal(t *testing.T) {
 	s := newShop()
 	s.saves, s.spacing = true, 2*time.Second
 	s.play(time.Hour, nil)
-	proposed := func() trace.Nanos { return s.tracker.Incidents()[0].Proposed }
+	proposed := func() trace.Nanos { return s.tracker.Incidents()[0].Proposed() }
 	slow := map[string]float64{"cart": 3}
 	s.play(incident.Day-time.Hour, slow)
 	grown := s.now
@@ -479,7 +530,7 @@ func TestProposal(t *testing.T) {
 		t.Errorf("proposed %v after it grew, want a day", after)
 	}
 	s.play(3*time.Hour, slow)
-	if x := s.tracker.Incidents(); len(x) != 1 || proposed() != at || !x[0].IsSteady(s.now) {
+	if x := s.tracker.Incidents(); len(x) != 1 || proposed() != at || !x[0].IsSteady() {
 		t.Errorf("later: %+v", x)
 	}
 }
@@ -490,25 +541,27 @@ func TestReopen(t *testing.T) {
 	s.play(time.Hour, nil)
 	slow := map[string]float64{"cart": 3}
 	s.play(5*time.Minute, slow)
-	for s.tracker.Incidents()[0].Closed == 0 {
+	for s.tracker.Incidents()[0].Closed() == 0 {
 		s.play(10*time.Second, nil)
 	}
 	closed := s.now
 	s.play(3*time.Minute, slow)
 	all := s.tracker.Incidents()
-	if len(all) != 1 || all[0].Closed != 0 || all[0].Reopened <= closed {
+	if len(all) != 1 || all[0].Closed() != 0 || all[0].Reopened() <= closed {
 		t.Errorf("after it closed at %v: %+v", closed, all)
 	}
 }
 
 // Forget deletes old incidents, and the oldest beyond the bound; open ones stay.
 func TestForget(t *testing.T) {
-	var state incident.State
+	var state incident.SavedTracker
 	const n = incident.MaxClosed + 10
 	for i := range trace.Nanos(n) {
-		x := incident.Incident{ID: uint64(i + 1), Opened: i + 1, Closed: i + 2, Suspects: []baselinediff.Suspect{{}}}
-		if i == 3 {
-			x.Closed = 0
+		x := incident.Incident{
+			ID: uint64(i + 1), Suspects: []compare.Suspect{{}}, History: []incident.Transition{{At: i + 1}},
+		}
+		if i != 3 {
+			x.Enter(incident.Transition{At: i + 2, State: incident.Closed, Why: incident.Recovered})
 		}
 		state.Incidents = append(state.Incidents, incident.SavedIncident{Incident: x})
 	}
@@ -529,16 +582,22 @@ func TestMerge(t *testing.T) {
 	s.play(time.Hour, nil)
 	slow := map[string]float64{"cart": 3}
 	s.play(5*time.Minute, slow)
-	state := s.tracker.State()
+	state := s.tracker.Save()
 	gateway := s.table.Symbol("gateway")
 	state.Incidents = append(state.Incidents, incident.SavedIncident{
-		Incident: incident.Incident{ID: 7, Onset: s.now.Add(-2 * epoch), Opened: s.now.Add(-epoch), Seen: s.now, Suspects: []baselinediff.Suspect{{Service: gateway}}},
-		Service:  gateway, Score: 0.001,
+		Incident: incident.Incident{
+			ID:       7,
+			Onset:    s.now.Add(-2 * epoch),
+			Seen:     s.now,
+			History:  []incident.Transition{{At: s.now.Add(-epoch)}},
+			Suspects: []compare.Suspect{{Service: gateway}},
+		},
+		Service: gateway, Score: 0.001,
 	})
 	s.tracker = incident.Restore(state)
 	s.play(epoch, slow)
 	all := s.tracker.Incidents()
-	if len(all) != 2 || all[0].Closed != 0 || all[1].Into != all[0].ID || all[1].Closed != s.now {
+	if len(all) != 2 || all[0].Closed() != 0 || all[1].Into() != all[0].ID || all[1].Closed() != s.now {
 		t.Errorf("incidents %+v", all)
 	}
 }
@@ -577,11 +636,11 @@ func TestWrongClocks(t *testing.T) {
 	s := newShop()
 	s.now = trace.Nanos(50 * 365 * 24 * time.Hour)
 	receive := func(times ...trace.Nanos) {
-		tally, x := baselinediff.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+		tally, x := history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 		for _, at := range times {
 			tally.Observe(x.Extract(s.request(at, "cart", "cart-0", 100e6)))
 		}
-		s.history.Merge(tally)
+		s.sites.Merge(tally)
 	}
 	wrong := []trace.Nanos{0, trace.Nanos(5 * time.Second), s.now.Add(-365 * 24 * time.Hour), s.now.Add(365 * 24 * time.Hour)}
 	for i := range trace.Nanos(200) {
@@ -589,7 +648,7 @@ func TestWrongClocks(t *testing.T) {
 	}
 	receive(wrong...)
 	s.play(6*time.Minute, nil)
-	if incident.Ready(s.now, s.history) {
+	if incident.Ready(s.now, s.sites.Sites) {
 		t.Errorf("the first window can be judged after six minutes")
 	}
 	s.play(time.Hour, nil)
@@ -605,13 +664,13 @@ func TestWrongClocks(t *testing.T) {
 // The time left until incidents are reported is right to a minute while traces arrive, and stands still without them.
 func TestLeft(t *testing.T) {
 	s := newShop()
-	first := incident.Left(s.now, s.history)
+	first := incident.Left(s.now, s.sites.Sites)
 	var told []time.Duration // by minute
-	for incident.Left(s.now, s.history) > 0 {
-		told = append(told, incident.Left(s.now, s.history))
+	for incident.Left(s.now, s.sites.Sites) > 0 {
+		told = append(told, incident.Left(s.now, s.sites.Sites))
 		if len(told) == 4 {
 			s.now = s.now.Add(time.Hour)
-			if left := incident.Left(s.now, s.history); left != told[3] {
+			if left := incident.Left(s.now, s.sites.Sites); left != told[3] {
 				t.Errorf("%v left after an hour without traces, want %v", left, told[3])
 			}
 		}
@@ -653,7 +712,68 @@ func TestScoreFollows(t *testing.T) {
 	}
 	s.play(15*time.Minute, nil)
 	closed := s.tracker.Incidents()[0]
-	if closed.Closed == 0 || closed.Suspects[0].Score < 0.85*x.Suspects[0].Score {
-		t.Errorf("closed at %d with a score of %.2f, before the recovery %.2f", closed.Closed, closed.Suspects[0].Score, x.Suspects[0].Score)
+	if closed.Closed() == 0 || closed.Suspects[0].Score < 0.85*x.Suspects[0].Score {
+		t.Errorf("closed at %d with a score of %.2f, before the recovery %.2f",
+			closed.Closed(), closed.Suspects[0].Score, x.Suspects[0].Score)
+	}
+}
+
+// TestAddedCalls has the gateway call a fast service 21 times instead of once (N+1), which no call takes longer for. It
+// is the first suspect within three minutes, and its new calls are named. A restart at each epoch changes nothing.
+func TestAddedCalls(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		s := newShop()
+		s.saves, s.prices = saves, 1
+		s.play(time.Hour, nil)
+		from := s.now
+		s.prices = 21
+		s.play(10*time.Minute, nil)
+		incidents := s.tracker.Incidents()
+		if len(incidents) != 1 || incidents[0].Opened().Sub(from) > 3*time.Minute {
+			t.Fatalf("incidents %v, want one within three minutes", s.summary(from))
+		}
+		x := &incidents[0].Suspects[0]
+		if name := s.table.Text(x.Service); name != "gateway" || len(x.AddedCalls) != 1 || x.Added <= 0 {
+			t.Fatalf("first suspect %s, added %v by %v, want the gateway with one added call",
+				name, x.Added, x.AddedCalls)
+		}
+		c := x.AddedCalls[0]
+		got := []any{s.table.OpName(c.Op), s.table.OpName(c.Caller), c.Before, c.Now, c.Nanos}
+		if diff := cmp.Diff([]any{"GET /price", "GET /cart", 1., 21., 100e6}, got); diff != "" {
+			t.Errorf("added call (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestAddedCallsInFewRequests has the gateway call a fast service 16 times instead of once in one of 33 requests: they
+// take two thirds longer, and all requests together 2 %, which is too little for an incident.
+func TestAddedCallsInFewRequests(t *testing.T) {
+	s := newShop()
+	s.spacing, s.rare, s.priced, s.prices = time.Second/2, 16, "rare", 1
+	s.play(time.Hour, nil)
+	from := s.now
+	s.prices = 16
+	s.play(10*time.Minute, nil)
+	s.prices = 1
+	s.play(10*time.Minute, nil)
+	if diff := cmp.Diff([]string{"gateway 3m0s to 12m30s"}, s.summary(from)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFastAdditions deploys versions of a service that make one more span, or one more fast call: they raise nothing.
+func TestFastAdditions(t *testing.T) {
+	for name, deploy := range map[string]func(s *shop){
+		"internal span": func(s *shop) { s.inner = []string{"validate"} },
+		"call":          func(s *shop) { s.extra = true },
+		"another call":  func(s *shop) { s.prices = 1 },
+	} {
+		s := newShop()
+		s.play(time.Hour, nil)
+		deploy(s)
+		s.play(30*time.Minute, nil)
+		if got := s.summary(0); got != nil {
+			t.Errorf("%s: incidents %v, want none", name, got)
+		}
 	}
 }

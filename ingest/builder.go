@@ -13,7 +13,7 @@ import (
 // Builder assembles the spans of a [Batch] from their fields, given in any order, by the rules common to all formats.
 // It belongs to one decoder. Calls must follow the grammar
 //
-//	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link)* EndSpan)*)*
+//	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link | Status | Exception)* EndSpan)*)*
 type Builder struct {
 	ID     []byte // of the current span, 8 bytes; the caller owns this and the next three slices
 	Parent []byte // 8 bytes; empty: none
@@ -22,9 +22,9 @@ type Builder struct {
 	Start  uint64 // nanoseconds since the Unix epoch
 	End    uint64
 	Kind   trace.Kind
-	Flags  trace.Flags
-	Join   bool   // the span carries sibyl.join=true
-	Cause  Defect // defect found by the decoder
+	Flags  trace.Flags // without that of failures
+	Join   bool        // the span carries sibyl.join=true
+	Cause  Defect      // defects found by the decoder
 
 	keys  *Keys
 	names Names
@@ -36,27 +36,27 @@ type Builder struct {
 	attrs      int // len(into.Attrs) when the span began
 	links      []link
 	identity   identity
+	signs      signs
 }
 
 // Resource holds the data that spans share: a service, a host and attributes.
 type Resource struct {
-	service     trace.Symbol
-	longService bool
-	version     trace.Symbol
-	noted       int // index in into.Versions of the version, if it has one
-	host        trace.Symbol
-	hostRank    int          // index in hostKeys of the key of host
-	shared      []trace.Attr // of the resource and the scope
+	service  trace.Symbol
+	version  trace.Symbol
+	noted    int // index in into.Versions of the version, if it has one
+	host     trace.Symbol
+	hostRank int          // index in hostKeys of the key of host
+	shared   []trace.Attr // of the resource and the scope
 }
 
-// Defect is a field of a span that a text decoder could not read. The Builder rejects the span, not its record.
+// Defect is a set of fields of a span that a text decoder could not read. The Builder rejects the span, not its record.
 type Defect uint8
 
 // The defects of a span.
 const (
-	NoDefect Defect = iota
-	TraceIDDefect
+	TraceIDDefect Defect = 1 << iota
 	SpanIDDefect
+	ParentIDDefect
 	TimeDefect
 )
 
@@ -136,10 +136,8 @@ func (b *Builder) Save() Resource {
 
 // Service sets the service name of the resource.
 func (b *Builder) Service(name []byte) {
-	if b.longService = len(name) > MaxName; !b.longService {
-		b.service = b.names.Symbol(name)
-		b.noteVersion()
-	}
+	b.service = b.names.Symbol(name)
+	b.noteVersion()
 }
 
 // noteVersion adds the service version of the resource to the batch once both are known, unless it equals that of the
@@ -170,7 +168,7 @@ func (b *Builder) ResourceText(key, text []byte) {
 	}
 	switch string(key) {
 	case serviceKey:
-		if b.service == 0 && !b.longService {
+		if b.service == 0 {
 			b.Service(text)
 		}
 		return
@@ -191,6 +189,9 @@ func (b *Builder) ResourceText(key, text []byte) {
 
 // IsLocal reports whether host is a loopback name or address, which does not identify a host.
 func IsLocal[T string | []byte](host T) bool {
+	if len(host) > len("127.255.255.255") {
+		return false // before the conversion, which would allocate
+	}
 	s := string(host)
 	return s == "localhost" || s == "::1" || strings.HasPrefix(s, "127.")
 }
@@ -208,7 +209,7 @@ func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 // SharedAttr adds an attribute of the resource or scope, with the result of [Keys.Find] for its key. Each following
 // span gets it after its own attributes.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
-	if found > keyJoin && !b.keys.Identifies(found) {
+	if found > keyJoin && !b.keys.interprets(found) {
 		b.shared = append(b.shared, trace.Attr{})
 		b.attr(&b.shared[len(b.shared)-1], found, key, v)
 	}
@@ -223,9 +224,9 @@ func (b *Builder) Unshare(n int) { b.shared = b.shared[:n] }
 // Span starts a span with empty fields.
 func (b *Builder) Span() {
 	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
-	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
+	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, 0
 	b.tracepoint, b.links = 0, b.links[:0]
-	b.identity.set = 0
+	b.identity.set, b.signs = 0, signs{}
 	b.attrs = len(b.into.Attrs)
 }
 
@@ -250,8 +251,12 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 		b.Join = b.Join || v.True()
 	default:
 		if firstIdentityKey <= found && found < requested {
-			b.identity.add(found-firstIdentityKey, v)
-			if b.keys.Identifies(found) {
+			if found < firstSignKey {
+				b.identity.add(found-firstIdentityKey, v)
+			} else {
+				b.signs.add(found-firstSignKey, v)
+			}
+			if b.keys.interprets(found) {
 				return
 			}
 		}
@@ -289,6 +294,9 @@ func (b *Builder) EndSpan() {
 	}
 	into, index := b.into, int32(len(b.into.Spans))
 	id := trace.ID(b.Trace)
+	if rule, failed := b.signs.failure(b.Kind, b.keys.failing); failed {
+		b.Flags |= rule.Fail()
+	}
 	into.Traces = append(into.Traces, id)
 	into.Spans = append(into.Spans, trace.Span{
 		ID:         trace.SpanID(binary.BigEndian.Uint64(b.ID)),
@@ -304,6 +312,9 @@ func (b *Builder) EndSpan() {
 	b.noteStart(trace.Nanos(b.Start))
 	if b.namesPeer() {
 		into.Spans[index].Peer = b.names.peer(&b.identity)
+		into.Spans[index].Address = b.identity.address()
+	} else if b.Kind == trace.Server {
+		into.Spans[index].Address = b.identity.address()
 	}
 	if len(b.Parent) != 0 {
 		into.Spans[index].Parent = trace.SpanID(binary.BigEndian.Uint64(b.Parent))
@@ -343,14 +354,13 @@ func (b *Builder) valid() bool {
 // defect returns the reason to reject the current span, or "" if it is valid.
 func (b *Builder) defect() trace.Reason {
 	switch {
-	case b.Cause == TraceIDDefect || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
+	case b.Cause&TraceIDDefect != 0 || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
 		return trace.BadTraceID
-	case b.Cause == SpanIDDefect || len(b.ID) != 8 || binary.BigEndian.Uint64(b.ID) == 0 || len(b.Parent) != 0 && len(b.Parent) != 8:
+	case b.Cause&(SpanIDDefect|ParentIDDefect) != 0 || len(b.ID) != 8 ||
+		binary.BigEndian.Uint64(b.ID) == 0 || len(b.Parent) != 0 && len(b.Parent) != 8:
 		return trace.BadSpanID
-	case b.Cause == TimeDefect || max(b.Start, b.End) > uint64(trace.MaxNanos):
+	case b.Cause&TimeDefect != 0 || max(b.Start, b.End) > uint64(trace.MaxNanos):
 		return trace.BadTime
-	case len(b.Name) > MaxName || b.longService:
-		return trace.TooLarge
 	}
 	return ""
 }
@@ -359,28 +369,27 @@ func (b *Builder) defect() trace.Reason {
 func (b *Builder) detail(reason trace.Reason) string {
 	switch {
 	case reason == trace.BadTraceID:
-		return badID("trace id", 16, b.Trace, b.Cause == TraceIDDefect)
-	case reason == trace.BadSpanID && len(b.ID) == 8 && b.Cause != SpanIDDefect && len(b.Parent) != 8 && len(b.Parent) != 0:
-		return badID("parent span id", 8, b.Parent, false)
+		return badID("trace id", 16, b.Trace, b.Cause&TraceIDDefect != 0)
+	case reason == trace.BadSpanID && b.Cause&SpanIDDefect == 0 && len(b.ID) == 8 && binary.BigEndian.Uint64(b.ID) != 0:
+		return badID("parent span id", 8, b.Parent, b.Cause&ParentIDDefect != 0)
 	case reason == trace.BadSpanID:
-		return badID("span id", 8, b.ID, b.Cause == SpanIDDefect)
-	case reason == trace.BadTime && b.Cause == TimeDefect:
-		return fmt.Sprintf("a time of span %x is negative, too large, or not a number", b.ID)
-	case reason == trace.BadTime:
-		return fmt.Sprintf("times %d and %d of span %x: not within [0, %d] ns after 1970", b.Start, b.End, b.ID, trace.MaxNanos)
-	case b.longService:
-		return fmt.Sprintf("service name of span %x longer than %d bytes", b.ID, MaxName)
+		return badID("span id", 8, b.ID, b.Cause&SpanIDDefect != 0)
+	case b.Cause&TimeDefect != 0:
+		return fmt.Sprintf("a time of span %x is negative, too large, fractional, or not a number", b.ID)
 	}
-	return fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName)
+	return fmt.Sprintf("times %d and %d of span %x: not within [0, %d] ns after 1970",
+		b.Start, b.End, b.ID, trace.MaxNanos)
 }
 
-// badID describes the defect of an ID. Size is its correct length in bytes; text means that the ID is in hexadecimal.
+// badID describes the defect of an ID. Size is its correct length in bytes; text means that id is text
+// and not what it stands for.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:
 		return name + " is missing"
 	case text:
-		return fmt.Sprintf("%s %q: want %d hexadecimal digits", name, id[:min(len(id), 40)], 2*size)
+		return fmt.Sprintf("%s %q: want %d hexadecimal digits, or the base64 of %d bytes",
+			name, id[:min(len(id), 40)], 2*size, size)
 	case len(id) == size:
 		return name + " is all zero"
 	}

@@ -108,6 +108,44 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// A long name, such as a query, is shortened visibly, at a character boundary, whether a route completes it or not. Its
+// span is kept.
+func TestLongNames(t *testing.T) {
+	keys, err := ingest.NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{strings.Repeat("x", ingest.MaxName),
+		strings.Repeat("x", ingest.MaxName+1), strings.Repeat("é ", 1<<20)} {
+		for _, route := range []string{"", "/cart"} {
+			table := &trace.Table{}
+			b := ingest.NewBuilder(table, keys)
+			var batch ingest.Batch
+			b.Begin(&batch)
+			b.ResourceText([]byte("service.name"), []byte(name))
+			b.Span()
+			b.ID, b.Trace, b.Name, b.Start, b.End, b.Kind = []byte("spanspan"),
+				[]byte("tracetracetracet"), []byte(name), 1, 2, trace.Server
+			b.Attr(keys.Find([]byte("http.route")), []byte("http.route"), ingest.Value{Text: []byte(route)})
+			b.EndSpan()
+			if len(batch.Spans) != 1 || len(batch.Rejected) != 0 {
+				t.Fatalf("%d spans, rejected %+v", len(batch.Spans), batch.Rejected)
+			}
+			op := batch.Spans[0].Op
+			for _, got := range []string{table.OpName(op), table.ServiceName(op)} {
+				shortened := len(name) > ingest.MaxName || route != "" && got == table.OpName(op)
+				if len(got) > ingest.MaxName || !utf8.ValidString(got) || strings.Contains(got, "…") != shortened {
+					t.Errorf("a name of %d bytes became one of %d, ending with %q",
+						len(name), len(got), got[len(got)-20:])
+				}
+			}
+			if !strings.HasSuffix(table.OpName(op), route) {
+				t.Errorf("the route is missing from %q", table.OpName(op)[len(table.OpName(op))-20:])
+			}
+		}
+	}
+}
+
 // A key with too many values loses the text of its own further values only, and these are counted. Once the builder has
 // forgotten the names, the key has room again.
 func TestValuesOfKey(t *testing.T) {

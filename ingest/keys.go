@@ -11,16 +11,17 @@ import (
 const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
-// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that identify operations and
-// their callees. Keys is immutable and safe to share.
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on), those that identify operations and
+// their callees, and those that tell failures. Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // whether a key that Builder interprets was requested, too
 	only    [1 << 7]bool    // by index: see Identifies
-	first   [256]uint8      // by hash: 1 + index in names of the first key of a chain; 0: none
-	next    []uint8         // 1 + index of the next key of the chain; 0: none
+	failing FailureRules
+	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain; 0: none
+	next    []uint8    // 1 + index of the next key of the chain; 0: none
 }
 
 // Indexes in Keys.names of the keys that [Builder] interprets. The requested keys follow them.
@@ -29,8 +30,9 @@ const (
 	keyJoin
 	keyPlan
 	keyArm
-	firstIdentityKey // of those in identityKeys
-	requested        = firstIdentityKey + len(identityKeys)
+	firstIdentityKey                                        // of those in identityKeys
+	firstSignKey     = firstIdentityKey + len(identityKeys) // of those in signKeys
+	requested        = firstSignKey + len(signKeys)
 )
 
 // Unwanted is the result of [Keys.Find] for keys that are not in the set.
@@ -41,12 +43,15 @@ const unnamed = MaxKeys + requested
 
 // NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
 func NewKeys(names ...string) (*Keys, error) {
-	k := &Keys{}
+	k := &Keys{failing: AllFailureRules}
 	for _, name := range []string{trace.KeyTracepoint, trace.KeyJoin, trace.KeyPlan, trace.KeyArm} {
 		k.add(name)
 	}
 	for i := range identityKeys {
 		k.add(identityKeys[i].name)
+	}
+	for i := range signKeys {
+		k.add(signKeys[i].name)
 	}
 	for _, name := range names {
 		if i := slices.Index(k.names[:requested], name); i >= 0 {
@@ -68,6 +73,13 @@ func AllKeys() *Keys {
 	k.all = true
 	k.setOnly()
 	return k
+}
+
+// FailingBy returns k with other rules for failures.
+func (k *Keys) FailingBy(rules FailureRules) *Keys {
+	other := *k
+	other.failing = rules
+	return &other
 }
 
 func (k *Keys) add(name string) {
@@ -107,7 +119,10 @@ func (k *Keys) Find(key []byte) int {
 
 // Identifies reports whether an attribute with the result found of Find only identifies the operation of its span or
 // the callee, so that it does not become an attribute.
-func (k *Keys) Identifies(found int) bool { return k.only[found&(len(k.only)-1)] }
+func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
+
+// interprets reports whether Builder interprets an attribute with the result found of Find and nothing else needs it.
+func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
 // setOnly fills in only.
 func (k *Keys) setOnly() {

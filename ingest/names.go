@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
@@ -11,7 +12,7 @@ import (
 
 // Limits on the length of names and values. They bound the memory that hostile input can claim in a dictionary.
 const (
-	MaxName  = 4 << 10 // bytes of a service or span name; spans with a longer one are rejected as too large
+	MaxName  = 4 << 10 // bytes of a service or span name; longer ones are shortened
 	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer ones are truncated
 )
 
@@ -74,8 +75,7 @@ type cachedOp struct {
 	op  trace.Op
 }
 
-// Op returns the operation with the given service, raw span name and kind. The name may have any length; callers reject
-// names longer than [MaxName].
+// Op returns the operation with the given service, raw span name and kind. A name longer than [MaxName] is shortened.
 func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	key := trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name))
 	if op, ok := n.cached(key); ok {
@@ -89,7 +89,7 @@ func (n *Names) newOp(key uint64, service trace.Symbol, name []byte, kind trace.
 	if n.buf == nil {
 		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": at most twice as long
 	}
-	normal := trace.NormalName(clean(name, MaxName), n.buf)
+	normal := trace.NormalName(shorten(name, MaxName), n.buf)
 	op := n.Table.Op(service, n.Table.SymbolBytes(normal), kind)
 	n.cache(key, op)
 	return op
@@ -113,8 +113,18 @@ func (n *Names) cache(key uint64, op trace.Op) {
 	line[0] = cachedOp{key, op}
 }
 
-// Symbol returns the symbol of a service name.
-func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(clean(name, MaxName)) }
+// Symbol returns the symbol of a service name. A name longer than [MaxName] is shortened.
+func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(shorten(name, MaxName)) }
+
+// shorten returns a name of valid UTF-8 with at most limit bytes. A longer one, such as a whole query, ends with an
+// ellipsis, so that people see that there was more.
+func shorten(name []byte, limit int) []byte {
+	const ellipsis = "…"
+	if len(name) <= limit {
+		return clean(name, limit)
+	}
+	return slices.Concat(clean(name, limit-len(ellipsis)), []byte(ellipsis))
+}
 
 // Value returns the symbol of a value, truncated to [MaxValue] bytes, of the key with the given result of [Keys.Find].
 func (n *Names) Value(key int, text []byte) trace.Symbol {

@@ -84,6 +84,8 @@ var (
 	pathKeys        = keysOf(pathField, urlField)
 	urlKeys         = keysOf(urlField)
 	portKeys        = keysOf(peerPort)
+	addressKeys     = keysOf(peerAddress)
+	locationKeys    = keysOf(peerAddress, urlField)
 	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress, peerPort, urlField, peerTemplate)
 )
 
@@ -160,6 +162,58 @@ func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	return nil
 }
 
+// address returns the hash of the network address of the callee, or of a server itself; 0 if there is none. Addresses
+// that each host has are none.
+func (d *identity) address() trace.Address {
+	if d.set&locationKeys == 0 {
+		return 0
+	}
+	host, port := d.text(addressKeys, nil), uint16(0)
+	if host != nil {
+		port = d.portNumber()
+	} else {
+		host = d.text(urlKeys, hostOf)
+	}
+	if port == 0 {
+		var digits []byte
+		host, digits = splitPort(host)
+		port = portOf(digits)
+	}
+	host = bytes.Trim(host, "[]")
+	if len(host) == 0 || IsLocal(host) {
+		return 0
+	}
+	if port == 80 || port == 443 {
+		port = 0 // URLs omit these
+	}
+	return trace.Address(trace.Mix(xxhash.Sum64(host), uint64(port)))
+}
+
+// portNumber is port as a number; 0 if there is none.
+func (d *identity) portNumber() uint16 {
+	m := d.set & portKeys
+	if m == 0 {
+		return 0
+	}
+	i := bits.TrailingZeros32(uint32(m))
+	if text := d.texts[i]; text != nil {
+		return portOf(text)
+	}
+	return d.ports[(i-firstPort)&1]
+}
+
+// portOf returns the port with the given digits; 0 if it is none.
+func portOf(digits []byte) uint16 {
+	n := 0
+	for _, c := range digits {
+		if c < '0' || c > '9' || n >= 1<<16 {
+			return 0
+		}
+		n = 10*n + int(c-'0')
+	}
+	return uint16(min(n, 1<<16))
+}
+
 // port returns the port of the callee; nil if it has none.
 func (d *identity) port() []byte {
 	for m := d.set & portKeys; m != 0; m &= m - 1 {
@@ -195,7 +249,7 @@ func authority(url []byte) []byte {
 // host returns the address of the callee: that of the attributes, or the one in its URL. The port is nil if the address
 // contains it.
 func (d *identity) host() (address, port []byte) {
-	if address := d.text(keysOf(peerAddress), nil); address != nil {
+	if address := d.text(addressKeys, nil); address != nil {
 		return address, d.port()
 	}
 	return d.text(urlKeys, hostOf), nil
@@ -203,26 +257,26 @@ func (d *identity) host() (address, port []byte) {
 
 // operation returns the operation of the current span.
 func (b *Builder) operation() trace.Op {
-	if detail := b.detailOfName(); detail != nil {
-		return b.names.completed(b.service, b.Name, b.Kind, detail)
+	if detail, raw := b.detailOfName(); detail != nil {
+		return b.names.completed(b.service, b.Name, b.Kind, detail, raw)
 	}
 	return b.names.Op(b.service, b.Name, b.Kind)
 }
 
 // detailOfName returns the text that the name of the current span must contain; nil if there is none: the route of a
-// server, or its path if the name is just the method, and the destination of a consumer.
-func (b *Builder) detailOfName() (detail []byte) {
+// server, or its path, which is raw, if the name is just the method, and the destination of a consumer.
+func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	d := &b.identity
 	if b.Kind == trace.Consumer {
-		return d.text(destinationKeys, nil)
+		return d.text(destinationKeys, nil), false
 	}
 	if b.Kind != trace.Server {
-		return nil
+		return nil, false
 	}
 	if detail = d.text(routeKeys, nil); detail == nil && d.set&pathKeys != 0 && isMethod(b.Name) {
-		detail = d.text(pathKeys, pathOf)
+		return d.text(pathKeys, pathOf), true
 	}
-	return detail
+	return detail, false
 }
 
 // methods are the names of HTTP methods, and the name for all others.
@@ -265,9 +319,46 @@ func pathOf(url []byte) []byte {
 	return url[:end]
 }
 
+// withoutItems returns a raw path with the segments that name things replaced by "{}", as far as they can be told:
+// those behind the name of a collection, which is a word in the plural, and those of more than two words. Their number
+// has no bound, and a path of an application that does not report routes is all that tells its operations apart.
+func withoutItems(path []byte) []byte {
+	segments := bytes.Split(path, []byte("/"))
+	item := false // the previous segment is a collection
+	for i, s := range segments {
+		collection := isCollection(s)
+		if words := 1 + bytes.Count(s, []byte("-")) +
+			bytes.Count(s, []byte("_")); len(s) > 0 && (item && !isAction(s) || words > 2) {
+			segments[i], collection = []byte("{}"), false
+		}
+		item = collection
+	}
+	return bytes.Join(segments, []byte("/"))
+}
+
+// isCollection reports whether a segment of a path is a word in the plural.
+func isCollection(segment []byte) bool {
+	n := len(segment)
+	notLetter := func(r rune) bool { return r < 'a' || r > 'z' }
+	return n >= 4 && segment[n-1] == 's' && segment[n-2] != 's' && bytes.IndexFunc(segment, notLetter) < 0
+}
+
+// actions are segments that usual interfaces have behind collections in place of an identity.
+var actions = [...]string{"search", "list", "new", "all", "count", "batch",
+	"bulk", "export", "import", "me", "latest", "status", "health"}
+
+func isAction(segment []byte) bool {
+	for _, a := range actions {
+		if string(segment) == a {
+			return true
+		}
+	}
+	return false
+}
+
 // completed returns the operation with the given service and kind whose name consists of name and detail, unless name
-// contains detail.
-func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte) trace.Op {
+// contains detail. raw means that detail is a path as it was called.
+func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte, raw bool) trace.Op {
 	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
 	if op, ok := n.cached(key); ok {
 		return op
@@ -275,7 +366,10 @@ func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, de
 	if bytes.Contains(name, bytes.TrimLeft(detail, "/")) {
 		return n.newOp(key, service, name, kind)
 	}
-	return n.newOp(key, service, join(clean(name, MaxName-maxPeer-1), " ", detail), kind)
+	if raw {
+		detail = withoutItems(detail)
+	}
+	return n.newOp(key, service, join(shorten(name, MaxName-maxPeer-1), " ", detail), kind)
 }
 
 // peerSalt keeps the keys of callees apart from those of operations.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -305,7 +306,7 @@ func TestProposal(t *testing.T) {
 			t.Errorf("%s proposes more than once: %s", name, body)
 		}
 	}
-	f.Incident.Closed = f.At
+	f.Incident.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered})
 	if got := NewIncidentEvent(f).step(); got != stepNone {
 		t.Errorf("after the end: step %d", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -71,20 +72,38 @@ func (e *Epoch) incident(id uint64) *engine.Incident {
 	return &e.Incidents[i]
 }
 
-// incidentEvents returns the events of the incidents that opened, opened again, had been steady for a day or
-// closed in the epoch. They do not
-// depend on investigations.
+// eventTypes has the types of the events about transitions, by the state of the incident.
+var eventTypes = [...]Type{
+	incident.Open:     IncidentOpened,
+	incident.Steady:   IncidentSteady,
+	incident.Closed:   IncidentClosed,
+	incident.Merged:   IncidentClosed,
+	incident.Accepted: IncidentClosed,
+}
+
+// changed returns the latest transition of an incident if it happened in the epoch and is worth telling. An incident
+// that closes in the epoch in which it opened again was never reported as open.
+func (e *Epoch) changed(x *engine.Incident) (t incident.Transition, changed bool) {
+	for _, t := range slices.Backward(x.History) {
+		if t.At != e.At {
+			break
+		}
+		if t.Why == incident.Returned && !x.IsOpen() {
+			return t, false
+		}
+	}
+	t = x.Last()
+	return t, t.At == e.At && t.Why != incident.Grew
+}
+
+// incidentEvents returns the events of the incidents that opened, opened again, had been steady for a day or closed in
+// the epoch. They do not depend on investigations.
 func (e *Epoch) incidentEvents() []*Event {
 	var list []*Event
 	for i := range e.Incidents {
 		x := &e.Incidents[i]
-		switch {
-		case x.Closed == 0 && (x.Opened == e.At || x.Reopened == e.At):
-			list = append(list, e.incidentEvent(IncidentOpened, x, nil))
-		case x.Closed == e.At && x.Reopened != e.At:
-			list = append(list, e.incidentEvent(IncidentClosed, x, nil))
-		case x.Closed == 0 && x.Proposed == e.At:
-			list = append(list, e.incidentEvent(IncidentSteady, x, nil))
+		if last, changed := e.changed(x); changed {
+			list = append(list, e.incidentEvent(eventTypes[last.State], x, nil))
 		}
 		if at, acknowledged := e.acknowledged(x); acknowledged {
 			event := e.incidentEvent(IncidentAcknowledged, x, nil)
@@ -99,14 +118,14 @@ func (e *Epoch) incidentEvents() []*Event {
 // acknowledged returns the time since which an open incident is acknowledged, and whether it causes an event: that of
 // the note or, if the incident opened again since, of the opening, which made receivers page people again.
 func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
-	if x.Closed != 0 || e.Acknowledged == nil {
+	if !x.IsOpen() || e.Acknowledged == nil {
 		return 0, false
 	}
 	note := e.Acknowledged(x.ID)
 	if note == nil {
 		return 0, false
 	}
-	at := max(trace.Nanos(note.At), x.Opened, x.Reopened)
+	at := max(trace.Nanos(note.At), x.Opened(), x.Reopened())
 	return at, at <= e.At && e.At.Sub(at) < acknowledgedWithin
 }
 

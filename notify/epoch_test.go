@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -60,28 +61,29 @@ func TestEvents(t *testing.T) {
 // continues or when an epoch is repeated.
 func TestIncidentEvents(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
-	start := f.Incident.Opened
+	start := f.Incident.Opened()
 	at := func(epoch int) trace.Nanos { return start + trace.Nanos(epoch)*trace.Nanos(10*time.Second) }
 	seen := make(map[string]int)
 	var got []string
 	for _, step := range []struct {
-		now    int
-		change func(*engine.Incident)
+		now   int
+		enter *incident.Transition
 	}{
 		{0, nil},
 		{1, nil},
-		{2, func(x *engine.Incident) { x.Closed = at(2) }},
+		{2, &incident.Transition{State: incident.Closed, Why: incident.Recovered}},
 		{3, nil},
-		{4, func(x *engine.Incident) { x.Closed, x.Reopened = 0, at(4) }},
+		{4, &incident.Transition{Why: incident.Returned}},
 		{5, nil},
-		{6, func(x *engine.Incident) { x.Steady, x.Proposed = x.Reopened, at(6) }}, // as if a day had passed
-		{7, nil},
-		{8, func(x *engine.Incident) { x.Closed, x.Into = at(8), 7 }},
+		{6, &incident.Transition{State: incident.Steady, Why: incident.Unchanged}}, // as if a day had passed
+		{7, &incident.Transition{Why: incident.Grew}},
+		{8, &incident.Transition{State: incident.Merged, Why: incident.SameCause, Into: 7}},
 		{8, nil},
 		{9, nil},
 	} {
-		if step.change != nil {
-			step.change(f.Incident)
+		if step.enter != nil {
+			step.enter.At = at(step.now)
+			f.Incident.Enter(*step.enter)
 		}
 		for _, e := range Events(&Epoch{
 			At: at(step.now), Source: "here", State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
@@ -123,7 +125,10 @@ func TestIncidentSearchEvents(t *testing.T) {
 	id := engine.IncidentProblem(f.Incident.ID)
 	muted := false
 	epoch := &Epoch{
-		At: f.Incident.Opened.Add(time.Minute), State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident},
+		At:        f.Incident.Opened().Add(time.Minute),
+		State:     &search.State{},
+		Names:     f.Names,
+		Incidents: []engine.Incident{*f.Incident},
 		Decisions: []search.Decision{
 			{Investigation: id, From: search.Investigating, To: search.Located, Plan: 4},
 			{Investigation: id, From: search.Located, To: search.Gone, Plan: 5},

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -94,11 +94,17 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	other := table.Symbol("bank")
 	x := &engine.Incident{
 		Incident: incident.Incident{
-			ID: 0xabc, Onset: opened, Opened: opened.Add(3 * time.Minute), Alerted: suspect, Requests: 800,
-			Suspects: []baselinediff.Suspect{
+			ID: 0xabc, Onset: opened, History: []incident.Transition{{At: opened.Add(3 * time.Minute)}},
+			Alerted: suspect, Requests: 800,
+			Suspects: []compare.Suspect{
 				{
-					Service: suspect, Score: 0.86, Own: 0.25, In: 0.61, Operations: []baselinediff.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
-					Instances: []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12}},
+					Service:    suspect,
+					Score:      0.86,
+					Own:        0.25,
+					In:         0.61,
+					Operations: []compare.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
+					Instances: []compare.InstancePart{{Key: table.Symbol("k8s.pod.name"),
+						Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12}},
 				},
 				{Service: table.Symbol(service), Score: 0.02, Own: 0.02},
 				{Service: other, Score: 0.001, Own: 0.001},
@@ -108,7 +114,13 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	}
 	p.Names.SetName(p.Problem.RequestType, service+" "+operation)
 	f := &IncidentFacts{
-		Type: t, At: x.Opened, Source: p.Source, Incident: x, Traces: p.Traces, Names: p.Names, URL: "https://sibyl.example/incidents/0000000000000abc",
+		Type:      t,
+		At:        x.Opened(),
+		Source:    p.Source,
+		Incident:  x,
+		Traces:    p.Traces,
+		Names:     p.Names,
+		URL:       "https://sibyl.example/incidents/0000000000000abc",
 		Directory: sampleDirectory(),
 		Deploys: []engine.Deploy{
 			{At: opened.Add(-time.Hour), Service: suspect, Version: table.Symbol("1.8.1"), Before: table.Symbol("1.8.0")},
@@ -120,22 +132,36 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		f.Acknowledged = NewNote("alice", time.Unix(0, int64(f.At)), "rolling back")
 	}
 	if t == IncidentSteady {
-		x.Steady, x.Proposed = x.Opened, x.Opened.Add(incident.Day)
-		f.At = x.Proposed
+		f.At = x.Opened().Add(incident.Day)
+		x.Enter(incident.Transition{At: f.At, State: incident.Steady, Why: incident.Unchanged})
 	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
 		f.Decision.Investigation = engine.IncidentProblem(x.ID)
 		at := table.Child(0, p.Problem.Entry)
+		located := search.Suspect{
+			Tracepoint: table.Symbol("payment/charge"),
+			Op:         p.Problem.Entry,
+			Context:    at,
+			Share:      0.76,
+			Low:        0.7,
+			High:       0.81,
+			Requests:   300,
+		}
 		f.Investigation = &search.Investigation{
-			Problem: engine.IncidentProblem(x.ID), Status: search.Located, Reason: "one location carries 76 % of the problem", Opened: x.Opened,
-			Suspects: []search.Suspect{{Tracepoint: table.Symbol("payment/charge"), Op: p.Problem.Entry, Context: at, Share: 0.76, Low: 0.7, High: 0.81, Requests: 300}},
+			Problem:  engine.IncidentProblem(x.ID),
+			Status:   search.Located,
+			Reason:   "one location carries 76 % of the problem",
+			Opened:   x.Opened(),
+			Suspects: []search.Suspect{located},
+			Place:    located,
 		}
 	}
 	if t == IncidentClosed { // another suspect has more evidence now
-		x.Closed = x.Opened.Add(40 * time.Minute)
+		f.At = x.Opened().Add(40 * time.Minute)
+		x.Seen = f.At
+		x.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered, Requests: 53})
 		x.Suspects[0], x.Suspects[1] = x.Suspects[1], x.Suspects[0]
-		f.At = x.Closed
 	}
 	return f
 }
@@ -409,7 +435,9 @@ func TestZones(t *testing.T) {
 	for _, what := range []string{"open", "closed"} { // in this order
 		want := wanted[what]
 		if what == "closed" {
-			f.Type, f.Incident.Closed, f.At = IncidentClosed, f.Incident.Opened.Add(incident.Day), f.Incident.Opened.Add(incident.Day)
+			f.Type, f.At = IncidentClosed, f.Incident.Opened().Add(incident.Day)
+			f.Incident.Seen = f.At
+			f.Incident.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered})
 		}
 		e := NewIncidentEvent(f)
 		body := string(rendered(e, "slack"))

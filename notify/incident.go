@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -161,8 +162,15 @@ type IncidentFacts struct {
 func NewIncidentEvent(f *IncidentFacts) *Event {
 	x, n := f.Incident, namer{f.Names}
 	e := &Event{
-		Type: f.Type, At: moment(f.At), Source: clean(f.Source), subject: engine.IncidentProblem(x.ID), resolved: x.Closed != 0, muted: f.Muted,
-		Data: Data{Incident: n.incident(f)}, directory: &f.Directory, owner: f.Directory.Owner(n.names.Table.Text(x.Alerted)),
+		Type:      f.Type,
+		At:        moment(f.At),
+		Source:    clean(f.Source),
+		subject:   engine.IncidentProblem(x.ID),
+		resolved:  !x.IsOpen(),
+		muted:     f.Muted,
+		Data:      Data{Incident: n.incident(f)},
+		directory: &f.Directory,
+		owner:     f.Directory.Owner(n.names.Table.Text(x.Alerted)),
 	}
 	plan := int64(0)
 	if f.Decision != nil {
@@ -173,18 +181,20 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-// Advice returns the next step, at an instant, for the people who work on an incident with an investigation, nil if
+// Advice returns the next step for the people who work on an incident with an investigation, nil if
 // there is none. deploys are all known ones, oldest first.
-func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) string {
-	return names.Advice(evidence(x, v, deploys, now))
+func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
+	return names.Advice(evidence(x, v, deploys))
 }
 
 // evidence returns the evidence that decides the next step, see [Advice].
-func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) *describe.Advice {
+func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) *describe.Advice {
 	deploy := x.SuspectDeploy(deploys)
 	a := &describe.Advice{
-		Suspects: x.Suspects, Closed: x.Closed != 0, Unseen: x.Unseen, Accepted: x.Accepted, By: x.AcceptedBy, Text: x.AcceptedText, Into: x.Into, Steady: x.IsSteady(now),
-		Version: deploy.Version, Before: deploy.Before,
+		Suspects: x.Suspects,
+		Last:     x.Last(),
+		Version:  deploy.Version,
+		Before:   deploy.Before,
 	}
 	switch {
 	case v == nil:
@@ -206,8 +216,10 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 
 // advice returns the next step. The sentence of an event about a steady incident already proposes to accept it.
 func (n namer) advice(f *IncidentFacts) string {
-	a := evidence(f.Incident, f.Investigation, f.Deploys, f.At)
-	a.Steady = a.Steady && f.Type != IncidentSteady
+	a := evidence(f.Incident, f.Investigation, f.Deploys)
+	if f.Type == IncidentSteady {
+		a.Last.State = incident.Open
+	}
 	return shorten(n.names.Advice(a), maxSentenceText)
 }
 
@@ -233,13 +245,23 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	return names.Incident(d)
 }
 
+// Size returns the size of an incident, which its sentence tells.
+func Size(x *engine.Incident) describe.Size {
+	d := describe.Incident{}
+	for i := range x.Types {
+		t := &x.Types[i]
+		d.Slower = append(d.Slower, describe.SlowerType{Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
+	}
+	return d.Size()
+}
+
 // Kind returns the kind of an incident.
 func Kind(x *engine.Incident) describe.IncidentKind { return describedAs(x, "").Kind() }
 
 func describedAs(x *engine.Incident, when string) *describe.Incident {
 	return &describe.Incident{
-		When: when, Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks,
-		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share,
+		When: when, Suspects: x.Suspects, Shared: x.Shared, Longer: x.Longer(), Weeks: x.Weeks, Affected: x.Share,
+		Objectives: Objectives(x), Over: !x.IsOpen(), Located: x.Place.Operation, Share: x.Place.Share,
 		Reason: describe.Reason(x.Place.Reason),
 	}
 }
@@ -273,25 +295,42 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
 	impact := x.Impact(f.At)
 	d := &Incident{
-		Kind: string(Kind(x)), Severity: x.Severity().String(), Reason: shorten(SeverityReason(n.names, x), maxSentenceText), alertedAs: x.AlertedSeverity.String(),
-		Impact: Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
-		period: period, slackPeriod: describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
-		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
-		Sentence: shorten(Sentence(n.names, x, period).String(), maxSentenceText),
-		Affected: len(x.Types), alerted: n.text(x.Alerted),
-		Actions: []URL{}, Suspects: []Culprit{}, Objectives: []Objective{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Search: n.search(f.Investigation), Next: n.advice(f),
+		Kind:         string(Kind(x)),
+		Severity:     x.Severity().String(),
+		Reason:       shorten(SeverityReason(n.names, x), maxSentenceText),
+		alertedAs:    x.AlertedSeverity.String(),
+		Impact:       Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
+		period:       period,
+		slackPeriod:  describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
+		ID:           hex16(x.ID),
+		URL:          f.URL,
+		State:        "open",
+		Onset:        moment(x.Onset),
+		Opened:       moment(x.LastOpened()),
+		Accepted:     x.Last().State == incident.Accepted,
+		Acknowledged: f.Acknowledged,
+		Sentence:     shorten(Sentence(n.names, x, period).String(), maxSentenceText),
+		Affected:     len(x.Types),
+		alerted:      n.text(x.Alerted),
+		Actions:      []URL{},
+		Suspects:     []Culprit{},
+		Objectives:   []Objective{},
+		RequestTypes: []AffectedType{},
+		Deploys:      []Deploy{},
+		Traces:       append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
+		Search:       n.search(f.Investigation),
+		Next:         n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
 		d.located = shorten(n.names.Located(v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
 	}
-	if x.Closed != 0 {
-		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed))
+	if !x.IsOpen() {
+		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed()))
 	} else {
 		d.Actions = actionsAt(f.URL)
 	}
-	if x.Into != 0 {
-		d.MergedInto = hex16(x.Into)
+	if x.Into() != 0 {
+		d.MergedInto = hex16(x.Into())
 	}
 	suspects := x.Shown()
 	for i := range suspects[:min(len(suspects), maxCulprits)] {
@@ -342,7 +381,7 @@ func actionsAt(page string) []URL {
 	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {acceptAction, page + "?dialog=accept"}}
 }
 
-func (n namer) culprit(s *baselinediff.Suspect, f *IncidentFacts) Culprit {
+func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
 	d := n.names.Suspect(s)
 	x := Culprit{
 		Service: clean(d.Service), EmitsSpans: d.EmitsSpans, Score: d.Score, Parts: d.Parts, Operations: d.Operations[:min(len(d.Operations), maxOperations)],

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/incident"
 )
 
 // killedEnv tells a process of the test binary to be the one that TestKilled kills.
@@ -53,7 +55,7 @@ func lifeOf(i uint64) (all []*Event) {
 		f := sampleIncident(t, "shop", "POST /checkout")
 		f.Incident.ID, f.At = i+1, opened.Add(time.Duration(step)*time.Minute)
 		if t == IncidentClosed {
-			f.Incident.Closed = f.At
+			f.Incident.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered})
 		}
 		all = append(all, NewIncidentEvent(f))
 	}

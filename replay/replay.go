@@ -39,13 +39,16 @@ type Options struct {
 
 // Summary counts the data sent.
 type Summary struct {
-	Traces   int64        `json:"traces"`
-	Spans    int64        `json:"spans"`    // accepted by the endpoint
-	Rejected int64        `json:"rejected"` // spans rejected by the endpoint
-	Why      string       `json:"why,omitempty"`
-	Requests int64        `json:"requests"`
-	Retries  int64        `json:"retries"`
-	Input    file.Summary `json:"-"`
+	Traces   int64 `json:"traces"`
+	Spans    int64 `json:"spans"`    // accepted by the endpoint
+	Rejected int64 `json:"rejected"` // spans rejected by the endpoint
+	// Duplicates counts the accepted spans that Sibyl ignored because they had arrived before; nil: unknown. Replay
+	// does not set it: OTLP does not tell.
+	Duplicates *int64       `json:"duplicates,omitempty"`
+	Why        string       `json:"why,omitempty"`
+	Requests   int64        `json:"requests"`
+	Retries    int64        `json:"retries"`
+	Input      file.Summary `json:"-"`
 }
 
 // sender sends requests to an endpoint.

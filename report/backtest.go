@@ -47,15 +47,26 @@ func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
 
 func (t *table) backtestHeading(r *backtest.Result) {
 	if r.Misdated > 0 {
-		t.printf("ignored %s more than a year before or after the others, from wrong clocks\n", units.Plural(r.Misdated, "trace"))
+		t.printf("ignored %s far before or after the others, from wrong clocks\n", units.Plural(r.Misdated, "trace"))
 	}
 	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
 	if r.Learned == 0 {
-		t.printf("incidents need nine minutes of history, so none could be reported\n")
+		t.printf("%s\n", unlearned(r))
+		t.writeCoverage(&r.Coverage)
 		return
 	}
 	t.printf("the engine learned until %s\n", describe.Clock(r.Learned, false))
+	t.writeCoverage(&r.Coverage)
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Incidents), "incident")))
+}
+
+// unlearned returns the reason for which the engine never looked for incidents.
+func unlearned(r *backtest.Result) string {
+	total := r.Coverage.Total()
+	if total.Received().Spans > 0 && total.Judged().Spans == 0 {
+		return "no span is part of a request that could be judged, so no incident could be reported"
+	}
+	return "incidents need nine minutes of history, so none could be reported"
 }
 
 // Widths of columns of the table of incidents.
@@ -67,7 +78,7 @@ const (
 // incident writes the line of an incident, and its sentence.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
-	if x.Closed != 0 {
+	if !x.IsOpen() {
 		lasted = units.Span(x.Lasted(0))
 	}
 	var suspects []string
@@ -101,15 +112,21 @@ func verdict(s *backtest.Score, id uint64) string {
 }
 
 // incident returns the sentence about x.
-func (n *names) incident(x *engine.Incident) describe.Sentence {
-	d := &describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks}
+func (n *names) incident(x *engine.Incident) describe.Sentence { return n.Incident(n.described(x)) }
+
+// described returns the numbers that describe x.
+func (n *names) described(x *engine.Incident) *describe.Incident {
+	d := &describe.Incident{
+		When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Shared: x.Shared,
+		Longer: x.Longer(), Weeks: x.Weeks, Affected: x.Share,
+	}
 	for i := range x.Types {
 		t := &x.Types[i]
 		if t.Entry != 0 {
 			d.Slower = append(d.Slower, describe.SlowerType{Name: n.Op(t.Entry), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
 		}
 	}
-	return n.Incident(d)
+	return d
 }
 
 // score writes the score.
@@ -149,6 +166,7 @@ func BacktestJSON(w io.Writer, r *backtest.Result) error {
 	o := objectWriter{out: w}
 	o.field("traces", r.Traces)
 	o.field("misdated", r.Misdated)
+	o.field("coverage", n.jsonCoverage(&r.Coverage))
 	o.field("from_unix_nano", r.From)
 	o.field("to_unix_nano", r.To)
 	o.field("learning_until_unix_nano", optionalTime(r.Learned))
@@ -173,9 +191,18 @@ type jsonIncident struct {
 	Opened       trace.Nanos           `json:"opened_unix_nano"`
 	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null: open at the end
 	Sentence     string                `json:"sentence"`
+	Size         *jsonSize             `json:"size"` // null: no request type is known to lose time
 	RequestTypes []string              `json:"request_types"`
 	Problems     []string              `json:"problems"`
 	Suspects     []jsonIncidentSuspect `json:"suspects"`
+}
+
+// jsonSize is the size of an incident, as in the API.
+type jsonSize struct {
+	Ratio  describe.Number `json:"ratio"`
+	Before describe.Number `json:"before_ns"`
+	Now    describe.Number `json:"now_ns"`
+	Share  describe.Number `json:"share_of_requests"`
 }
 
 type jsonIncidentSuspect struct {
@@ -189,6 +216,7 @@ type jsonIncidentSuspect struct {
 // jsonIncidentParts are the parts of a score. In includes the unexplained time on the wire to the service.
 type jsonIncidentParts struct {
 	Own        describe.Number `json:"own"`
+	Added      describe.Number `json:"added"`
 	In         describe.Number `json:"in"`
 	Out        describe.Number `json:"out"`
 	Errors     describe.Number `json:"errors"`
@@ -204,8 +232,18 @@ type jsonInstance struct {
 
 func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 	j := jsonIncident{
-		ID: fmt.Sprintf("%016x", x.ID), Onset: x.Onset, Opened: x.Opened, Closed: optionalTime(x.Closed), Sentence: n.incident(x).String(),
-		RequestTypes: []string{}, Problems: []string{}, Suspects: make([]jsonIncidentSuspect, 0, len(x.Suspects)),
+		ID:           fmt.Sprintf("%016x", x.ID),
+		Onset:        x.Onset,
+		Opened:       x.Opened(),
+		Closed:       optionalTime(x.Closed()),
+		Sentence:     n.incident(x).String(),
+		RequestTypes: []string{},
+		Problems:     []string{},
+		Suspects:     make([]jsonIncidentSuspect, 0, len(x.Suspects)),
+	}
+	if size := n.described(x).Size(); size.Types > 0 {
+		j.Size = &jsonSize{describe.Number(size.Ratio()), describe.Number(size.Before),
+			describe.Number(size.Now), describe.Number(x.Share)}
 	}
 	for i := range x.Types {
 		j.RequestTypes = append(j.RequestTypes, n.RequestType(x.Types[i].RequestType, 0))
@@ -218,7 +256,16 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		p := &s.Parts
 		suspect := jsonIncidentSuspect{
 			Service: s.Service, Score: s.Score, Instances: []jsonInstance{},
-			Parts: jsonIncidentParts{Own: p.Own, In: p.In + p.Rest, Out: p.Out, Errors: p.Errors, Unanswered: p.Unanswered, Silent: p.Silent, Shape: p.Shape},
+			Parts: jsonIncidentParts{
+				Own:        p.Own,
+				Added:      p.Added,
+				In:         p.In + p.Rest,
+				Out:        p.Out,
+				Errors:     p.Errors,
+				Unanswered: p.Unanswered,
+				Silent:     p.Silent,
+				Shape:      p.Shape,
+			},
 		}
 		if len(s.Operations) > 0 {
 			suspect.Operation = s.Operations[0].Operation

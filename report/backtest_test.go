@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
@@ -22,12 +22,14 @@ func newBacktest() *backtest.Result {
 		Table: s.Table, Traces: 21_568, Misdated: 3, From: midnight + 1.5e9, To: midnight + 90_000e9, Learned: midnight + 310e9,
 		Incidents: []engine.Incident{
 			{Incident: incident.Incident{
-				ID: 0xabc, Onset: midnight + 9480e9, Opened: midnight + 9660e9, Closed: midnight + 9980e9,
-				Suspects: []baselinediff.Suspect{
+				ID: 0xabc, Onset: midnight + 9480e9, Seen: midnight + 9980e9,
+				History: []incident.Transition{{At: midnight + 9660e9},
+					{At: midnight + 9980e9, State: incident.Closed}},
+				Suspects: []compare.Suspect{
 					{
 						Service: s.Table.Symbol("payment"), Score: 0.46, Own: 0.25, In: 0.125, Rest: 0.0625, Out: 0.01, Errors: 0.01, Unanswered: 0.003, Shape: 0.002,
-						Operations: []baselinediff.SuspectOperation{{Op: pay, Score: 0.4}},
-						Instances: []baselinediff.InstancePart{
+						Operations: []compare.SuspectOperation{{Op: pay, Score: 0.4}},
+						Instances: []compare.InstancePart{
 							{Key: s.Table.Symbol("k8s.pod.name"), Value: s.Table.Symbol("payment-7"), Calls: 30, Part: 0.9375, Of: 12},
 							{Key: s.Table.Symbol("service.version"), Value: s.Table.Symbol("1.8.2"), Calls: 30, Part: 0.9, Of: 2},
 						},
@@ -37,8 +39,8 @@ func newBacktest() *backtest.Result {
 				},
 			}},
 			{Incident: incident.Incident{
-				ID: 0xdef, Onset: midnight + 80_000e9, Opened: midnight + 80_180e9,
-				Suspects: []baselinediff.Suspect{{Service: cart, Score: 0.12, Errors: 0.12}},
+				ID: 0xdef, Onset: midnight + 80_000e9, History: []incident.Transition{{At: midnight + 80_180e9}},
+				Suspects: []compare.Suspect{{Service: cart, Score: 0.12, Errors: 0.12}},
 			}},
 		},
 		Score: &backtest.Score{

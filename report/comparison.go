@@ -32,6 +32,7 @@ func ComparisonTable(w io.Writer, c *offline.Comparison, labels Labels, style te
 	t.printf("%s\n", wrap(style, n.Comparison(numbersOf(c, labels)), 0))
 	t.side(labels.Window, &c.Window, "")
 	t.side(labels.Baseline, &c.Baseline, around(c))
+	t.writeCoverage(&c.Coverage)
 	t.usual(c)
 	t.suspects(c)
 	t.slower(slower)
@@ -104,6 +105,7 @@ var partColumns = []struct {
 	of    func(*describe.SuspectParts) describe.Number
 }{
 	{"own", 7, func(p *describe.SuspectParts) describe.Number { return p.Own }},
+	{"added", 8, func(p *describe.SuspectParts) describe.Number { return p.Added }},
 	{"to", 7, func(p *describe.SuspectParts) describe.Number { return p.In + p.Rest }},
 	{"from", 7, func(p *describe.SuspectParts) describe.Number { return p.Out }},
 	{"errors", 8, func(p *describe.SuspectParts) describe.Number { return p.Errors }},
@@ -165,7 +167,9 @@ func (t *table) suspects(c *offline.Comparison) {
 		exceeded = exceeded || len(s.Operations) > 0 && s.Operations[0].Score >= s.Score+leastScore
 	}
 	t.more(found-t.shown(found), "suspect", "")
-	legend := "Scores are per request, beyond the variation of the baseline. own, to, from: added time in the service, to and from it, in " +
+	legend := "Scores are per request, beyond the variation of the baseline. " +
+		"own, added, to, from: added time in the service, in calls that " +
+		"it makes more often, to and from it, in " +
 		"mean durations of a request (" + units.Nanos(c.Mean) + "). errors, unanswered, calls: failures that begin there, calls that it " +
 		"does not answer, and requests in which it makes other calls."
 	if exceeded {
@@ -249,6 +253,7 @@ func ComparisonJSON(w io.Writer, c *offline.Comparison, labels Labels) error {
 	}
 	o := objectWriter{out: w}
 	o.field("sentence", n.Comparison(numbersOf(c, labels)).String())
+	o.field("coverage", n.jsonCoverage(&c.Coverage))
 	o.field("window", jsonSideOf(&c.Window))
 	baseline := struct {
 		jsonSide

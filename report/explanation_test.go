@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -19,15 +19,20 @@ func newExplanation() *describe.TraceExplanation {
 		return table.Op(table.Symbol(service), table.Symbol(name), kind)
 	}
 	payment, bank := table.Symbol("payment"), table.Symbol("bank")
-	e := baselinediff.Explanation{Duration: 1.2e9, Usual: 388e6, Limit: 500e6, Suspects: []baselinediff.CallSuspect{
-		{Service: payment, Op: op("payment", "Pay", trace.Server), Reason: baselinediff.Slow, Part: baselinediff.OwnPart, Excess: 640e6, Calls: 1},
-		{Service: bank, Op: op("bank", "POST /charge", trace.Server), Reason: baselinediff.Failed, Calls: 3},
-		{Service: bank, Op: op("bank", "SELECT \x1b[31m accounts", trace.Client), Reason: baselinediff.Missing, Unanswered: true, Calls: 1},
+	e := onetrace.Explanation{Duration: 1.2e9, Usual: 388e6, Limit: 500e6, Suspects: []onetrace.CallSuspect{
+		{Service: payment, Op: op("payment", "Pay", trace.Server), Reason: onetrace.Slow, Part: onetrace.OwnPart, Excess: 640e6, Calls: 1},
+		{Service: bank, Op: op("bank", "POST /charge", trace.Server), Reason: onetrace.Failed, Calls: 3},
+		{Service: bank, Op: op("bank", "SELECT \x1b[31m accounts", trace.Client), Reason: onetrace.Missing, Unanswered: true, Calls: 1},
 	}}
 	for i := range 9 {
 		name := fmt.Sprintf("GET /a/very/long/path/that/no/narrow/terminal/shows/in/whole/%d", i)
-		e.Suspects = append(e.Suspects, baselinediff.CallSuspect{
-			Service: payment, Op: op("payment", name, trace.Client), Reason: baselinediff.Slow, Part: baselinediff.CallsPart, Excess: 9e6, Calls: 12,
+		e.Suspects = append(e.Suspects, onetrace.CallSuspect{
+			Service: payment,
+			Op:      op("payment", name, trace.Client),
+			Reason:  onetrace.Slow,
+			Part:    onetrace.CallsPart,
+			Excess:  9e6,
+			Calls:   12,
 		})
 	}
 	return describe.New(table, terminal.Printable).Explanation(trace.ID{15: 1}, &e)

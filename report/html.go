@@ -35,14 +35,14 @@ func HTML(w io.Writer, r *offline.Report, in Input) error {
 
 // page is the content of the page: formatted text and numbers.
 type page struct {
-	Traces, Spans, Complete, Rejected string
-	Cut                               []string
-	Problems                          []pageProblem
-	ProblemCount                      string
-	MoreProblems                      int
-	Types                             []pageType
-	MoreTypes                         int
-	TypeCount, GroupCount             string
+	Traces, Spans, Judged, Rejected string
+	Cut, Coverage                   []string
+	Problems                        []pageProblem
+	ProblemCount                    string
+	MoreProblems                    int
+	Types                           []pageType
+	MoreTypes                       int
+	TypeCount, GroupCount           string
 }
 
 type pageProblem struct {
@@ -109,10 +109,14 @@ func newPage(r *offline.Report, in Input) page {
 	n.files = in.Files
 	types, groups := levels(r.Groups)
 	p := page{
-		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Complete: units.Count(r.Complete),
+		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Judged: judged(r),
 		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
 		ProblemCount: units.Plural(len(r.Problems), "problem"),
 		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
+	}
+	p.Coverage = n.coverage(&r.Coverage)
+	if saw, do := n.Families(r.Families); saw != "" {
+		p.Coverage = append(p.Coverage, saw+" "+do)
 	}
 	for _, text := range in.Cut {
 		p.Cut = append(p.Cut, terminal.Printable(text))

@@ -24,7 +24,13 @@ func JSON(w io.Writer, r *offline.Report, in Input) error {
 	o.field("traces", r.Traces)
 	o.field("spans", r.Spans)
 	o.field("complete", r.Complete)
+	o.field("judged", r.Judged)
 	o.field("rejected", rejected)
+	o.field("coverage", n.jsonCoverage(&r.Coverage))
+	o.list("names_with_identities", len(r.Families), func(i int) any {
+		f := &r.Families[i]
+		return map[string]any{"service": n.Table.Text(f.Service), "name": f.Name, "names": f.Names}
+	})
 	if len(in.Cut) > 0 {
 		o.field("cut", in.Cut) // errors of files that end early
 	}

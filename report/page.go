@@ -52,11 +52,14 @@ func (p *page) header() g.Node {
 	if len(p.Problems) > 0 {
 		title = p.ProblemCount
 	}
-	summary := p.Traces + ", " + p.Spans + "; " + p.Complete + " complete ones in the statistics"
+	summary := p.Traces + ", " + p.Spans + "; " + p.Judged
 	if p.Rejected != "" {
 		summary += "; left out: " + p.Rejected
 	}
 	nodes := []g.Node{h.H1(g.Text(title)), quiet(summary + ". " + p.TypeCount + ", " + p.GroupCount + ".")}
+	for _, text := range p.Coverage {
+		nodes = append(nodes, quiet(text+"."))
+	}
 	for _, text := range p.Cut {
 		nodes = append(nodes, h.P(h.Class("card"), g.Text(text+".")))
 	}

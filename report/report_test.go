@@ -72,10 +72,22 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
 	for name, r := range map[string]*offline.Report{
-		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
+		"left-out.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.NoDuration: 2}, Coverage: notJudged()},
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(terminal.Style{Width: 80}, 10))) })
 	}
+}
+
+// notJudged returns the accounts of spans of which some are left out and a hop is missing.
+func notJudged() (c trace.Coverage) {
+	c.Traces, c.Incomplete = 2, 2
+	for range 3 {
+		c.Judge(&trace.Span{End: 10}, true)
+		c.Leave(&trace.Span{End: 5}, trace.Late)
+	}
+	c.LeaveSpans(3, trace.NoDuration)
+	c.CountHop(trace.Hop{}, 0)
+	return c
 }
 
 func TestColourOnlyAdds(t *testing.T) {

@@ -27,8 +27,8 @@ type sample struct {
 func newSample() *offline.Report {
 	s := sample{Report: &offline.Report{
 		Refused: 76,
-		Table:   &trace.Table{}, Traces: 4777, Spans: 98211, Complete: 4700,
-		Rejected: map[trace.Reason]int{trace.Incomplete: 74, trace.Malformed: 3},
+		Table:   &trace.Table{}, Traces: 4777, Spans: 98211, Judged: 4700, Complete: 4700,
+		Rejected: map[trace.Reason]int{trace.TooLong: 74, trace.Malformed: 3},
 	}}
 	s.checkout = s.op("shop", "POST /checkout", trace.Server)
 	s.pay = s.op("payment", "Pay", trace.Server)

@@ -75,12 +75,17 @@ func (t *table) more(left int, noun, indent string) {
 
 func (t *table) heading(r *offline.Report, cut []string) {
 	var s describe.Sentence
-	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
-		units.Plural(r.Complete, "complete trace") + " in the statistics")
+	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " + judged(r))
 	if left := rejections(r.Rejected); left != "" {
 		s.Plain("; left out: " + left)
 	}
 	t.printf("%s", wrap(t.style, s, 0))
+	t.writeCoverage(&r.Coverage)
+	if saw, do := t.names.Families(r.Families); saw != "" {
+		var s describe.Sentence
+		s.Plain(saw + " " + do)
+		t.printf("%s", wrap(t.style, s, 0))
+	}
 	for _, text := range cut {
 		t.printf("%s\n", t.style.Paint(terminal.Red, terminal.Printable(text)))
 	}
@@ -91,11 +96,22 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
 	switch {
-	case r.Complete == 0:
-		t.printf("\nNo trace is complete, so there is nothing to judge. `sibyl trace` flags the missing parts of each trace.\n")
+	case r.Judged == 0:
+		t.printf("\nNo trace has a request that took time, so there " +
+			"is nothing to judge. `sibyl trace` shows each trace.\n")
 	case len(r.Problems) == 0:
 		t.printf("\nNothing stands out among the groups with enough requests (--min-samples, --cov-threshold).\n")
 	}
+}
+
+// judged returns the number of traces in the statistics, in words.
+func judged(r *offline.Report) string {
+	missing := int(r.Coverage.Incomplete)
+	if missing == 0 {
+		return units.Plural(r.Judged, "complete trace") + " in the statistics"
+	}
+	return units.Plural(r.Judged, "trace") + " in the statistics, " +
+		units.Count(missing) + " with missing spans: their parts are judged"
 }
 
 // rejections lists the reasons of rejection with their counts, most frequent first.

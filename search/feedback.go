@@ -9,10 +9,10 @@ import (
 
 // Feedback is a report from agents, reduced to the parts that decisions depend on. An empty field changes nothing.
 type Feedback struct {
-	At          trace.Nanos   `json:"-"` // time of its record
+	At          trace.Nanos   `cbor:"-"` // time of its record
 	Catalogues  []Catalogue   `json:",omitempty"`
 	Costs       []Cost        `json:",omitempty"`
-	Unavailable []Unavailable `json:"Broken,omitempty"` // under its name in journals
+	Unavailable []Unavailable `cbor:",omitempty"`
 	Measured    *Measured     `json:",omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 type State struct {
 	Plan           Plan
 	Investigations []Investigation // in the order in which they were opened
-	Cooldowns      []Cooldown      `json:"Silences"` // ascending by (Problem, Tracepoint)
-	Overrides      []Override      `json:"Wishes"`   // added and removed by the caller
+	Cooldowns      []Cooldown      // ascending by (Problem, Tracepoint)
+	Overrides      []Override      // added and removed by the caller
 	Overrun        Overrun         // as last measured
 }
 
@@ -56,12 +56,12 @@ type Investigation struct {
 	Epochs                      int // calls of Next since it was opened
 	Missed                      int // consecutive calls without the problem
 	Idle                        int // consecutive calls that neither picked a tracepoint nor waited for one
-	BudgetStarved               int `json:"Starved"` // consecutive calls after which the budget left none of its tracepoints on
+	BudgetStarved               int // consecutive calls after which the budget left none of its tracepoints on
 	Strategy                    string
 	Lead                        trace.Context       // context of the leading edge when it was opened or reopened
 	Score                       float64             // of the leading operation at that time
 	Verified                    trace.Context       // location whose children were judged a second time
-	Requested                   []TracepointRequest `json:"Wants"` // ascending by Tracepoint
+	Requested                   []TracepointRequest // ascending by Tracepoint
 	Evidence                    []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
 	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
 	Suspects                    []Suspect           // best first
@@ -79,13 +79,10 @@ func (v *Investigation) Answer() trace.Op {
 // place returns the located suspect, as it was when it was located: the requests of a located place go on, but the
 // tracepoints that showed it are off. It is zero if v is nil or has located none.
 func (v *Investigation) place() Suspect {
-	switch {
-	case v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0:
+	if v == nil || v.Status != Located && v.Status != Explained {
 		return Suspect{}
-	case v.Place.Op != 0:
-		return v.Place
 	}
-	return v.Suspects[0] // located by an older version
+	return v.Place
 }
 
 // AnswerShare returns the share of the problem at the located suspect, at most 1; 0 if v is nil or has located none.

@@ -92,6 +92,14 @@ func TestAPI(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
+	spans := fmt.Sprintf(`[{"traceId":"1","id":"2","kind":"SERVER","name":"get /","timestamp":%d,"duration":9000,"localEndpoint":{"serviceName":"zipkin"}},
+		{"traceId":"x"}]`, now/1000)
+	if r, err = http.Post("http://"+at.HTTP.String()+"/api/v2/spans", "application/json",
+		strings.NewReader(spans)); err != nil || r.StatusCode != http.StatusAccepted {
+		t.Fatal(r, err)
+	}
+	r.Body.Close()
+	sent++
 	counted := int64(0)
 	for deadline := time.Now().Add(15 * time.Second); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var list contract.GroupList
@@ -105,7 +113,8 @@ func TestAPI(t *testing.T) {
 		t.Errorf("got %d requests from %d traces", counted, sent)
 	}
 	var status contract.Status
-	if code := get("/api/v1/status", &status); code != http.StatusOK || status.Version != "v1" || status.Ingest.Spans == 0 || status.Closed["complete"] != int64(sent) {
+	if code := get("/api/v1/status", &status); code != http.StatusOK || status.Version != "v1" ||
+		status.Ingest.Spans == 0 || status.Ingest.RejectedSpans != 1 || status.Closed["complete"] != int64(sent) {
 		t.Errorf("%d: %+v", code, status)
 	}
 	stop()

@@ -156,8 +156,8 @@ func (v *process) end(signal os.Signal) {
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	var id oteltrace.TraceID
 	binary.BigEndian.PutUint64(id[8:], n+1)
+	begin := time.Now() // one for all spans: a child that ended before its parent started would be a request of its own
 	span := func(k, parent byte, kind oteltrace.SpanKind, name string, from, to time.Duration) tracetest.SpanStub {
-		begin := time.Now()
 		stub := tracetest.SpanStub{
 			Name: name, SpanKind: kind, StartTime: begin.Add(from), EndTime: begin.Add(to),
 			SpanContext: oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: id, SpanID: oteltrace.SpanID{7: k}, TraceFlags: oteltrace.FlagsSampled}),

@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify/export"
 	"github.com/sibyl-trace/sibyl/store"
@@ -21,6 +22,7 @@ type exporting struct {
 	exporter *export.Exporter
 	store    *store.Store
 	path     critpath.Options
+	failing  ingest.FailureRules // of its spans
 	log      *slog.Logger
 	open     chan []exportable // as of the last epoch; holds one
 }
@@ -80,7 +82,7 @@ func (x *exporting) add(of *exportable) error {
 		if request == nil {
 			continue // it is being deleted
 		}
-		t, err := otlp.DecodeTrace(e.Trace, request)
+		t, err := otlp.DecodeTrace(e.Trace, request, x.failing)
 		if err != nil {
 			return err
 		}
@@ -98,6 +100,10 @@ func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporti
 	if c.OTLP == "" {
 		return nil, nil
 	}
+	failing, err := o.config.FailureRules()
+	if err != nil {
+		return nil, err
+	}
 	transport, err := newHeaderTransport(c)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -106,5 +112,12 @@ func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporti
 	if err != nil {
 		return nil, err
 	}
-	return &exporting{exporter: e, store: s, path: path, log: o.log, open: make(chan []exportable, 1)}, nil
+	return &exporting{
+		exporter: e,
+		store:    s,
+		path:     path,
+		failing:  failing,
+		log:      o.log,
+		open:     make(chan []exportable, 1),
+	}, nil
 }

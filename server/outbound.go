@@ -141,7 +141,7 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 // sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, without one, to the
 // UI.
 func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
-	found, err := api.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed)
+	found, err := api.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
 		o.log.Error("sample traces of an incident cannot be read", slog.Any("error", err))
 	}

@@ -25,9 +25,9 @@ import (
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/ingest/zipkin"
 	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
@@ -94,7 +94,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err != nil {
 		return s, explain(err, c.DataDir, storeName)
 	}
-	keys, err := ingest.NewKeys(c.AttributeKeys()...)
+	keys, err := c.DecodedKeys()
 	if err != nil {
 		return s, err
 	}
@@ -261,7 +261,12 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*
 	if err != nil {
 		return nil, err
 	}
+	failing, err := s.config.FailureRules()
+	if err != nil {
+		return nil, err
+	}
 	o := api.Options{
+		Failing:  failing,
 		Comments: comments, Views: views, UI: s.config.UI(),
 		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
 		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Backup: s.backup, Clock: time.Now, Log: s.log,
@@ -285,10 +290,31 @@ type intake struct{ service *live.Service }
 
 // Take implements [receiver.Intake].
 func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (receiver.Rejected, error) {
-	kind := journal.Protobuf
-	if format == receiver.JSON {
-		kind = journal.JSON
+	switch format {
+	case receiver.Zipkin:
+		return i.takeZipkin(ctx, body)
+	case receiver.JSON:
+		n, why, err := i.service.Take(ctx, body, journal.JSON)
+		return receiver.Rejected{Spans: n, Why: why}, err
+	case receiver.Protobuf:
 	}
-	n, why, err := i.service.Take(ctx, body, kind)
+	n, why, err := i.service.Take(ctx, body, journal.Protobuf)
 	return receiver.Rejected{Spans: n, Why: why}, err
+}
+
+// takeZipkin translates spans of Zipkin, so that the journal holds only OTLP. A sender is not told which spans were
+// rejected: Zipkin's answers have no room for it. They are counted.
+func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
+	if refused := i.service.Refuse(); refused != nil { // before the work of a translation
+		return receiver.Rejected{}, refused
+	}
+	request, rejected, err := zipkin.Translate(body)
+	if err != nil {
+		return receiver.Rejected{}, err
+	}
+	n, _, err := i.service.Take(ctx, request, journal.Protobuf)
+	if err != nil {
+		return receiver.Rejected{}, err
+	}
+	return receiver.Rejected{Spans: n + i.service.Reject(rejected)}, nil
 }

@@ -41,26 +41,23 @@ type head struct {
 	at     trace.Nanos
 	oldest uint64
 	pieces uint64 // of the state
-	first  uint64 // number of the first piece; 0, as in all versions up to 6, is not written
+	first  uint64 // number of the first piece
 }
 
 func (h *head) append(b []byte) []byte {
-	b = codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces)
-	if h.first > 0 {
-		b = codec.AppendUvarints(b, h.first)
-	}
-	return b
+	return codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces, h.first)
 }
 
 func decodeHead(b []byte) (head, error) {
 	r := codec.NewReader(b)
-	h := head{seq: r.Uvarint(), at: trace.Nanos(r.Uvarint()), oldest: r.Uvarint(), pieces: r.Uvarint()}
-	whole := r.Len() == 0
-	if !whole {
-		h.first = r.Uvarint()
-		whole = h.first > 0 && r.Len() == 0
+	h := head{
+		seq:    r.Uvarint(),
+		at:     trace.Nanos(r.Uvarint()),
+		oldest: r.Uvarint(),
+		pieces: r.Uvarint(),
+		first:  r.Uvarint(),
 	}
-	if r.Bad() || !whole || h.first+h.pieces < h.first {
+	if r.Bad() || r.Len() > 0 || h.first+h.pieces < h.first {
 		return head{}, ErrCheckpoint
 	}
 	return h, nil

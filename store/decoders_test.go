@@ -34,7 +34,7 @@ type decoder struct {
 }
 
 // newDecoder returns a decoder of values of type T, which encode appends and walk reads. If exact, each value has one
-// encoding; otherwise decode also accepts other encodings, such as those of older versions.
+// encoding; otherwise decode also accepts others.
 func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, error), encode func([]byte, *T) []byte, walk func(*T), values ...T) decoder {
 	d := decoder{name: name}
 	for i := range values {
@@ -284,7 +284,8 @@ func analysisDecoders(t testing.TB) []decoder {
 					(*m).Adjusted(group.Transfer{Bytes: 1000, Nanos: 1000})
 				}
 			}, nil, &group.SizeModel{SizeModel: stats.SizeModel{Base: 1, Segment: 1460}, Requests: 7}),
-		newDecoder("detector", false, decodeDetector, appendBinary, func(d **detect.Detector) { walkDetector(*d, now) }, detect.New(grouper), detector),
+		newDecoder("detector", true, decodeDetector, appendBinary,
+			func(d **detect.Detector) { walkDetector(*d, now) }, detect.New(grouper), detector),
 		newDecoder("refinement", true, detect.DecodeRefinement, appendBinary, func(r **detect.Refinement) {
 			(*r).Observe(seeds[0], true)
 			(*r).Shares()
@@ -415,7 +416,7 @@ func coreDecoders(t testing.TB) []decoder {
 	settings := options.Settings()
 	return []decoder{
 		cores,
-		newDecoder("tree", false, whole(cct.Decode), appendBinary, walkTree, &cct.Builder{}, &tree),
+		newDecoder("tree", true, whole(cct.Decode), appendBinary, walkTree, &cct.Builder{}, &tree),
 		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState, search.State{}, *core.State()),
 		newDecoder("change", false, whole(engine.DecodeChange), func(b []byte, x *engine.Change) []byte { return x.Append(b) }, func(x *engine.Change) {
 			engine.NewCore(&trace.Table{}, options).Apply(x)

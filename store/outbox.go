@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -132,8 +131,7 @@ func messageKey(kind byte, number uint64) []byte {
 // knownKey returns the key of the time at which an event was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
-// messageVersion is the first byte of an encoded message. Up to version 4 of the store a message was JSON, preceded by
-// its length, which is greater than 1.
+// messageVersion is the first byte of an encoded message.
 const messageVersion = 1
 
 func encodeMessage(m *Message) []byte {
@@ -141,17 +139,12 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes value, which encodeMessage of this version or an older one returned. The body is a part of
-// value. An error wraps [codec.ErrCorrupt].
+// decodeMessage decodes value, which encodeMessage returned. The body is a part of value. An error wraps
+// [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
-	if len(value) > 0 && value[0] == messageVersion {
-		r.Byte()
-		err = plain.Decode(r.Section(), &m)
-	} else {
-		err = json.Unmarshal(r.Bytes(int(r.Below(uint64(len(value))))), &m)
-	}
-	if err != nil || r.Bad() {
+	r.Version(messageVersion)
+	if err = plain.Decode(r.Section(), &m); err != nil || r.Bad() {
 		return Message{}, fmt.Errorf("%w: message of the outbox: %w", codec.ErrCorrupt, cmp.Or(err, r.Err()))
 	}
 	m.Body = r.Rest()

@@ -293,16 +293,3 @@ func TestDecodeMessage(t *testing.T) {
 		}
 	}
 }
-
-// Messages that version 4 of the store wrote, in JSON, are read.
-func TestDecodeMessageOfVersion4(t *testing.T) {
-	head := `{"number":7,"id":"x","endpoint":"a","event":"b","format":"c","problem":{"Hi":1,"Lo":2},"at":5,"put":6,"next":8,"attempts":2,"error":"no","size":3}`
-	want := Message{
-		Number: 7, ID: "x", Endpoint: "a", Event: "b", Format: "c", Problem: analysis.Hash{Hi: 1, Lo: 2}, At: 5, Put: 6, Next: 8, Attempts: 2, Error: "no",
-		Size: 3, Body: []byte("xyz"),
-	}
-	got, err := decodeMessage(append(codec.AppendText(nil, head), "xyz"...))
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("error %v, %s", err, diff)
-	}
-}

@@ -1,8 +1,8 @@
 // Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages. It
 // reads no clock and starts no goroutine.
 //
-// All data is in one database; the first byte of a key names the kind of value. The format has a version: Open migrates
-// an older one and refuses a newer one.
+// All data is in one database; the first byte of a key names the kind of value. The format has a version: Open refuses
+// any other.
 package store
 
 import (
@@ -38,21 +38,8 @@ const (
 	keyMinutes    = 'n' // requests of groups by minute, of the last days, by hour and group
 )
 
-// Version is the version of the format that this program writes, including the contents of checkpoints.
-const Version = 9
-
-// migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
-// batch are committed together with the number of the version, so that a crash leaves either version.
-var migrations = []func(*Store, *pebble.Batch) error{
-	func(*Store, *pebble.Batch) error { return nil }, // to 2: trees lack the catalogue; decoders skip the one of version 1
-	func(*Store, *pebble.Batch) error { return nil }, // to 3: sampled requests have times; decoders accept those of version 2 without
-	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; decoders accept the gob of version 3
-	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
-	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
-	func(*Store, *pebble.Batch) error { return nil }, // to 7: the pieces of a checkpoint begin with any number; those of version 6 with 0
-	func(*Store, *pebble.Batch) error { return nil }, // to 8: has evidence of located places and ticks, which earlier versions would keep for ever
-	func(*Store, *pebble.Batch) error { return nil }, // to 9: has minutes, which earlier versions would keep for ever
-}
+// Version is the version of the format, including the contents of checkpoints.
+const Version = 1
 
 // Options are the options of [Open].
 type Options struct {
@@ -82,7 +69,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db}
-	if err := s.migrate(Version, migrations); err != nil {
+	if err := s.checkVersion(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
 	}
 	if db.Truncated > 0 {
@@ -94,45 +81,32 @@ func Open(o Options) (*Store, error) {
 // Truncated returns the number of unreadable bytes that were removed from the log when the store was opened.
 func (s *Store) Truncated() int64 { return s.db.Truncated }
 
-// migrate migrates the data to a version, step by step.
-func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) error {
+// checkVersion returns an error for data of another version of the format. It gives an empty database the present one.
+func (s *Store) checkVersion() error {
 	value, err := s.get([]byte{keyVersion})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case value == nil:
+		return s.begin()
 	}
-	version := to // nothing was stored yet
-	if value == nil {
-		if err := s.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
-			return err
-		}
-	} else {
-		r := codec.NewReader(value)
-		if version = r.Uvarint(); version == 0 {
-			return fmt.Errorf("%w: %w: version of the format", pebbledb.ErrDamaged, codec.ErrCorrupt)
-		}
-	}
-	if version > to {
+	r := codec.NewReader(value)
+	switch version := r.Uvarint(); version {
+	case Version:
+		return nil
+	case 0:
+		return fmt.Errorf("%w: %w: version of the format", pebbledb.ErrDamaged, codec.ErrCorrupt)
+	default:
 		return fmt.Errorf("%w, with version %d of the store", pebbledb.ErrNewer, version)
 	}
-	for ; version < to; version++ {
-		if err := s.step(version+1, func(b *pebble.Batch) error { return steps[version-1](s, b) }); err != nil {
-			return fmt.Errorf("migrate to version %d: %w", version+1, err)
-		}
-	}
-	if value == nil {
-		return s.step(to, func(*pebble.Batch) error { return nil })
-	}
-	return nil
 }
 
-// step migrates the data to a version: it commits the changes together with the number of the version.
-func (s *Store) step(version uint64, change func(*pebble.Batch) error) error {
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
-	if err := errors.Join(change(b), b.Set([]byte{keyVersion}, binary.AppendUvarint(nil, version), nil)); err != nil {
+// begin gives an empty database the present version of the format. It returns an error for the data of others.
+func (s *Store) begin() error {
+	if err := s.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
 		return err
 	}
-	return b.Commit(pebble.Sync)
+	return s.db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
 }
 
 // get returns a copy of the value under key; nil if there is none.

@@ -14,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -71,15 +70,9 @@ func TestInterruptedSave(t *testing.T) {
 	}
 }
 
-// Checkpoints of version 6 do not tell the number of their first piece, which is 0.
-func TestHeadOfVersion6(t *testing.T) {
-	want := head{seq: 300, at: 10, oldest: 200, pieces: 3}
-	got, err := decodeHead(codec.AppendUvarints(nil, 300, 10, 200, 3))
-	must(t, err)
-	if got != want {
-		t.Errorf("head %+v, want %+v", got, want)
-	}
-	_, err = decodeHead((&head{pieces: 2, first: math.MaxUint64}).append(nil))
+// The pieces of a checkpoint have numbers.
+func TestDamagedHead(t *testing.T) {
+	_, err := decodeHead((&head{pieces: 2, first: math.MaxUint64}).append(nil))
 	if !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("pieces beyond the last number: %v", err)
 	}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-const tableVersion = 2 // 1 had no targets
+// tableVersion is the first byte of an encoded [Table].
+const tableVersion = 1
 
 // AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
 func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
@@ -55,27 +55,16 @@ func appendEntries[K ~uint64, V any](b []byte, m *mentions, of *entries[K, V], v
 // nothing of b.
 func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r := codec.NewReader(b)
-	version := r.Version(1, tableVersion)
+	r.Version(tableVersion)
 	limit = cmp.Or(limit, DefaultLimit)
 	t := &Table{Limit: limit, refused: int(r.Below(1 << 62))}
 	decodeEntries(r, limit, 9, &t.text.added, func() string { return r.Text(math.MaxInt) })
-	decodeEntries(r, limit, 25, &t.ops.added, func() (o Operation) {
-		o.Service, o.Name = Symbol(r.Word()), Symbol(r.Word())
-		if version > 1 {
-			o.Target = Op(r.Word())
-		}
-		o.Kind = Kind(r.Byte())
-		return o
+	decodeEntries(r, limit, 33, &t.ops.added, func() Operation {
+		return Operation{Service: Symbol(r.Word()), Name: Symbol(r.Word()), Target: Op(r.Word()), Kind: Kind(r.Byte())}
 	})
 	decodeEntries(r, limit, 24, &t.contexts.added, func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
-	decodeEntries(r, limit, 32, &t.edges.added, func() EdgeInfo {
-		e := EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word())}
-		if version == 1 {
-			r.Word() // the callee
-		}
-		return e
-	})
-	maps.DeleteFunc(t.edges.added, func(e Edge, info EdgeInfo) bool { return e == ContextEdge(info.Context) }) // of older versions
+	decodeEntries(r, limit, 32, &t.edges.added,
+		func() EdgeInfo { return EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word())} })
 	for sym, s := range t.text.all() {
 		r.Check(symbolOf(s) == sym)
 	}

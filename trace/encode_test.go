@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
@@ -52,35 +51,6 @@ func TestTableRoundTrip(t *testing.T) {
 	}
 }
 
-// Tables of version 1 had no targets, and callees in edges.
-func TestTableVersion1(t *testing.T) {
-	var want trace.Table
-	shop, get := want.Symbol("shop"), want.Symbol("GET /")
-	op := want.Op(shop, get, trace.Server)
-	ctx := want.Child(0, op)
-	edge := trace.EdgeOf(ctx, 0, op)
-	want.AddEdge(edge, trace.EdgeInfo{Context: ctx, After: op})
-
-	b := []byte{1, 0, 2}
-	texts := []string{"shop", "GET /"}
-	if get < shop {
-		slices.Reverse(texts)
-	}
-	for _, text := range texts {
-		b = codec.AppendText(codec.AppendWords(b, uint64(trace.SymbolOf([]byte(text)))), text)
-	}
-	b = append(codec.AppendWords(append(b, 1), uint64(op), uint64(shop), uint64(get)), byte(trace.Server))
-	b = codec.AppendWords(append(b, 1), uint64(ctx), 0, uint64(op))
-	b = codec.AppendWords(append(b, 1), uint64(edge), uint64(ctx), 0, uint64(op), 99)
-	table, rest, err := trace.DecodeTable(b, 0)
-	if err != nil || len(rest) != 0 {
-		t.Fatalf("%d bytes left: %v", len(rest), err)
-	}
-	if !bytes.Equal(table.AppendBinary(nil), want.AppendBinary(nil)) {
-		t.Error("the decoded table differs")
-	}
-}
-
 func FuzzDecodeTable(f *testing.F) {
 	f.Add(filledTable().AppendBinary(nil))
 	f.Add((&trace.Table{}).AppendBinary(nil))
@@ -92,7 +62,7 @@ func FuzzDecodeTable(f *testing.F) {
 			}
 			return
 		}
-		if again := table.AppendBinary(nil); b[0] == again[0] && !bytes.Equal(again, b[:len(b)-len(rest)]) {
+		if again := table.AppendBinary(nil); !bytes.Equal(again, b[:len(b)-len(rest)]) {
 			t.Error("encoding the table again gives other bytes")
 		}
 		table.Path(table.Child(1, 2))

@@ -1,11 +1,16 @@
 package trace
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
 
 // NormalName returns name with the parts that vary between requests replaced by "{}", which keeps the number of
-// operations small. It replaces numbers, UUIDs, and words of at least 8 hexadecimal digits with at least one decimal
-// digit among them. A word that merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_'
-// and '-'. A line number stays, too, as in Foo#343: it identifies a location in code.
+// operations small. It replaces numbers, UUIDs, words of at least 8 hexadecimal digits with at least one decimal digit
+// among them, keys (see [isKey]), e-mail addresses, percent-encoded segments and the literals of SQL, and omits query
+// strings. A word that merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_' and '-'. A
+// line number stays, too, as in Foo#343: it identifies a location in code.
 //
 // NormalName returns name itself if there is nothing to replace, and otherwise an extension of buf[:0]. It is
 // idempotent.
@@ -13,9 +18,19 @@ func NormalName(name, buf []byte) []byte {
 	if !mayVary(name) {
 		return name
 	}
+	text := textual(name)
 	out := buf[:0]
 	for i := 0; i < len(name); {
-		j := i
+		j, varies := i, false
+		if text.any() {
+			if j, varies = text.end(name, i); j > i {
+				if varies {
+					out = append(out, '{', '}')
+				}
+				i = j
+				continue
+			}
+		}
 		for j < len(name) && inWord(name[j]) {
 			j++
 		}
@@ -23,19 +38,209 @@ func NormalName(name, buf []byte) []byte {
 		case len(word) == 0:
 			out = append(out, name[i])
 			j++
-		case isVarying(word) && !isLine(name, i, j):
+		case isVarying(word) && (!isLine(name, i, j) || bytes.HasSuffix(out, []byte("}#"))),
+			isSegment(name, i, j) && isSegmentKey(word):
 			out = append(out, '{', '}')
 		default:
-			out = append(out, word...)
+			out = appendParts(out, word)
 		}
 		i = j
 	}
 	return out
 }
 
-// mayVary is a fast path for most names: without a digit there is nothing to replace.
+// textTraits are the parts of a name that are longer than words.
+type textTraits struct{ sql, encoded, query bool }
+
+func (t textTraits) any() bool { return t.sql || t.encoded || t.query }
+
+// textual returns the parts that a name may have.
+func textual(name []byte) (t textTraits) {
+	for _, c := range name {
+		t.encoded = t.encoded || c == '@' || c == '%'
+		t.query = t.query || c == '?'
+		t.sql = t.sql || c == '\''
+	}
+	t.sql = t.sql && isSQL(name)
+	return t
+}
+
+var sqlVerbs = [...]string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "MERGE ", "CALL ", "WITH ", "EXEC "}
+
+// isSQL reports whether a name is a statement: elsewhere a quotation mark is an apostrophe.
+func isSQL(name []byte) bool {
+	for _, verb := range sqlVerbs {
+		if len(name) >= len(verb) && strings.EqualFold(string(name[:len(verb)]), verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// end returns the end of the literal, address or query that begins at name[i], and whether "{}" stands for it; i if
+// none begins there.
+func (t textTraits) end(name []byte, i int) (int, bool) {
+	switch {
+	case t.sql && name[i] == '\'':
+		return literalEnd(name, i), true
+	case t.query && name[i] == '?' && beginsQuery(name, i):
+		for i < len(name) && name[i] != ' ' {
+			i++
+		}
+		return i, false
+	case t.encoded && inSegment(name[i]) && (i == 0 || !inSegment(name[i-1])):
+		j := i
+		for j < len(name) && inSegment(name[j]) {
+			j++
+		}
+		if segment := name[i:j]; isEmail(segment) || isEncoded(segment) {
+			return j, true
+		}
+	}
+	return i, false
+}
+
+// literalEnd returns the end of the SQL literal that begins at name[i]. Two quotation marks in it stand for one. A
+// literal that was cut off ends with the name.
+func literalEnd(name []byte, i int) int {
+	for i++; i < len(name); i++ {
+		if name[i] != '\'' {
+			continue
+		}
+		if i+1 == len(name) || name[i+1] != '\'' {
+			return i + 1
+		}
+		i++
+	}
+	return len(name)
+}
+
+// beginsQuery reports whether the question mark name[i] follows a path. Others are placeholders of SQL, or punctuation.
+func beginsQuery(name []byte, i int) bool {
+	path := name[bytes.LastIndexByte(name[:i], ' ')+1 : i]
+	return bytes.IndexByte(path, '/') >= 0
+}
+
+// inSegment reports whether c may be in an e-mail address or in the segment of a path.
+func inSegment(c byte) bool {
+	return inWord(c) || c == '.' || c == '+' || c == '%' || c == '@' || c == '~'
+}
+
+// isEmail reports whether a segment is an e-mail address. The @ may be encoded.
+func isEmail(segment []byte) bool {
+	user, domain, found := bytes.Cut(segment, []byte("@"))
+	if !found {
+		user, domain, found = bytes.Cut(segment, []byte("%40"))
+	}
+	dot := bytes.LastIndexByte(domain, '.')
+	if !found || len(user) == 0 || dot < 1 || len(domain)-dot < 3 {
+		return false
+	}
+	return !slices.ContainsFunc(domain[dot+1:], func(c byte) bool { return !isLetter(c) })
+}
+
+// isEncoded reports whether a segment is percent-encoded, as texts of users are and routes are not.
+func isEncoded(segment []byte) bool {
+	for i := 0; i+2 < len(segment); i++ {
+		if segment[i] == '%' && isHex(segment[i+1]) && isHex(segment[i+2]) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendParts appends a word. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, only the parts before it stay.
+func appendParts(out, word []byte) []byte {
+	before, found := beforeKey(word)
+	if isVarying(before) && found {
+		before = []byte("{}")
+	}
+	if out = append(out, before...); found {
+		out = append(out, '{', '}')
+	}
+	return out
+}
+
+// beforeKey returns the parts of a word before the first one that is a key, and whether there is one.
+func beforeKey(word []byte) (before []byte, found bool) {
+	for i := 0; i < len(word); {
+		j := i
+		for j < len(word) && word[j] != '_' && word[j] != '-' {
+			j++
+		}
+		if isKey(word[i:j]) {
+			return word[:i], true
+		}
+		i = j + 1
+	}
+	return word, false
+}
+
+// letters describes a word of ASCII letters and digits.
+type letters struct {
+	upper, lower, digits int
+	changes              int  // between letters and digits
+	lone                 bool // a lower-case letter behind a capital one has no other one beside it
+	inner                bool // a digit precedes a letter
+	other                bool // it has other characters
+}
+
+func lettersOf(word []byte) (l letters) {
+	for i, c := range word {
+		switch {
+		case isDigit(c):
+			l.digits++
+		case 'a' <= c && c <= 'z':
+			l.lower++
+			behind := i > 0 && isLetter(word[i-1]) && !isLower(word[i-1])
+			l.lone = l.lone || behind && (i+1 == len(word) || !isLower(word[i+1]))
+		case 'A' <= c && c <= 'Z':
+			l.upper++
+		default:
+			l.other = true
+		}
+		if i > 0 && isDigit(c) != isDigit(word[i-1]) {
+			l.changes++
+			l.inner = l.inner || !isDigit(c)
+		}
+	}
+	return l
+}
+
+// isKey reports whether a word is a random key: it changes between letters and digits at least three times, and is
+// longer than words of code that do so, such as v1beta1 and utf8mb4.
+func isKey(word []byte) bool {
+	l := lettersOf(word)
+	return !l.other && l.changes >= 3 && (len(word) >= 10 || len(word) >= 6 && l.upper > 0 && l.lower > 0)
+}
+
+// isSegmentKey reports whether a word that is a whole segment of a path, where keys are, is one: at least eight capital
+// letters and digits, or letters of both cases around a digit that are no words in camel case.
+func isSegmentKey(word []byte) bool {
+	l := lettersOf(word)
+	switch {
+	case l.other || l.digits == 0:
+		return false
+	case l.lower == 0:
+		return len(word) >= 8
+	}
+	return len(word) >= 6 && l.upper > 0 && l.inner && (l.lone || l.changes > 1 && isDigit(word[0]))
+}
+
+// isSegment reports whether name[i:j] is a segment of a path or of a key such as session:zA78Cl8.
+func isSegment(name []byte, i, j int) bool {
+	begins := i > 0 && (name[i-1] == '/' || name[i-1] == ':')
+	return begins && (j == len(name) || name[j] == '/' || name[j] == ' ' || name[j] == '?' || name[j] == ':')
+}
+
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
+
+func isLetter(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' }
+
+// mayVary is a fast path for most names: without a digit or one of some marks there is nothing to replace.
 func mayVary(name []byte) bool {
-	return slices.ContainsFunc(name, isDigit)
+	return slices.ContainsFunc(name,
+		func(c byte) bool { return isDigit(c) || c == '@' || c == '%' || c == '?' || c == '\'' })
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -5,15 +5,22 @@ package trace
 type Reason string
 
 // Reasons for refusing input. The first group applies to records and spans and is decided while reading; the second
-// applies to traces and is decided when they are closed.
+// applies to spans and roots of traces and is decided when these are closed. A missing parent is no reason: see package
+// critpath.
 const (
 	Malformed  Reason = "malformed"    // not valid in its format
 	BadTraceID Reason = "bad_trace_id" // wrong length or all zero
 	BadSpanID  Reason = "bad_span_id"  // wrong length or all zero
 	BadTime    Reason = "bad_time"     // outside [0, MaxNanos]
-	TooLarge   Reason = "too_large"    // above a limit on bytes, nesting or the length of names
+	TooLarge   Reason = "too_large"    // above a limit on bytes or nesting
 
-	Incomplete Reason = "incomplete"  // a span's parent is missing
+	Incomplete Reason = "incomplete"  // a span's parent is missing: the trace is counted, and judged in its parts
 	TooLong    Reason = "too_long"    // duration of MaxDuration or more
 	NoDuration Reason = "no_duration" // the root took no time, or ends before it starts
+	Misdated   Reason = "misdated"    // far before or after all others of a recording: a wrong clock
+	Outside    Reason = "outside"     // a tracepoint span outside its parent, or without a baseline span above
+	Duplicate  Reason = "duplicate"   // an identical copy of another span
+	Conflict   Reason = "conflict"    // another span of the trace has the same ID and other content
+	Late       Reason = "late"        // it arrived after its trace was closed
+	Cut        Reason = "cut"         // its trace was closed early, by a limit on its age, its size, or the memory
 )

@@ -21,28 +21,42 @@ type callees struct {
 
 	seeThrough []trace.Symbol // Options
 
-	ofTracepoints map[int32]int32 // by tracepoint span: the callee among the baseline spans of which it is the parent
+	// elsewhere holds the callees that are not below their caller in the forest, by CLIENT span: baseline spans whose
+	// parent is a tracepoint span, and spans that were moved or detached.
+	elsewhere map[int32]int32
 }
 
 // find prepares for the spans of another trace. The baseline spans below a tracepoint span are children of their
 // callers, not of that span: they are found here, the others by [layout.addChildren].
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest
-	clear(c.ofTracepoints)
+	clear(c.elsewhere)
 	for i, p := range parent {
 		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 {
 			continue
 		}
-		answer := c.answer(p, int32(i))
-		if answer < 0 {
-			continue
+		if a := c.answer(p, int32(i)); a >= 0 {
+			c.addAnswer(answer{p, a})
 		}
-		if c.ofTracepoints == nil {
-			c.ofTracepoints = make(map[int32]int32)
-		}
-		if known, ok := c.ofTracepoints[p]; !ok || c.before(answer, known) {
-			c.ofTracepoints[p] = answer
-		}
+	}
+}
+
+// answer is a CLIENT span and a span that answers it.
+type answer struct{ client, callee int32 }
+
+// add adds answers that are not below their caller in the forest. Call find before.
+func (c *callees) add(answers []answer) {
+	for _, a := range answers {
+		c.addAnswer(a)
+	}
+}
+
+func (c *callees) addAnswer(a answer) {
+	if c.elsewhere == nil {
+		c.elsewhere = make(map[int32]int32)
+	}
+	if known, ok := c.elsewhere[a.client]; !ok || c.before(a.callee, known) {
+		c.elsewhere[a.client] = a.callee
 	}
 }
 

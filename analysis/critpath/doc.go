@@ -4,4 +4,25 @@
 //
 // A tracepoint span is a span with a tracepoint ID. The others are baseline spans. Tracepoint spans refine a critical
 // path and change nothing else of it.
+//
+// # Requests that are not trees
+//
+// No baseline span is left out because of its time or its parent. A span counts below its parent unless it is outside
+// it: it ends before the parent starts, or starts after the parent ended. These rules tell wrong clocks from work that
+// nobody waits for:
+//
+//   - A SERVER span below a CLIENT span answers a synchronous call. If the two have no common clock, because their
+//     hosts differ or are not known, it is placed inside its client, whatever the skew. Spans of one host are not
+//     moved, nor are spans of one service whose hosts are not known. The whole request happens at the time that most
+//     of its spans tell: the clock of a phone may be hours off.
+//   - Any other span that is outside its parent counts below its nearest ancestor in the same process that ran at the
+//     time. Such a parent only started the work, like a span that registers a callback: the ancestor may have waited
+//     for the work, and a path that ignored it would charge its calls to the ancestor. The search stops at the border
+//     of the process, because a process that has answered keeps no caller waiting.
+//   - Without such an ancestor the span is detached: it and the spans below are a request of their own, with the type
+//     of its operation, linked to its parent ([Root.From], [Path.Wait]). Work after the response, processing after
+//     receiving, and FOLLOWS_FROM are such work. A CONSUMER span is always detached from a PRODUCER and from another
+//     service, and from any parent that has ended: each message is processed by itself.
+//   - A span whose parent did not arrive is a root, too ([BelowMissing]). A CLIENT span without an answer that runs
+//     while such a root does has called the missing hop ([Path.Gap]): it is not unanswered.
 package critpath

@@ -16,6 +16,8 @@ type Extractor struct {
 	forest  forest
 	callees callees
 	layout  layout
+	settle  settling
+	gaps    gaps
 	joins   joins
 	walk    walk
 	refine  refinement
@@ -29,7 +31,6 @@ const maxKept = 1 << 18
 func NewExtractor(o Options) *Extractor {
 	return &Extractor{
 		options: o,
-		skew:    skew{limit: o.MaxSkew},
 		callees: callees{seeThrough: o.SeeThrough},
 		layout:  layout{ignoreAsync: o.IgnoreAsync, latestStart: o.LatestStart},
 		joins:   joins{latestStart: o.LatestStart},
@@ -42,26 +43,37 @@ func NewExtractor(o Options) *Extractor {
 // It does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes].
 // Extract takes time O(n log n) in their number.
 //
-//  1. IDs: select one of several spans with the same ID, or a CLIENT and a SERVER.
+//  1. IDs: select one of several spans with the same ID, or a CLIENT and a SERVER, or attempts of a call.
 //  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
 //     ancestor.
-//  3. Skew: estimate how far the clocks of hosts differ.
+//  3. Skew: estimate how far clocks differ.
 //  4. Forest: link spans to trees of callers, and CLIENT spans to the spans that answer them; detach messaging.
 //  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in the order of preference.
 //  6. Cycles: spans that no tree contains are on or below cycles. Break the cycles and repeat steps 3 to 5.
-//  7. Joins: find the nodes that others wait for.
-//  8. Walk: find the critical path of each root over baseline spans, and refine it by tracepoint spans.
+//  7. Settle: place spans that are outside their parent below a further ancestor, or detach them, and repeat steps 4
+//     and 5.
+//  8. Gaps: find the calls of missing hops, above the roots whose parent is missing.
+//  9. Joins: find the nodes that others wait for.
+//  10. Walk: find the critical path of each root over baseline spans, and refine it by tracepoint spans.
 func (x *Extractor) Extract(t *trace.Trace) *Path {
 	if cap(x.parents.caller) > maxKept && len(t.Spans) <= maxKept {
 		*x = *NewExtractor(x.options)
 	}
 	x.ids.resolve(t)
 	x.parents.find(t.Spans, &x.ids)
+	x.settle.reset()
+	x.estimateSkew(t)
 	x.layOut(t)
 	if len(x.layout.nodes) < x.ids.kept() {
 		x.parents.breakCycles(x.layout.nodes)
+		x.estimateSkew(t)
 		x.layOut(t)
 	}
+	if x.layout.unsettled {
+		x.settle.run(&x.layout, &x.parents)
+		x.layOut(t)
+	}
+	x.gaps.find(&x.layout)
 	if x.parents.tracepoints() {
 		x.layout.setParents(x.parents.parent)
 	}
@@ -70,11 +82,13 @@ func (x *Extractor) Extract(t *trace.Trace) *Path {
 	return x.result(t)
 }
 
+func (x *Extractor) estimateSkew(t *trace.Trace) { x.skew.estimate(t.Spans, x.parents.caller) }
+
 // layOut converts spans to nodes.
 func (x *Extractor) layOut(t *trace.Trace) {
-	x.skew.estimate(t.Spans, x.parents.caller)
-	x.forest.link(t.Spans, x.parents.caller, &x.ids)
+	x.forest.link(t.Spans, x.parents.caller, x.settle.loose, &x.ids)
 	x.callees.find(t.Spans, &x.ids, &x.forest, x.parents.caller, x.parents.parent)
+	x.callees.add(x.settle.answers)
 	x.layout.run(t.Spans, &x.ids, &x.forest, &x.callees, x.skew.shifts)
 }
 
@@ -98,11 +112,11 @@ func (x *Extractor) walkRoots() {
 func (x *Extractor) result(t *trace.Trace) *Path {
 	p := &x.path
 	p.Trace, p.Nodes, p.Roots, p.children = t, x.layout.nodes, x.layout.roots, x.layout.children
-	p.tracepoints = x.parents.tracepoints()
+	p.tracepoints, p.copies = x.parents.tracepoints(), x.ids.dropped
 	p.attrs.fill(t)
 	p.Counts = x.layout.counts
 	p.Counts.Duplicates, p.Counts.Conflicts = x.ids.duplicates, x.ids.conflicts
-	p.Counts.Orphans, p.Counts.Cycles = x.parents.orphans, x.parents.cycles
+	p.Counts.Orphans, p.Counts.Cycles, p.Counts.Moved = x.parents.orphans, x.parents.cycles, x.settle.moved
 	p.Flags = x.flags()
 	return p
 }
@@ -118,11 +132,11 @@ func (x *Extractor) flags() (f Flags) {
 	f.set(FlagIncomplete, p.Counts.Orphans > 0 && !remote)
 	f.set(FlagCycle, p.Counts.Cycles > 0)
 	f.set(FlagSkewCorrected, len(x.skew.shifts) > 0)
-	f.set(FlagSkewExcessive, x.skew.excessive)
 	f.set(FlagDetached, x.forest.detached)
 	f.set(FlagNoRoot, len(p.Roots) == 0 || !x.forest.parentless && !remote)
 	f.set(FlagSeveralRoots, len(p.Roots) > 1)
 	f.set(FlagClamped, p.Counts.Clamped > 0)
+	f.set(FlagMoved, p.Counts.Moved > 0)
 	f.set(FlagOutside, p.Counts.Outside > 0)
 	f.set(FlagNegative, p.Counts.Negative > 0)
 	for i := range p.Roots {

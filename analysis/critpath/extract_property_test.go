@@ -209,30 +209,100 @@ func TestTimeShift(t *testing.T) {
 	})
 }
 
-// A child outside its parent is dropped and does not change the path.
-func TestOutsideChild(t *testing.T) {
+// Work that another process starts after a span ended, or that ended before it, is a request of its own. It changes
+// nothing about the paths of the other roots.
+func TestDetachedWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Shape{Joins: true}).Draw(t, "trace")
 		o := partitionOptions(t)
 		p := critpath.NewExtractor(o).Extract(tr)
 		want := oracle.Describe(p)
 		parent := tr.Spans[rapid.IntRange(0, len(tr.Spans)-1).Draw(t, "parent")]
-		length := trace.Nanos(rapid.IntRange(1, 50).Draw(t, "length"))
-		child := trace.Span{ID: 777, Parent: parent.ID, Start: parent.End, End: parent.End + length, Op: 5, Service: 1, Kind: trace.Client, Tracepoint: parent.Tracepoint}
+		for parent.Tracepoint != 0 {
+			parent = tr.Spans[parent.Parent-1]
+		}
+		delay := trace.Nanos(rapid.IntRange(0, 50).Draw(t, "delay"))
+		work := trace.Span{ID: 777, Parent: parent.ID, Start: parent.End +
+			delay, End: parent.End + delay + 9, Op: 5, Service: 99}
+		wait := time.Duration(delay)
 		if rapid.Bool().Draw(t, "before") {
-			child.Start, child.End = parent.Start-length, parent.Start
+			work.Start, work.End, wait = parent.Start-9, parent.Start, 0
 		}
 		more := *tr
-		more.Spans = append(slices.Clone(tr.Spans), child)
+		more.Spans = append(slices.Clone(tr.Spans), work)
 		q := critpath.NewExtractor(o).Extract(&more)
-		if i := slices.IndexFunc(q.Nodes, func(n critpath.Node) bool { return n.ID == child.ID }); q.Nodes[i].Root >= 0 {
-			t.Fatalf("%schild not dropped", dump(&more))
+		at := slices.IndexFunc(q.Roots, func(r critpath.Root) bool { return q.Nodes[r.Node].ID == work.ID })
+		if at < 0 {
+			t.Fatalf("%sthe work is no root", dump(&more))
 		}
-		for i := range q.Roots {
-			q.Roots[i].AsyncTail = p.Roots[i].AsyncTail
+		r := &q.Roots[at]
+		if r.Origin != critpath.Detached || q.Duration(r) != 9 {
+			t.Fatalf("%sthe work is no detached root: %+v", dump(&more), r)
 		}
-		if diff := cmp.Diff(want.Roots, oracle.Describe(q).Roots); diff != "" {
+		if w, ok := q.Wait(at); !ok || w.Time != wait || w.Caller != parent.Op || w.Own != work.Op {
+			t.Fatalf("%swait %+v, want %v", dump(&more), w, wait)
+		}
+		got := oracle.Describe(q).Roots
+		if diff := cmp.Diff(want.Roots, slices.Delete(got, at, at+1)); diff != "" {
 			t.Fatalf("%s%s", dump(&more), diff)
+		}
+	})
+}
+
+// The error of one process's clock changes neither the time that is charged to each service, nor the duration.
+func TestWrongClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const processes = 4
+		hosts := rapid.Bool().Draw(t, "hosts")
+		nanos := func(label string) trace.Nanos { return trace.Nanos(rapid.IntRange(1, 1000).Draw(t, label)) }
+		tr := &trace.Trace{ID: trace.ID{1}}
+		var call func(service trace.Symbol, start trace.Nanos, parent trace.SpanID) trace.Nanos
+		call = func(service trace.Symbol, start trace.Nanos, parent trace.SpanID) trace.Nanos {
+			s := trace.Span{ID: trace.SpanID(len(tr.Spans) + 1), Parent: parent,
+				Start: start, Kind: trace.Server, Service: service, Op: trace.Op(service)}
+			if hosts {
+				s.Host = service
+			}
+			tr.Spans = append(tr.Spans, s)
+			at := start + nanos("before")
+			for range rapid.IntRange(0, 2).Draw(t, "calls") {
+				if service == processes {
+					break
+				}
+				c := s
+				c.ID, c.Parent, c.Start, c.Kind, c.Op = trace.SpanID(len(tr.Spans)+1),
+					s.ID, at, trace.Client, trace.Op(service+100)
+				tr.Spans = append(tr.Spans, c)
+				at = call(service+1, at+nanos("wire"), c.ID) + nanos("wire")
+				tr.Spans[c.ID-1].End = at
+				at += nanos("between")
+			}
+			tr.Spans[s.ID-1].End = at
+			return at
+		}
+		call(1, trace.MaxNanos/2, 0)
+		charged := func(tr *trace.Trace) map[trace.Symbol]trace.Nanos {
+			p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
+			if len(p.Roots) != 1 || p.Flags&(critpath.FlagClamped|critpath.FlagMoved) != 0 {
+				t.Fatalf("%sflags %v, %d roots", dump(tr), p.Flags.Names(), len(p.Roots))
+			}
+			all := make(map[trace.Symbol]trace.Nanos)
+			for _, s := range p.Roots[0].Sections {
+				all[p.Span(s.Node).Service] += s.End - s.Start
+			}
+			return all
+		}
+		want := charged(tr)
+		wrong := trace.Symbol(rapid.IntRange(1, processes).Draw(t, "wrong"))
+		by := trace.Nanos(rapid.Int64Range(-int64(trace.MaxNanos)/3, int64(trace.MaxNanos)/3).Draw(t, "by"))
+		shifted := &trace.Trace{ID: tr.ID, Spans: slices.Clone(tr.Spans)}
+		for i := range shifted.Spans {
+			if s := &shifted.Spans[i]; s.Service == wrong {
+				s.Start, s.End = s.Start+by, s.End+by
+			}
+		}
+		if diff := cmp.Diff(want, charged(shifted)); diff != "" {
+			t.Fatalf("%s%s", dump(shifted), diff)
 		}
 	})
 }
@@ -300,9 +370,7 @@ func TestExtremeTimes(t *testing.T) {
 		{ID: 3, Parent: 2, Start: trace.MaxNanos - 1, End: trace.MaxNanos, Kind: trace.Client, Host: 2, Op: 3},
 		{ID: 4, Parent: 3, Start: 0, End: 2, Kind: trace.Server, Host: 1, Op: 4},
 	}}
-	o := critpath.DefaultOptions()
-	o.MaxSkew = time.Duration(trace.MaxNanos)
-	p := critpath.NewExtractor(o).Extract(tr)
+	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 	for i := range p.Nodes {
 		if n := &p.Nodes[i]; n.Root >= 0 && (n.Start > n.End || n.Start < 0 || n.End > trace.MaxNanos) {
 			t.Errorf("node %d is %d..%d, want times in [0, MaxNanos]", i, n.Start, n.End)

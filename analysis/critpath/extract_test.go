@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,7 +19,7 @@ import (
 // optionsFrom derives options from the bits of n.
 func optionsFrom(n int) critpath.Options {
 	o := critpath.Options{
-		IgnoreAsync: n&1 != 0, LatestStart: n&2 != 0, StrictTouching: n&4 != 0, MaxSkew: []time.Duration{time.Second, 0, 7}[n>>3&3%3],
+		IgnoreAsync: n&1 != 0, LatestStart: n&2 != 0, StrictTouching: n&4 != 0,
 	}
 	if n&32 != 0 {
 		o.OverlapTolerance = 0.2
@@ -73,8 +72,9 @@ func (x *tester) check(t interface{ Fatalf(string, ...any) }, o critpath.Options
 func dump(t *trace.Trace) string {
 	var b strings.Builder
 	for i, s := range t.Spans {
-		fmt.Fprintf(&b, "%d: id %d parent %d %d..%d %s service %d host %d tp %d flags %d op %x\n", i, uint64(s.ID), uint64(s.Parent), s.Start, s.End,
-			s.Kind, s.Service, s.Host, s.Tracepoint, s.Flags, uint64(s.Op))
+		fmt.Fprintf(&b, "%d: id %d parent %d %d..%d %s service %d host %d tp %d flags %d address %d op %x\n",
+			i, uint64(s.ID), uint64(s.Parent), s.Start, s.End,
+			s.Kind, s.Service, s.Host, s.Tracepoint, s.Flags, s.Address, uint64(s.Op))
 	}
 	fmt.Fprintf(&b, "joins %v attrs %v\n", t.Joins, t.Attrs)
 	return b.String()

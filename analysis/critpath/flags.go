@@ -5,28 +5,33 @@ type Flags uint32
 
 // The irregularities of a trace. [Flags.Names] returns their names.
 const (
-	FlagIncomplete    Flags = 1 << iota // the parent of a span is missing
-	FlagRemoteParent                    // the caller of the only component was not collected; the trace counts as complete
-	FlagNoRoot                          // every span has a parent; the top spans of components, if any, are taken as roots
-	FlagSeveralRoots                    // there is more than one root
-	FlagCycle                           // a cycle of parents was broken
-	FlagDuplicates                      // identical copies of spans were dropped
-	FlagConflicts                       // spans had the same ID and different content; the first was kept
-	FlagSharedID                        // a CLIENT and a SERVER span shared an ID and were split
-	FlagSkewCorrected                   // clock skew was corrected
-	FlagSkewExcessive                   // a shift above Options.MaxSkew was found and not applied
-	FlagClamped                         // a child was clamped to its parent's interval
-	FlagOutside                         // a child lay outside its parent and was dropped with its subtree
-	FlagNegative                        // a span ends before it starts
-	FlagAsyncTail                       // work continued after the root had ended
-	FlagDetached                        // a messaging consumer became a root of its own
-	FlagTooLong                         // the duration of a root is trace.MaxDuration or more
+	FlagIncomplete Flags = 1 << iota // the parent of a span is missing
+	// the caller of the only component was not collected; the trace counts as complete
+	FlagRemoteParent
+	// every span has a parent; the top spans of components, if any, are taken as roots
+	FlagNoRoot
+	FlagSeveralRoots // there is more than one root
+	FlagCycle        // a cycle of parents was broken
+	FlagDuplicates   // identical copies of spans were dropped
+	FlagConflicts    // spans had the same ID and different content; the first was kept
+	// a CLIENT and a SERVER span, or attempts of a call, shared an ID and were told apart
+	FlagSharedID
+	FlagSkewCorrected // clock skew was corrected
+	FlagClamped       // a child was clamped to its parent's interval
+	// a span started after its parent ended, while a further ancestor ran: it counts below that
+	FlagMoved
+	FlagOutside   // a tracepoint span lay outside its parent and was dropped with its subtree
+	FlagNegative  // a span ends before it starts
+	FlagAsyncTail // work continued after the root had ended
+	// a messaging consumer, or work that started after its parent ended, became a root of its own
+	FlagDetached
+	FlagTooLong // the duration of a root is trace.MaxDuration or more
 )
 
 // flagNames are in the order of the constants.
 var flagNames = [...]string{
 	"incomplete", "remote_parent", "no_root", "several_roots", "cycle", "duplicates", "conflicts", "shared_id",
-	"skew_corrected", "skew_excessive", "clamped", "outside", "negative", "async_tail", "detached", "too_long",
+	"skew_corrected", "clamped", "moved", "outside", "negative", "async_tail", "detached", "too_long",
 }
 
 // Names returns the snake_case names of the flags in f, in the order of the constants; nil if there are none.

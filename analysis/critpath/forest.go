@@ -9,16 +9,16 @@ import (
 )
 
 // forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or
-// belongs to another service: the sender does not wait for it.
+// belongs to another service: the sender does not wait for it. So do the spans that [settling] detached.
 type forest struct {
-	trees      []tree  // by start, then the longest, then the smallest ID of their top spans
+	trees      []tree  // by origin, then by start, then the longest, then the smallest ID of their top spans
 	firstChild []int32 // by span: its first child; -1 if it has none
 	nextChild  []int32 // by span: the next child of its caller; -1 if it is the last
 
-	detached   bool // whether a CONSUMER span was detached from its caller
+	detached   bool // whether a span was detached from its caller
 	parentless bool // whether a baseline span was sent without a parent
 
-	components int   // trees with a baseline top span, before CONSUMER spans are detached
+	components int   // trees with a baseline top span, before spans are detached
 	top        int32 // the top span of one of them
 }
 
@@ -27,14 +27,16 @@ type tree struct {
 	start, end trace.Nanos // end >= start
 	id         trace.SpanID
 	top        int32
+	from       int32 // the caller from which top was detached; -1 if it was not
+	origin     Origin
 }
 
 // link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans
-// below.
-func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
+// below. loose marks the spans that were detached, unless it is empty.
+func (f *forest) link(spans []trace.Span, caller []int32, loose []bool, ids *spanIDs) {
 	f.reset(len(spans))
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans
-		s, c := &spans[i], caller[i]
+		s, c, from, origin := &spans[i], caller[i], int32(-1), Parentless
 		switch {
 		case c == dropped:
 			continue
@@ -44,17 +46,22 @@ func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 				f.top = i
 				f.parentless = f.parentless || c == noParent
 			}
-		case s.Kind == trace.Consumer && (spans[c].Kind == trace.Producer || spans[c].Service != s.Service):
-			f.detached = true
+			if c == missing {
+				origin = BelowMissing
+			}
+		case s.Kind == trace.Consumer && (spans[c].Kind == trace.Producer || spans[c].Service != s.Service),
+			len(loose) > 0 && loose[i]:
+			f.detached, from, origin = true, c, Detached
 		default:
 			f.nextChild[i] = f.firstChild[c]
 			f.firstChild[c] = i
 			continue
 		}
-		f.trees = append(f.trees, tree{s.Start, max(s.Start, s.End), ids.id(i), i})
+		f.trees = append(f.trees, tree{s.Start, max(s.Start, s.End), ids.id(i), i, from, origin})
 	}
 	slices.SortFunc(f.trees, func(a, b tree) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.origin, b.origin), cmp.Compare(a.start, b.start),
+			cmp.Compare(b.end, a.end), cmp.Compare(a.id, b.id))
 	})
 }
 

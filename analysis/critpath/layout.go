@@ -18,6 +18,8 @@ type layout struct {
 	roots    []Root     // in the order of the trees with a baseline top span
 	counts   Counts     // Clamped, Outside, Negative, ZeroLength
 
+	unsettled bool // whether a baseline span is outside its parent
+
 	spans   []trace.Span
 	ids     *spanIDs
 	forest  *forest
@@ -26,6 +28,7 @@ type layout struct {
 
 	siblings []child // scratch: the children of one node
 	offsets  []int64 // scratch, by node: its total shift in ns; filled if spans are shifted
+	sorted   []int64 // scratch: the offsets of one tree
 	nodeOf   []int32 // by span; see spanNodes
 }
 
@@ -102,8 +105,18 @@ func (l *layout) run(spans []trace.Span, ids *spanIDs, forest *forest, callees *
 			}
 			tail = max(tail, l.addChildren(i, depth))
 		}
+		if len(l.shifts) > 0 {
+			l.keepClock(first)
+		}
 		if baseline {
-			l.roots = append(l.roots, Root{Node: first, First: first, Last: int32(len(l.nodes)), AsyncTail: tail.Sub(end)})
+			l.roots = append(l.roots, Root{
+				Node:      first,
+				First:     first,
+				Last:      int32(len(l.nodes)),
+				From:      t.from,
+				Origin:    t.origin,
+				AsyncTail: tail.Sub(end),
+			})
 		}
 	}
 }
@@ -115,11 +128,19 @@ func (l *layout) reset() {
 	}
 	l.nodes, l.children, l.nodeOf, l.offsets = l.nodes[:0], l.children[:len(l.spans)], l.nodeOf[:0], l.offsets[:0]
 	l.roots = slices.Grow(l.roots[:0], len(l.forest.trees))
-	l.counts = Counts{}
+	l.counts, l.unsettled = Counts{}, false
 }
 
 // undecided is the Callee of a CLIENT node until its children are laid out: they decide its step and its contexts.
 const undecided = -2
+
+// farther returns the one of two shifts that is farther from 0, b if both are as far.
+func farther(a, b int64) int64 {
+	if max(a, -a) > max(b, -b) {
+		return a
+	}
+	return b
+}
 
 // add appends a node and returns its index. The caller sets all fields. There is room for a node of each span.
 func (l *layout) add() (int32, *Node) {
@@ -216,7 +237,7 @@ func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nan
 		end = start
 	}
 	if len(l.shifts) > 0 {
-		o := trace.Nanos(l.offset(i, c.span))
+		o := trace.Nanos(l.offset(i, s, c.span))
 		start, end = start+o, end+o
 	}
 	c.class = candidate
@@ -225,9 +246,10 @@ func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nan
 	}
 	c.end, c.start, c.id = min(end, parent.End), max(start, parent.Start), l.ids.id(c.span)
 	switch {
-	case parent.Root < 0, c.end < c.start, c.end == c.start && start < end && (end <= parent.Start || start >= parent.End):
+	case parent.Root < 0, apart(start, end, parent.Start, parent.End):
 		c.class = outside
 		c.start, c.end = start, end
+		l.unsettled = l.unsettled || s.Tracepoint == 0
 		if parent.Root >= 0 || parent.Anchor >= 0 {
 			l.counts.Outside++
 		}
@@ -240,9 +262,39 @@ func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nan
 	return end
 }
 
-// offset returns the total shift of a child of node i: its own and that of its ancestors.
-func (l *layout) offset(i, span int32) int64 {
-	return min(max(l.offsets[i]+l.shifts[span], -maxOffset), maxOffset)
+// offset returns the total shift of span s, number span, as a child of node i: its own and the shift of its ancestors,
+// limited so that shifted times stay in [0, [trace.MaxNanos]].
+func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
+	least, most := shiftLimits(s)
+	above, own := l.offsets[i], l.shifts[span]
+	if own > 0 && above > most-own {
+		return most
+	}
+	if own < 0 && above < least-own {
+		return least
+	}
+	return min(max(above+own, least), most)
+}
+
+// keepClock moves the tree that begins at node first to the clock of most of its spans, the median one: that of the
+// servers rather than that of the phone which called them. Of two in the middle it is the one farther from the root's.
+func (l *layout) keepClock(first int32) {
+	nodes := l.nodes[first:]
+	l.sorted = append(l.sorted[:0], l.offsets[first:]...)
+	slices.Sort(l.sorted)
+	n := len(l.sorted)
+	ahead := farther(l.sorted[(n-1)/2], l.sorted[n/2])
+	if ahead == 0 {
+		return
+	}
+	least, most := nodes[0].Start, nodes[0].End
+	for i := range nodes {
+		least, most = min(least, nodes[i].Start), max(most, nodes[i].End)
+	}
+	o := min(max(trace.Nanos(ahead), most-trace.MaxNanos), least)
+	for i := range nodes {
+		nodes[i].Start, nodes[i].End = nodes[i].Start-o, nodes[i].End-o
+	}
 }
 
 // sortChildren sorts siblings. Most families are small: insertion in place is faster for them than slices.SortFunc,
@@ -283,19 +335,19 @@ func (l *layout) addChild(caller int32, parent *Node, c *child, depth int) {
 		n.setContexts(i, extend(parent.Full, n.Step, depth), parent.Context)
 	}
 	if len(l.shifts) > 0 {
-		l.offsets = append(l.offsets, l.offset(caller, c.span))
+		l.offsets = append(l.offsets, l.offset(caller, s, c.span))
 	}
 }
 
 // mayBeAnswered reports whether span i may have a callee.
 func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
-	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.ofTracepoints) > 0)
+	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.elsewhere) > 0)
 }
 
-// decideStep sets the callee of node i, which is callee or a baseline span below a tracepoint, and what depends on it.
+// decideStep sets the callee of node i, which is callee or one that is elsewhere, and what depends on it.
 func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
-	if len(l.callees.ofTracepoints) > 0 {
-		if below, ok := l.callees.ofTracepoints[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
+	if len(l.callees.elsewhere) > 0 {
+		if below, ok := l.callees.elsewhere[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
 			callee = below
 		}
 	}

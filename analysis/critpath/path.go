@@ -8,12 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure the extraction of critical paths. Start from [DefaultOptions]; the zero value also corrects no
-// clock skew.
+// Options configure the extraction of critical paths. All are off in the zero value.
 type Options struct {
-	// MaxSkew is the largest clock shift between two hosts that is corrected; larger ones are only flagged. 0 disables
-	// the correction.
-	MaxSkew time.Duration
 	// IgnoreAsync excludes children that outlive their parent from the path, instead of clamping them to their parent.
 	IgnoreAsync bool
 	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two critical children may overlap. Above
@@ -30,8 +26,8 @@ type Options struct {
 	SeeThrough []trace.Symbol
 }
 
-// DefaultOptions returns options that correct skew of up to one second. All other options are off.
-func DefaultOptions() Options { return Options{MaxSkew: time.Second} }
+// DefaultOptions returns the zero options.
+func DefaultOptions() Options { return Options{} }
 
 // MaxDepth is the maximum depth of calling contexts. Deeper spans have the context of their ancestor at this depth.
 // Real call trees are far shallower. Without a limit, the contexts of a long chain of spans would take quadratic space.
@@ -60,7 +56,7 @@ type Node struct {
 	Step trace.Op
 	// Callee is, for a CLIENT span, the index in Path.Trace.Spans of the span that answers it: a child that is a SERVER
 	// or belongs to another service, of several the earliest, then the one with the smallest ID. It is -1 if there is
-	// none, and for all other spans.
+	// none, and for all other spans, and [CalleeMissing] if the callee emitted no spans, but those below it arrived.
 	Callee int32
 	caller int32 // see [Path.Caller]
 }
@@ -84,9 +80,29 @@ type Overlap struct {
 	By   time.Duration
 }
 
+// Origin is the reason why a span is a root.
+type Origin uint8
+
+// Origins of roots, in the order of Path.Roots.
+const (
+	Parentless   Origin = iota // it was sent without a parent, or was on a cycle of parents
+	BelowMissing               // its parent did not arrive
+	Detached                   // its parent does not wait for it: see package critpath
+)
+
+// String returns the snake_case name of o.
+func (o Origin) String() string { return [...]string{"parentless", "below_missing", "detached"}[o] }
+
 // Root is a root span with its critical path.
 type Root struct {
 	Node int32
+	// From is, for a detached root, the index in Path.Trace.Spans of its caller, a span of another root; else -1. See
+	// [Path.Wait].
+	From   int32
+	Origin Origin
+	// Gap is, for a root whose parent is missing, the node of the CLIENT span that called the missing hop; -1 if it is
+	// unknown. See [Path.Gap].
+	Gap int32
 	// Path.Nodes[First:Last] are the root and all nodes below it, including dropped ones.
 	First, Last int32
 	// Sections is the critical path over baseline spans, by time. They have no gaps and add up to the root's duration.
@@ -110,7 +126,8 @@ type Counts struct {
 	Orphans    int // spans whose parent is missing
 	Cycles     int // cycles of parents broken, including spans that are their own parent
 	Clamped    int // spans clamped to their parent's interval
-	Outside    int // spans dropped because they are, or an ancestor is, outside its parent
+	Moved      int // spans placed below a further ancestor, because their parent had ended
+	Outside    int // tracepoint spans dropped because they are, or an ancestor is, outside its parent
 	Negative   int // spans that end before they start; they are treated as empty
 	ZeroLength int // spans that end when they start
 }
@@ -123,15 +140,16 @@ type Path struct {
 	// Nodes holds the prepared spans. The nodes of a root are adjacent, and a node comes after its nearest baseline
 	// ancestor. The order depends on the order of the spans in the trace; nothing else does.
 	Nodes []Node
-	Roots []Root // by start, then the longest, then the smallest ID; the first is the primary root
+	Roots []Root // by origin, then by start, then the longest, then the smallest ID; the first is the primary root
 
 	tracepoints bool
 	children    []children // by node
+	copies      []copied   // by span; empty unless spans have the same ID
 	attrs       spanAttrs
 }
 
-// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. Statistics
-// only use complete traces.
+// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. An incomplete
+// trace is judged in the parts that it has.
 func (p *Path) Complete() bool { return p.Flags&FlagIncomplete == 0 }
 
 // Duration returns the duration of root r.
@@ -140,12 +158,36 @@ func (p *Path) Duration(r *Root) time.Duration {
 	return n.End.Sub(n.Start)
 }
 
-// Unusable returns the reason why root number root yields no observation: the trace is incomplete, or the root's
-// duration is not in (0, trace.MaxDuration). It returns "" if the root yields one.
+// Wait is the time between two requests that do not wait for each other: a message in a queue, or work in the
+// background that has not started yet.
+type Wait struct {
+	Caller trace.Op // operation of the span that sent the message or started the work
+	// Queue is the queue or other destination as the attributes of the caller name it or, without any, those of the
+	// root; 0 if neither names one.
+	Queue trace.Op
+	Own   trace.Op      // operation of the root
+	Time  time.Duration // from the end of the caller to the start of the root, by their own clocks; at least 0
+}
+
+// Wait returns the time for which root number root waited, and whether it was detached from a span of the trace. A link
+// to a span of another trace has no wait: that trace may be closed, on another shard, or not have been sampled.
+func (p *Path) Wait(root int) (w Wait, ok bool) {
+	r := &p.Roots[root]
+	if r.From < 0 {
+		return Wait{}, false
+	}
+	from, s := &p.Trace.Spans[r.From], p.Span(r.Node)
+	queue := from.Peer
+	if queue == 0 {
+		queue = s.Peer
+	}
+	return Wait{from.Op, queue, s.Op, max(0, s.Start.Sub(max(from.Start, from.End)))}, true
+}
+
+// Unusable returns the reason why root number root yields no observation: its duration is not in
+// (0, trace.MaxDuration). It returns "" if the root yields one.
 func (p *Path) Unusable(root int) trace.Reason {
 	switch d := p.Duration(&p.Roots[root]); {
-	case !p.Complete():
-		return trace.Incomplete
 	case d >= trace.MaxDuration:
 		return trace.TooLong
 	case d <= 0:

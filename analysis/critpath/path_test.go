@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -55,10 +54,6 @@ func TestPath(t *testing.T) {
 
 func scriptOptions(t *testing.T, d *datadriven.TestData) critpath.Options {
 	o := critpath.DefaultOptions()
-	var skew int
-	if d.MaybeScanArgs(t, "max_skew", &skew) {
-		o.MaxSkew = time.Duration(skew)
-	}
 	var overlap string
 	if d.MaybeScanArgs(t, "overlap", &overlap) {
 		o.OverlapTolerance, _ = strconv.ParseFloat(overlap, 64)
@@ -127,6 +122,12 @@ func (w *printer) paths(nodes bool) {
 		}
 		if r.AsyncTail > 0 {
 			w.printf(" async_tail=%d", r.AsyncTail.Nanoseconds())
+		}
+		if wait, ok := w.path.Wait(i); ok {
+			w.printf(" wait=%d", wait.Time.Nanoseconds())
+		}
+		if gap, ok := w.path.Gap(i); ok {
+			w.printf(" gap=%s hop=%s", w.node(r.Gap), cmp.Or(w.table.ServiceName(gap.Hop), "·"))
 		}
 		w.printf("\n")
 		for j, s := range r.Sections {

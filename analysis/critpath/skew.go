@@ -3,50 +3,63 @@ package critpath
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// skew estimates how far the clocks of hosts differ, from pairs of a CLIENT span and its SERVER child.
+// skew estimates how far clocks differ, from pairs of a CLIENT span and its SERVER child without a common clock.
 type skew struct {
-	limit time.Duration // Options.MaxSkew
-
-	shifts    []int64 // by span: ns to add to its times, relative to its caller; empty if no span is shifted
-	excessive bool    // whether a shift exceeded the limit and was not applied
+	shifts []int64 // by span: ns to add to its times, relative to its caller; empty if no span is shifted
 
 	pairs []pair // scratch
 }
 
-// pair is a CLIENT span and its SERVER child on another host, both baseline.
+// pair is a CLIENT span and its SERVER child on another clock, both baseline.
 type pair struct {
-	low, high trace.Symbol // hosts in the order of symbols, so that calls in both directions compare the same two clocks
-	shift     int64        // ns to add to the times of high, estimated from this pair alone
-	server    int32        // the SERVER span
-	reversed  bool         // whether the server is on low
+	low, high uint64 // clocks in ascending order, so that calls in both directions compare the same two clocks
+	shift     int64  // ns to add to the times of high, estimated from this pair alone
+	server    int32  // the SERVER span
+	reversed  bool   // whether the server is on low
 }
 
-// maxOffset bounds the sum of the shifts from a root down to a span, so that shifted times do not overflow.
-const maxOffset = 1 << 57
+// clockOf identifies the clock of s: its host or, if that is unknown, its service. Phones and browsers, for example, do
+// not say what they are.
+func clockOf(s *trace.Span) uint64 {
+	const unknownHost = 0x3c6ef372fe94f82b
+	if s.Host != 0 {
+		return uint64(s.Host)
+	}
+	return trace.Mix(uint64(s.Service), unknownHost)
+}
 
-// estimate fills k.shifts. All pairs of the same two hosts, whichever host calls the other, are shifted by the median
-// of their individual estimates.
+// estimate fills k.shifts. All pairs of the same two clocks, whichever calls the other, are shifted by the median of
+// their individual estimates. A server that is still outside its client is shifted by its own estimate: spans without a
+// host may be of several instances, and clocks step. One that reaches out of its client is shifted less or more, until
+// it is inside.
 func (k *skew) estimate(spans []trace.Span, caller []int32) {
-	k.shifts, k.excessive = k.shifts[:0], false
-	if k.limit <= 0 || !k.findPairs(spans, caller) {
+	k.shifts = k.shifts[:0]
+	if !k.findPairs(spans, caller) {
 		return
 	}
+	k.shifts = scratch.Filled(k.shifts, len(spans), 0)
 	slices.SortFunc(k.pairs, func(a, b pair) int {
 		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high), cmp.Compare(a.shift, b.shift))
 	})
+	shifted := false
 	for pairs := k.pairs; len(pairs) > 0; {
 		n := 1
 		for n < len(pairs) && pairs[n].low == pairs[0].low && pairs[n].high == pairs[0].high {
 			n++
 		}
-		k.shift(pairs[:n], median(pairs[(n-1)/2].shift, pairs[n/2].shift), len(spans))
+		common := median(pairs[(n-1)/2].shift, pairs[n/2].shift)
+		for i := range pairs[:n] {
+			shifted = k.shift(spans, caller, &pairs[i], common) || shifted
+		}
 		pairs = pairs[n:]
+	}
+	if !shifted {
+		k.shifts = k.shifts[:0]
 	}
 }
 
@@ -59,10 +72,13 @@ func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
 			continue
 		}
 		c := &spans[caller[i]]
-		if c.Kind != trace.Client || c.Host == s.Host || c.Host == 0 || s.Host == 0 || c.Tracepoint != 0 || s.Tracepoint != 0 {
+		if c.Kind != trace.Client || c.Host == s.Host && c.Host != 0 || c.Tracepoint != 0 || s.Tracepoint != 0 {
 			continue
 		}
-		p := pair{low: c.Host, high: s.Host, shift: shiftInto(c, s), server: int32(i)}
+		p := pair{low: clockOf(c), high: clockOf(s), shift: shiftInto(c, s), server: int32(i)}
+		if p.low == p.high {
+			continue
+		}
 		if p.low > p.high {
 			p.low, p.high, p.shift, p.reversed = p.high, p.low, -p.shift, true
 		}
@@ -72,17 +88,17 @@ func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
 	return shifted
 }
 
-// shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span longer than its
-// client is moved only if it starts too early, to the start of the client. A server span inside its client is not
-// moved. Any other is centred in its client.
+// shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span inside its
+// client is not moved. One that is longer than its client is moved to the start of the client if it starts before the
+// client or after it: a client may give up before its server ends. Any other is centred in its client.
 func shiftInto(c, s *trace.Span) int64 {
 	cEnd, sEnd := max(c.Start, c.End), max(s.Start, s.End)
 	slack := int64(cEnd-c.Start) - int64(sEnd-s.Start)
 	switch {
-	case slack < 0:
-		return max(0, int64(c.Start-s.Start))
-	case s.Start >= c.Start && sEnd <= cEnd:
+	case slack < 0 && s.Start >= c.Start && s.Start < cEnd, s.Start >= c.Start && sEnd <= cEnd:
 		return 0
+	case slack < 0:
+		return int64(c.Start - s.Start)
 	}
 	return int64(c.Start-s.Start) + slack/2
 }
@@ -99,21 +115,33 @@ func median(a, b int64) int64 {
 	return b
 }
 
-// shift shifts the servers of pairs by ns, in the opposite direction for reversed pairs, unless ns exceeds the limit.
-func (k *skew) shift(pairs []pair, ns int64, spans int) {
-	switch {
-	case ns == 0:
-		return
-	case time.Duration(max(ns, -ns)) > k.limit:
-		k.excessive = true
-		return
-	case len(k.shifts) == 0:
-		k.shifts = scratch.Filled(k.shifts, spans, 0)
+// shift shifts the server of p by common, in the opposite direction if p is reversed, or by an own shift if common does
+// not move it into its client. It reports whether the server is shifted.
+func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) bool {
+	own := p.shift
+	if p.reversed {
+		own, common = -own, -common
 	}
-	for _, p := range pairs {
-		k.shifts[p.server] = ns
-		if p.reversed {
-			k.shifts[p.server] = -ns
-		}
+	s, c := &spans[p.server], &spans[caller[p.server]]
+	least, most := shiftLimits(s)
+	common = min(max(common, least), most)
+	o, end, cEnd := trace.Nanos(common), max(s.Start, s.End), max(c.Start, c.End)
+	if apart(s.Start+o, end+o, c.Start, cEnd) {
+		common = own
+	} else if low, high := int64(c.Start-s.Start), int64(cEnd-end); low <= high {
+		common = min(max(common, low), high)
 	}
+	k.shifts[p.server] = common
+	return common != 0
+}
+
+// shiftLimits returns the least and the most shift that leaves the times of s in [0, [trace.MaxNanos]].
+func shiftLimits(s *trace.Span) (least, most int64) {
+	return min(0, -int64(min(s.Start, s.End))), int64(trace.MaxNanos - max(s.Start, s.End))
+}
+
+// apart reports whether a child that runs from start to end is outside its parent, which runs from low to high. A child
+// without duration may touch its parent.
+func apart(start, end, low, high trace.Nanos) bool {
+	return end < low || start > high || start < end && (end == low || start == high)
 }

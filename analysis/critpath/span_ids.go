@@ -11,20 +11,33 @@ import (
 )
 
 // spanIDs resolves the span IDs of a trace. It selects one of several spans with the same ID, splits IDs that a CLIENT
-// and a SERVER span share, and finds spans by ID.
+// and a SERVER span share, or the attempts of a call, and finds spans by ID.
 type spanIDs struct {
 	duplicates, conflicts int // spans dropped
 
 	trace   *trace.Trace
-	index   spanIndex      // spans that were kept; of a shared ID the client half
-	dropped []bool         // by span; empty unless spans have the same ID
-	server  []int32        // by span: of the client half of a shared ID its server half, else -1; empty unless an ID is shared
-	alias   []trace.SpanID // by span: of the server half of a shared ID its new ID, else 0; empty unless an ID is shared
+	index   spanIndex // spans that were kept; of a shared ID the first attempt or the client half
+	dropped []copied  // by span: whether it is a copy that was dropped; empty unless spans have the same ID
+	// by span: of the client half of a shared ID its server half, else -1; empty unless an ID is shared
+	server []int32
+	// by span: the next attempt of a call with the same ID, else -1; empty unless an ID is shared
+	next []int32
+	// by span: of a server half or a further attempt its new ID, else 0; empty unless an ID is shared
+	alias []trace.SpanID
 
 	copies []int32    // scratch: spans whose ID an earlier span has
 	group  []spanCopy // scratch
 	extras []uint64   // scratch, by span: hash of its attributes and joins; filled if spans have the same ID
 }
+
+// copied is the reason for which a span was dropped as a copy of another.
+type copied uint8
+
+const (
+	kept      copied = iota
+	duplicate        // identical to another span
+	conflict         // the same ID as another span, but other content
+)
 
 // spanCopy is one of several spans with the same ID.
 type spanCopy struct {
@@ -36,15 +49,17 @@ type spanCopy struct {
 }
 
 // resolve indexes the spans of t. Of several spans with the same ID it keeps the first by start, then the longest, then
-// the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each.
+// the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each. It also keeps each
+// CLIENT span that starts after those kept have ended: a call that was repeated, by an instrumentation that lets the
+// attempts share an ID because the context is injected once.
 func (d *spanIDs) resolve(t *trace.Trace) {
 	d.trace, d.duplicates, d.conflicts = t, 0, 0
-	d.dropped, d.server, d.alias = d.dropped[:0], d.server[:0], d.alias[:0]
+	d.dropped, d.server, d.next, d.alias = d.dropped[:0], d.server[:0], d.next[:0], d.alias[:0]
 	d.copies = d.index.fill(t.Spans, d.copies[:0])
 	if len(d.copies) == 0 {
 		return
 	}
-	d.dropped = scratch.Filled(d.dropped, len(t.Spans), false)
+	d.dropped = scratch.Filled(d.dropped, len(t.Spans), kept)
 	d.hashExtras()
 	d.groupCopies()
 	for g := d.group; len(g) > 0; {
@@ -60,10 +75,10 @@ func (d *spanIDs) resolve(t *trace.Trace) {
 // kept returns the number of spans that were kept.
 func (d *spanIDs) kept() int { return len(d.trace.Spans) - d.duplicates - d.conflicts }
 
-// shared reports whether a CLIENT and a SERVER span shared an ID.
+// shared reports whether a CLIENT and a SERVER span, or attempts of a call, shared an ID.
 func (d *spanIDs) shared() bool { return len(d.alias) > 0 }
 
-// id returns the ID of a span; a new one for the server half of a shared ID.
+// id returns the ID of a span; a new one for the server half of a shared ID, and for a further attempt.
 func (d *spanIDs) id(span int32) trace.SpanID {
 	if d.shared() && d.alias[span] != 0 {
 		return d.alias[span]
@@ -76,10 +91,11 @@ func (d *spanIDs) id(span int32) trace.SpanID {
 func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	if len(d.dropped) > 0 {
 		switch {
-		case d.dropped[span]:
+		case d.dropped[span] != kept:
 			return dropped
-		case d.shared() && d.alias[span] != 0: // the server half is the child of the client half
-			return d.index.find(s.ID)
+		case d.shared() && d.alias[span] != 0 && s.Kind == trace.Server:
+			// the server half is the child of the client half
+			return d.attempt(d.index.find(s.ID), s)
 		case s.Parent == s.ID:
 			return span
 		}
@@ -91,10 +107,22 @@ func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	switch {
 	case p < 0:
 		return missing
-	case d.shared() && d.server[p] >= 0:
-		return d.server[p]
+	case d.shared():
+		p = d.attempt(p, s)
+		if d.server[p] >= 0 {
+			return d.server[p]
+		}
 	}
 	return p
+}
+
+// attempt returns the attempt that s belongs to, of the call whose first attempt is span first: the last one that
+// started before s did, or the first.
+func (d *spanIDs) attempt(first int32, s *trace.Span) int32 {
+	for next := d.next[first]; next >= 0 && d.trace.Spans[next].Start <= s.Start; next = d.next[next] {
+		first = next
+	}
+	return first
 }
 
 // groupCopies fills d.group with the spans that share their ID with another: by ID, then in the order of preference.
@@ -102,8 +130,8 @@ func (d *spanIDs) groupCopies() {
 	d.group = d.group[:0]
 	for _, i := range d.copies {
 		first := d.index.find(d.trace.Spans[i].ID)
-		if !d.dropped[first] { // marks members of the group until resolveGroup decides
-			d.dropped[first] = true
+		if d.dropped[first] == kept { // marks members of the group until resolveGroup decides
+			d.dropped[first] = duplicate
 			d.group = append(d.group, d.spanCopy(first))
 		}
 		d.group = append(d.group, d.spanCopy(i))
@@ -121,7 +149,7 @@ func (d *spanIDs) spanCopy(span int32) spanCopy {
 // contentHash returns a hash of extras and of all fields of s except its ID and times.
 func contentHash(s *trace.Span, extras uint64) uint64 {
 	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint),
-		uint64(s.Peer), uint64(s.Kind), uint64(s.Flags), extras).Lo
+		uint64(s.Peer), uint64(s.Address), uint64(s.Kind), uint64(s.Flags), extras).Lo
 }
 
 // hashExtras fills d.extras. The hashes do not depend on the order of a span's attributes and joins.
@@ -146,19 +174,35 @@ func (d *spanIDs) resolveGroup(g []spanCopy) {
 	first, split := 0, client >= 0 && server >= 0
 	if split {
 		first = client
-		d.split(g[client].span, g[server].span)
 	}
 	d.index.replace(g[0].id, g[first].span)
+	last := first    // attempt that was kept last
+	other := g[0].id // latest new ID
 	for i := range g {
-		keep := i == first || split && i == server
-		d.dropped[g[i].span] = !keep
+		retry := i > first && g[first].kind == trace.Client && g[i].kind == trace.Client && g[i].start >= g[last].end &&
+			g[i].start > g[last].start
+		keep := i == first || split && i == server || retry
+		d.dropped[g[i].span] = kept
 		switch {
+		case retry:
+			d.share()
+			d.next[g[last].span] = g[i].span
+			other = d.newID(other)
+			d.alias[g[i].span], last = other, i
 		case keep:
 		case i > 0 && d.identical(&g[i-1], &g[i]):
+			d.dropped[g[i].span] = duplicate
 			d.duplicates++
 		default:
+			d.dropped[g[i].span] = conflict
 			d.conflicts++
 		}
+	}
+	if split {
+		d.share()
+		half := g[server].span
+		d.alias[half] = d.newID(other)
+		d.server[d.attempt(g[client].span, &d.trace.Spans[half])] = half
 	}
 }
 
@@ -166,20 +210,22 @@ func (d *spanIDs) identical(a, b *spanCopy) bool {
 	return a.hash == b.hash && d.extras[a.span] == d.extras[b.span] && d.trace.Spans[a.span] == d.trace.Spans[b.span]
 }
 
-// serverHalf derives the ID of the server half from a shared ID.
-const serverHalf = 0x5e72766572
+// otherID derives new IDs from a shared one.
+const otherID = 0x5e72766572
 
-// split makes two spans that share an ID parent and child, and gives the child an ID of its own.
-func (d *spanIDs) split(client, server int32) {
-	n := len(d.trace.Spans)
-	if !d.shared() {
-		d.server = scratch.Filled(d.server, n, -1)
+// share makes room for shared IDs.
+func (d *spanIDs) share() {
+	if n := len(d.trace.Spans); !d.shared() {
+		d.server, d.next = scratch.Filled(d.server, n, -1), scratch.Filled(d.next, n, -1)
 		d.alias = scratch.Filled(d.alias, n, 0)
 	}
-	id := trace.SpanID(trace.Mix(uint64(d.trace.Spans[server].ID), serverHalf))
+}
+
+// newID returns an ID that no span has, derived from a shared one or from the last new one.
+func (d *spanIDs) newID(last trace.SpanID) trace.SpanID {
+	id := trace.SpanID(trace.Mix(uint64(last), otherID))
 	for d.index.find(id) >= 0 {
-		id = trace.SpanID(trace.Mix(uint64(id), serverHalf))
+		id = trace.SpanID(trace.Mix(uint64(id), otherID))
 	}
-	d.server[client] = server
-	d.alias[server] = id
+	return id
 }

@@ -26,6 +26,9 @@ type walk struct {
 	overlaps []Overlap
 }
 
+// maxSlack bounds the tolerated overlap, so that times do not overflow.
+const maxSlack = 1 << 57
+
 // frame is a span on the stack of a walk.
 type frame struct {
 	node      int32
@@ -99,7 +102,7 @@ func (w *walk) push(i int32, low trace.Nanos) {
 	f := frame{node: i, next: r.candidates, end: r.tracepoints, after: -1, low: low}
 	if w.overlapTolerance > 0 {
 		n := &w.nodes[i]
-		f.slack = min(trace.Nanos(w.overlapTolerance*float64(n.End-n.Start)), maxOffset)
+		f.slack = min(trace.Nanos(w.overlapTolerance*float64(n.End-n.Start)), maxSlack)
 	}
 	if !w.joins.none() {
 		f.join = w.joins.at[i]

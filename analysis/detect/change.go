@@ -24,7 +24,7 @@ type changeDetector struct {
 	idle     int     // consecutive epochs without requests until asOf
 	asOf     uint64  // number of an epoch, see [Detector.epochs]
 
-	kind  ProblemKind // of the last problem
+	kind  ProblemKind // of the last problem, or shifted for a mix that settles without one
 	since trace.Nanos // time at which it was opened
 
 	values evalues // of change and mix

@@ -16,7 +16,7 @@ import (
 // Thresholds define chronic problems, which need no history.
 type Thresholds struct {
 	// CoV is the coefficient of variation above which requests are variable. The lower end of the interval of their CoV
-	// must exceed it.
+	// must exceed it, and the interval must be narrower than the CoV.
 	CoV float64
 	// Delayed is the fraction of requests that may be delayed, relative to their size, or time out. If the lower end of
 	// the interval of that fraction exceeds it, requests are variable whatever their CoV.
@@ -185,7 +185,9 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 		low, badLow = size.CoV, size.Delayed+size.TimedOut
 	}
 	if !f.detector.chronic[problemID(KindVariable, g)] {
-		low = j.interval(g).Low
+		if low = j.interval(g).Low; !precise(j.interval(g)) {
+			low = 0
+		}
 		if size != nil {
 			badLow = size.BadLow
 		}

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -106,49 +102,10 @@ func TestDetectorRestarts(t *testing.T) {
 	}
 }
 
-// A Detector of version 2, whose sampled requests have no time stamp, continues; later samples have one.
-func TestDetectorOfVersion2(t *testing.T) {
-	before, err := os.ReadFile("testdata/grouper-2.bin") // two epochs of four requests like those below, and one of the third
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newHarness()
-	s.play([]traffic{parseTraffic(t, "group=a n=4 a=5ms b=2ms")}, 2, true)
-	s.g.Observe(s.request(parseTraffic(t, "group=a n=1 a=5ms b=2ms")))
-	read, rest, err := detect.Decode(before, s.g.Types, s.g.Table, group.Options{})
-	if err != nil || len(rest) > 0 {
-		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
-	}
-	s.now = s.now.Add(epoch)
-	s.g.Close(s.now)
-	old := read.Groups
-	old.Close(s.now)
-	restarted(t, read, group.Options{})
-	for _, grp := range old.Groups() {
-		same := s.g.Group(grp.ID)
-		if diff := cmp.Diff(s.g.Summarize(same), old.Summarize(grp), cmpopts.EquateNaNs()); diff != "" || grp.Current.Sample.Len() != 9 {
-			t.Errorf("%d requests sampled; %s", grp.Current.Sample.Len(), diff)
-		}
-		came := make(map[int64]int)
-		for _, row := range grp.Current.Sample.All() {
-			_, to := row.Arrival()
-			came[to]++
-		}
-		if want := map[int64]int{0: 8, int64(s.now): 1}; !maps.Equal(came, want) {
-			t.Errorf("time stamps %v, want %v", came, want)
-		}
-	}
-}
-
 func FuzzDecodeDetector(f *testing.F) {
 	_, state := variedTraffic(f, func(int) bool { return false })
 	f.Add(state)
 	f.Add(state[:len(state)/2])
-	before, err := os.ReadFile("testdata/grouper-2.bin")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(before)
 	g := sizeGrouper(group.Rules{Size: requests.BodySize})
 	for i, x := range transfergen.Generate(1, 100, requests.Network()) {
 		g.Observe(requests.Sized(i, 1, x))

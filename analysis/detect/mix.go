@@ -20,9 +20,20 @@ func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 		m.Next = group.MixCounts{}
 		return
 	}
-	if shifted || d.evidence(requestType) < healthyEvidence {
+	if e := d.changeDetectorOf(requestType).evalues(); shifted || max(e.slower, e.variable) < healthyEvidence {
 		m.Next.Add(requestType, groups)
 	}
+}
+
+// settleMix lets a shift that opens no problem become expected, from its own requests only.
+func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
+	c := e.detector.changeDetectorOf(requestType)
+	if c.kind != KindShifted && c.rising >= e.options.Confirm {
+		c.kind = KindShifted
+		requestType.Expectation.Mix.Next = group.MixCounts{}
+		return
+	}
+	e.renewMix(requestType, groups)
 }
 
 // isShifted reports whether a request type has an open problem of kind shifted.

@@ -66,7 +66,7 @@ type Problem struct {
 	Requests uint64           // judged requests
 	Rate     float64          // requests per second
 	Mean     time.Duration    // mean duration of the judged requests
-	P50, P99 time.Duration    // quantiles of these, see [stats.Sketch]; 0: unknown, without requests or of an older version
+	P50, P99 time.Duration    // quantiles of these, see [stats.Sketch]; 0: unknown, without requests
 	Size     *group.SizeModel // of the judged requests; CoV is then that of its residuals; nil: not judged by size
 	SizeKey  trace.Symbol     // of the attribute with the size; 0 without Size
 	Expected time.Duration    // expected mean; 0: unknown

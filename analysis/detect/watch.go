@@ -196,6 +196,8 @@ type epoch struct {
 	now      trace.Nanos
 	alarms   map[*group.Group]testResult // the strongest alarm of each group, of its durations
 	shifts   map[*group.Group]bool       // request types whose mix raises an alarm
+
+	allFailures *float64 // see failures; nil: not computed yet
 }
 
 // judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: it
@@ -222,8 +224,13 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 		case e.shifts[g]:
 			if e.maybeOpen(g, KindShifted) {
 				g.Expectation.Mix.Next = group.MixCounts{}
+			} else {
+				e.settleMix(g, groups)
 			}
 		case i == 0:
+			if c := e.detector.changes[g]; c != nil {
+				c.kind = KindVariable // the shift, if there was one, is over
+			}
 			e.renewMix(g, groups)
 		}
 		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
@@ -253,12 +260,13 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	return strongest
 }
 
-// maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change has an impact, and nobody
+// maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change matters, and nobody
 // accepted its level. The window of an accepted change is restarted from time to time, so that a further change shows
 // soon. It reports whether it opened one.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
-	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm || !e.hasImpact(g, kind) {
+	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm ||
+		!e.hasImpact(g, kind) || !e.matters(g, kind) {
 		return false
 	}
 	switch {

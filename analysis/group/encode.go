@@ -36,9 +36,6 @@ func readTally(d *codec.Reader) (t Tally) {
 	return t
 }
 
-// rowDecoder is [stats.DecodeRow], or the decoder of an older version.
-type rowDecoder func([]byte) (stats.Row, []byte, error)
-
 func appendRow(b []byte, r stats.Row) []byte { return r.AppendBinary(b) }
 
 func appendTransfer(b []byte, t Transfer) []byte {
@@ -63,11 +60,12 @@ func writeWindow(e *codec.Writer, w *Window) {
 	e.Times(w.First, w.Last)
 }
 
-// readWindow reads a window whose rows, decoded by decodeRow, have edges below the given number.
-func readWindow(d *codec.Reader, edges int, decodeRow rowDecoder) (w Window) {
+// readWindow reads a window whose rows have edges below the given number.
+func readWindow(d *codec.Reader, edges int) (w Window) {
 	w.Tally = readTally(d)
 	w.Latency = codec.Decode(d, stats.DecodeSketch)
-	w.Sample = codec.Decode(d, func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, decodeRow) })
+	w.Sample = codec.Decode(d,
+		func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, stats.DecodeRow) })
 	w.Transfers = codec.Decode(d, func(b []byte) (stats.Sample[Transfer], []byte, error) { return stats.DecodeSample(b, decodeTransfer) })
 	w.Failed, w.First, w.Last = d.Uvarint(), d.Time(), d.Time()
 	for _, row := range w.Sample.All() {
@@ -154,16 +152,8 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 	return &m
 }
 
-// Versions of an encoded [Grouper], its first byte.
-const (
-	unstampedVersion = 2 // sampled requests have no time stamp
-	aliaslessVersion = 3 // neither aliases nor a bound on targets
-	agelessVersion   = 4 // external targets are never forgotten
-	nextlessVersion  = 5 // no counts for the mix that follows
-	promptVersion    = 6 // no backlog
-	provenVersion    = 7 // neither unproven requests nor recent ones
-	grouperVersion   = 8 // written
-)
+// grouperVersion is the first byte of an encoded [Grouper].
+const grouperVersion = 1
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
 // and open problems. More appends the state of package detect, first for nil and then behind each group. Groupers with
@@ -257,7 +247,7 @@ func readRequests(d *codec.Reader) (total stats.Moments, failed uint64, latency 
 }
 
 // readGroup reads a group without the state of package detect.
-func readGroup(d *codec.Reader, version byte, decodeRow rowDecoder) *Group {
+func readGroup(d *codec.Reader) *Group {
 	group := &Group{ID: d.Hash(), RequestType: d.Hash(), Skeleton: d.Hash(), Whole: d.Hash()}
 	group.Level = Level(d.Below(uint64(len(levelNames))))
 	group.Entry, group.numbers.beyond = trace.Op(d.Word()), trace.Edge(d.Word())
@@ -270,7 +260,7 @@ func readGroup(d *codec.Reader, version byte, decodeRow rowDecoder) *Group {
 	for range d.Count(10) {
 		group.values = append(group.values, VariableBin{Variable: d.Text(), Value: d.Text(), Where: trace.Context(d.Word())})
 	}
-	window := func() Window { return readWindow(d, len(n.edges), decodeRow) }
+	window := func() Window { return readWindow(d, len(n.edges)) }
 	group.Open, group.Current, group.Reference, group.nextReference = window(), window(), window(), window()
 	if d.Bool() {
 		successor := window()
@@ -279,11 +269,7 @@ func readGroup(d *codec.Reader, version byte, decodeRow rowDecoder) *Group {
 	group.history = codec.Decode(d, func(b []byte) (stats.Series[Past, *Past], []byte, error) {
 		return stats.DecodeSeries[Past, *Past](b, decodePast)
 	})
-	group.Since, group.Seen = d.Time(), d.Time()
-	if version <= provenVersion {
-		return group
-	}
-	group.halfway = d.Time()
+	group.Since, group.Seen, group.halfway = d.Time(), d.Time(), d.Time()
 	group.unproven = [2]Window{window(), window()}
 	for range d.Count(8) {
 		x := recentWindow{from: d.Time(), to: d.Time()}
@@ -298,24 +284,16 @@ func readGroup(d *codec.Reader, version byte, decodeRow rowDecoder) *Group {
 
 // DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes behind it. The request types, table and
 // options should be those of the encoded one, which the result then continues. More reads the bytes that AppendBinary's
-// more appended, and returns those behind them. Requests sampled by older versions have no time stamp. An error wraps
-// [codec.ErrCorrupt]. DecodeGrouper keeps nothing of b.
+// more appended, and returns those behind them. An error wraps [codec.ErrCorrupt]. DecodeGrouper keeps nothing of b.
 func DecodeGrouper(
 	b []byte, types *RequestTypes, table *trace.Table, options Options, more func(b []byte, group *Group) ([]byte, error),
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := d.Version(grouperVersion, provenVersion, promptVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
-	if version == unstampedVersion {
-		decodeRow = stats.DecodeUnstampedRow
-	}
+	d.Version(grouperVersion)
 	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
-	if version > promptVersion {
-		g.backlog = readBacklog(d)
-	}
-	if version >= agelessVersion {
-		g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d, version > agelessVersion)
-	}
+	g.backlog = readBacklog(d)
+	g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d)
 	readMore := func(group *Group) *Group {
 		return codec.Decode(d, func(b []byte) (*Group, []byte, error) {
 			rest, err := more(b, group)
@@ -325,8 +303,8 @@ func DecodeGrouper(
 	readMore(nil)
 	var before *Group
 	for range d.Count(200) {
-		group := readMore(readGroup(d, version, decodeRow))
-		if version > nextlessVersion && !d.Bad() && group.Expectation.Mix != nil {
+		group := readMore(readGroup(d))
+		if !d.Bad() && group.Expectation.Mix != nil {
 			group.Expectation.Mix.Next = readMixCounts(d)
 		}
 		if d.Bad() || !g.adopt(group, before) {

@@ -15,7 +15,7 @@ import (
 type Latencies struct {
 	first   uint8    // number of the first bin; 0 without counts
 	counts  []uint64 // of the bins from first on; the first and the last are positive
-	longest int64    // ns, the longest duration; of an older version, the longest in the last bin
+	longest int64    // ns, the longest duration
 }
 
 // latencyBins is the number of bins.
@@ -87,24 +87,18 @@ func (l *Latencies) set(s *stats.Sketch) {
 	}
 }
 
-// writeLatencies writes l. The first number tells by latencyBins, which it then exceeds, that the longest duration
-// follows: older versions wrote none.
 func writeLatencies(e *codec.Writer, l *Latencies) {
 	if len(l.counts) == 0 {
 		e.Uvarints(0, 0)
 		return
 	}
-	e.Uvarints(latencyBins+uint64(l.first), uint64(len(l.counts)))
+	e.Uvarints(uint64(l.first), uint64(len(l.counts)))
 	e.Uvarints(l.counts...)
 	e.Uvarints(uint64(l.longest))
 }
 
 func readLatencies(d *codec.Reader) (l Latencies) {
 	first := d.Uvarint()
-	exact := first >= latencyBins
-	if exact {
-		first -= latencyBins
-	}
 	for range d.Below(latencyBins + 1) {
 		l.counts = append(l.counts, d.Uvarint())
 	}
@@ -116,11 +110,8 @@ func readLatencies(d *codec.Reader) (l Latencies) {
 	l.first = uint8(first)
 	if n > 0 {
 		last := l.first + uint8(n) - 1
-		l.longest = latencyLow(last+1) - 1
-		if exact {
-			l.longest = int64(d.Below(math.MaxInt64))
-			d.Check(latencyBin(l.longest) == last)
-		}
+		l.longest = int64(d.Below(math.MaxInt64))
+		d.Check(latencyBin(l.longest) == last)
 	}
 	return l
 }

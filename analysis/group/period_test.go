@@ -120,22 +120,6 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// A past that an older version saved, without the longest duration, has the limit of its last bin as the longest.
-func TestPastWithoutLongest(t *testing.T) {
-	p := group.Past{}
-	p.Total.Add(1000)
-	p.Latency.Add(1000, 1)                                                 // in the bin from 896 to 1 024 ns
-	old := codec.AppendUvarints(p.Total.AppendBinary(nil), 0, 0, 31, 1, 1) // failed, edges; first bin, bins, count
-	got, err := group.DecodePast(old)
-	if err != nil || got.Latency.Quantile(1) != 1023 {
-		t.Errorf("the longest duration is %v: %v", got.Latency.Quantile(1), err)
-	}
-	again, err := group.DecodePast(got.AppendBinary(nil))
-	if err != nil || !cmp.Equal(got, again) {
-		t.Errorf("saved again, it differs: %v", err)
-	}
-}
-
 func FuzzDecodeDay(f *testing.F) {
 	day := trace.Nanos(20_000 * group.Day)
 	f.Add(group.AppendDay(nil, []group.Numbers{{From: day, To: day.Add(group.LongPeriod), Count: 3, Mean: 1, CoV: math.NaN(), P50: 1, P99: 2}}))

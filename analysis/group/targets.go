@@ -101,14 +101,9 @@ func writeTargets(w *codec.Writer, of map[trace.Op][]trace.Op) {
 	}
 }
 
-// readExternalTargets reads what appendBinary appended, or a version without periods did.
-func readExternalTargets(d *codec.Reader, periods bool) (x externalTargets) {
-	if !periods {
-		x.of = readTargets(d)
-		return x
-	}
-	x.began, x.of, x.before = d.Time(), readTargets(d), readTargets(d)
-	return x
+// readExternalTargets reads the targets that appendBinary wrote.
+func readExternalTargets(d *codec.Reader) externalTargets {
+	return externalTargets{began: d.Time(), of: readTargets(d), before: readTargets(d)}
 }
 
 func readTargets(d *codec.Reader) map[trace.Op][]trace.Op {

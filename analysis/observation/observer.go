@@ -173,7 +173,7 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	c.Tracepoint = min(c.Tracepoint, s.Tracepoint) // 0 if the same place is baseline in one span
 	c.Count++
 	c.Peer = max(c.Peer, s.Peer)
-	if s.Kind == trace.Client && n.Callee < 0 && s.Tracepoint == 0 {
+	if o.path.Unanswered(i) {
 		c.Unanswered++
 	}
 	if s.Flags&trace.Error != 0 {

@@ -20,7 +20,7 @@ type Packer struct {
 	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: none
 	Inline uint64 // values that were written out
 
-	plain bool // neither peers nor unanswered calls nor sums of paths, as in older versions
+	plain bool // neither peers nor unanswered calls nor sums of paths
 
 	contexts dictionary[packedContext]
 	edges    dictionary[EdgeTime] // Nanos is 0
@@ -150,6 +150,10 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 		b = codec.AppendWords(b, o.Path.Hi, o.Path.Lo)
 		b = codec.AppendUvarints(b, o.Path.N)
 	}
+	b = codec.AppendUvarints(b, uint64(len(o.Behind)))
+	for _, service := range o.Behind {
+		b = codec.AppendWords(b, uint64(service))
+	}
 	b = codec.AppendUvarints(b, uint64(len(o.Children)))
 	for _, op := range o.Children {
 		b = appendNumber(p, &p.ops, b, op, appendOp)
@@ -201,6 +205,7 @@ func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 
 // Smallest packed sizes in bytes: the number of a value and the numbers that differ by observation.
 const (
+	serviceSize     = 8
 	minOpSize       = 1
 	minContextSize  = 1 + 5
 	minEdgeSize     = 1 + 1
@@ -225,6 +230,12 @@ func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 	o.Path = PathSums{}
 	if !p.plain {
 		o.Path = PathSums{r.Word(), r.Word(), r.Uvarint()}
+	}
+	o.Behind = o.Behind[:0]
+	for i := range r.Count(serviceSize) {
+		service := trace.Symbol(r.Word())
+		r.Check(i == 0 || service > o.Behind[i-1])
+		o.Behind = append(o.Behind, service)
 	}
 	o.Children = o.Children[:0]
 	for i := range r.Count(minOpSize) {

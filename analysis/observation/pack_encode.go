@@ -4,20 +4,20 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Versions of an encoded [Packer], its first byte.
+// Layouts of an encoded [Packer], its first byte.
 const (
-	plainVersion  = 2 // Packer.plain
-	packerVersion = 3
+	plainLayout  = 1 // Packer.plain
+	packerLayout = 2
 )
 
 // AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a
 // restart.
 func (p *Packer) AppendBinary(b []byte) []byte {
 	if p.plain {
-		b = append(b, plainVersion)
+		b = append(b, plainLayout)
 		b = appendDictionary(b, &p.contexts, appendPlainContext)
 	} else {
-		b = append(b, packerVersion)
+		b = append(b, packerLayout)
 		b = appendDictionary(b, &p.contexts, appendContext)
 	}
 	b = appendDictionary(b, &p.edges, appendEdge)
@@ -46,7 +46,7 @@ const (
 // wraps [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
 	r := codec.NewReader(b)
-	p := &Packer{plain: r.Version(packerVersion, plainVersion) == plainVersion}
+	p := &Packer{plain: r.Version(packerLayout, plainLayout) == plainLayout}
 	if p.plain {
 		readDictionary(r, &p.contexts, plainContextSize, readPlainContext)
 	} else {

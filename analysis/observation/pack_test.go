@@ -37,6 +37,9 @@ func drawObservation(t *rapid.T) *observation.Observation {
 		slices.Sort(set)
 		return set
 	}
+	for _, service := range keys("behind") {
+		o.Behind = append(o.Behind, trace.Symbol(service))
+	}
 	for _, op := range keys("children") {
 		o.Children = append(o.Children, trace.Op(op))
 	}
@@ -113,8 +116,13 @@ func TestUnpackRefuses(t *testing.T) {
 		context := observation.ContextCount{Context: 1, Count: 2, Errors: 1}
 		edge, part := observation.EdgeTime{Edge: 1, Nanos: 5}, observation.EdgeTime{Edge: 1, Within: 1, Nanos: 5}
 		return &observation.Observation{
-			Duration: 5, Children: []trace.Op{1}, Contexts: []observation.ContextCount{context}, Edges: []observation.EdgeTime{edge},
-			Refined: []observation.EdgeTime{part}, Variables: []observation.Variable{{Context: 1}},
+			Duration:  5,
+			Behind:    []trace.Symbol{1},
+			Children:  []trace.Op{1},
+			Contexts:  []observation.ContextCount{context},
+			Edges:     []observation.EdgeTime{edge},
+			Refined:   []observation.EdgeTime{part},
+			Variables: []observation.Variable{{Context: 1}},
 		}
 	}
 	refuses := func(name string, p *observation.Packer, b []byte) {
@@ -134,6 +142,7 @@ func TestUnpackRefuses(t *testing.T) {
 	for name, change := range map[string]func(*observation.Observation){
 		"no duration":      func(o *observation.Observation) { o.Duration = 0 },
 		"too long":         func(o *observation.Observation) { o.Duration = trace.MaxDuration },
+		"behind twice":     func(o *observation.Observation) { o.Behind = append(o.Behind, 1) },
 		"child twice":      func(o *observation.Observation) { o.Children = append(o.Children, 1) },
 		"context twice":    func(o *observation.Observation) { o.Contexts = append(o.Contexts, o.Contexts[0]) },
 		"negative count":   func(o *observation.Observation) { o.Contexts[0].Count = -1 },

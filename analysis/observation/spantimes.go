@@ -237,11 +237,8 @@ func (r *RecentSpans) Usual(op trace.Op) (usual stats.Ranks) {
 	return usual
 }
 
-// Versions of encoded RecentSpans, their first byte.
-const (
-	ticklessVersion    = 1 // without the latest spans, which are among the usual ones
-	recentSpansVersion = 2 // written
-)
+// recentSpansVersion is the first byte of encoded RecentSpans.
+const recentSpansVersion = 1
 
 // AppendBinary appends r to b.
 func (r *RecentSpans) AppendBinary(b []byte) []byte {
@@ -269,20 +266,18 @@ func writeSpanTimes(e *codec.Writer, t *SpanTimes) {
 // [codec.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	d := codec.NewReader(b)
-	version := d.Version(recentSpansVersion, ticklessVersion)
+	d.Version(recentSpansVersion)
 	r := RecentSpans{began: d.Time(), rotated: d.Time(), before: readSpanTimes(d), current: readSpanTimes(d)}
-	if version > ticklessVersion {
-		last := int64(math.MinInt64)
-		for i := range d.Count(4) {
-			tick := int64(d.Time())
-			d.Ascending(i, tick > last)
-			last = tick
-			spans := readSpanTimes(d)
-			if d.Bad() {
-				break
-			}
-			*r.at(tick) = spans
+	last := int64(math.MinInt64)
+	for i := range d.Count(4) {
+		tick := int64(d.Time())
+		d.Ascending(i, tick > last)
+		last = tick
+		spans := readSpanTimes(d)
+		if d.Bad() {
+			break
 		}
+		*r.at(tick) = spans
 	}
 	if d.Bad() {
 		return RecentSpans{}, nil, codec.ErrCorrupt

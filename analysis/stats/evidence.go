@@ -112,7 +112,7 @@ type TestOptions struct {
 	// Rho is the minimum intra-class correlation, in [0, 1], that is assumed for the requests of an epoch.
 	Rho float64
 	// Alpha is the probability of error of each bound of a reference.
-	Alpha float64 `json:"Doubt"` // under its name in journals
+	Alpha float64
 }
 
 // DefaultTestOptions returns the options of the measured false-alarm rate.

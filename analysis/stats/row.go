@@ -87,16 +87,6 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
-// DecodeUnstampedRow is DecodeRow for the former encoding, without an arrival.
-func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
-	d := codec.NewReader(b)
-	n := d.Below(maxRow - stamp)
-	if d.Bad() || n > uint64(d.Len()) || !validTimes(d.Rest()[:n]) {
-		return nil, nil, fmt.Errorf("%w: row", codec.ErrCorrupt)
-	}
-	return append(make(Row, stamp, stamp+n), d.Rest()[:n]...), d.Rest()[n:], nil
-}
-
 // maxStamp is the largest stamp: later ticks end after the largest time.
 const maxStamp = math.MaxInt64 / int64(Tick)
 

@@ -3,7 +3,6 @@ package stats_test
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -148,19 +147,6 @@ func TestRow(t *testing.T) {
 			t.Fatalf("decoded %v, rest %v, %v, want %v", decoded, rest, err, row)
 		}
 	})
-}
-
-// The former encoding of rows, without an arrival, is decoded.
-func TestUnstampedRows(t *testing.T) {
-	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // length, total, 70 ns in edge 1; the byte after the row
-	if want := stats.NewRow(100, []int32{1}, []int64{70}); err != nil || !slices.Equal(row, want) || !slices.Equal(rest, []byte{9}) {
-		t.Errorf("DecodeUnstampedRow() = %v, %v, %v, want %v, [9]", row, rest, err, want)
-	}
-	for _, bad := range [][]byte{{}, {0}, {1, 0x80}, {2, 100, 1}, {4, 100, 1, 70}} {
-		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, codec.ErrCorrupt) || row != nil || rest != nil {
-			t.Errorf("DecodeUnstampedRow(%v) = %v, %v, %v, want ErrCorrupt", bad, row, rest, err)
-		}
-	}
 }
 
 func TestNewTable(t *testing.T) {

@@ -83,8 +83,7 @@ func (s *Sketch) Merge(o Sketch) {
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Longest returns the longest duration; 0 for an empty sketch. It is exact, but for durations that an older version
-// encoded: then it is the upper limit of their bin.
+// Longest returns the longest duration, exactly; 0 for an empty sketch.
 func (s *Sketch) Longest() int64 { return s.longest }
 
 // Quantile returns the q-quantile in ns, within 1 % and at most the longest duration: the duration of rank ⌊q·(n−1)⌋ in
@@ -218,11 +217,8 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 	return keys, counts
 }
 
-// Versions of an encoded [Sketch], its first byte.
-const (
-	longestlessVersion = 1 // without the longest duration
-	sketchVersion      = 2 // written
-)
+// sketchVersion is the first byte of an encoded [Sketch].
+const sketchVersion = 1
 
 // AppendBinary appends s to b: the version, the zeros, then the distance and count of each non-empty bin, in about two
 // bytes, and the longest duration if it is above 0.
@@ -246,7 +242,7 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 // DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
-	version := d.Version(sketchVersion, longestlessVersion)
+	d.Version(sketchVersion)
 	zeros := d.Below(MaxCount)
 	s := Sketch{zeros: zeros, total: zeros}
 	key := -1
@@ -261,11 +257,8 @@ func DecodeSketch(b []byte) (Sketch, []byte, error) {
 		s.total += count
 	}
 	if key >= 0 && !d.Bad() {
-		s.longest = min(least(key+1), MaxNanos) - 1
-		if version > longestlessVersion {
-			s.longest = int64(d.Below(MaxNanos))
-			d.Check(s.longest > 0 && bins.Index(float64(s.longest)) == key)
-		}
+		s.longest = int64(d.Below(MaxNanos))
+		d.Check(s.longest > 0 && bins.Index(float64(s.longest)) == key)
 	}
 	if d.Bad() {
 		return Sketch{}, nil, fmt.Errorf("%w: sketch", codec.ErrCorrupt)

@@ -2,7 +2,6 @@ package stats_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -112,22 +111,6 @@ func TestEmptySketch(t *testing.T) {
 	s.Merge(stats.Sketch{})
 	if limit, above := s.UpperLimit(0.1); limit != 0 || above != 0 {
 		t.Errorf("UpperLimit(0.1) = %d, %d, want 0, 0", limit, above)
-	}
-}
-
-// A sketch that an older version encoded, without the longest duration, has the limit of its last bin as the longest.
-func TestSketchWithoutLongest(t *testing.T) {
-	var s stats.Sketch
-	s.Add(1_000_000)
-	s.Add(2_000_000)
-	b := s.AppendBinary(nil)
-	old := append([]byte{1}, b[1:len(b)-len(binary.AppendUvarint(nil, 2_000_000))]...)
-	got, rest, err := stats.DecodeSketch(old)
-	if err != nil || len(rest) > 0 || got.Count() != 2 {
-		t.Fatalf("%d durations, rest %v: %v", got.Count(), rest, err)
-	}
-	if limit, _ := got.UpperLimit(0); got.Longest() != limit || s.Longest() != 2_000_000 {
-		t.Errorf("the longest are %d, want %d, and %d, want 2000000", got.Longest(), limit, s.Longest())
 	}
 }
 

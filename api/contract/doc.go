@@ -1,4 +1,4 @@
-// Package contract holds the types of the HTTP API, the interface of its server, and a client. They are generated from
+// Package contract holds the types of the HTTP API and the interface of its server. They are generated from
 // openapi.yaml.
 package contract
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,33 +43,48 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestDocument: docs/benchmarks.md has a block with a table for each part, and links only to existing plots.
+// TestDocument: each part has its file of results, docs/benchmarks.md links each file, and it stays short, since tables
+// belong to the results.
 func TestDocument(t *testing.T) {
-	const docs = "../../docs"
-	doc := string(read(t, docs+"/benchmarks.md"))
-	found, err := blocks(doc)
+	const document, results, limit = "../../docs/benchmarks.md", "../../bench/results", 2000
+	if n := len(strings.Fields(string(read(t, document)))); n > limit {
+		t.Errorf("%s has %d words, want at most %d", document, n, limit)
+	}
+	linked := links(t, document)
+	files, err := filepath.Glob(results + "/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := make([]string, len(found))
-	for i, b := range found {
-		names[i] = b.name
-		if !strings.Contains(doc[b.begin:b.end], "|---|") {
-			t.Errorf("block %s has no table", b.name)
+	for _, file := range files {
+		if links(t, file); !linked[file] {
+			t.Errorf("%s does not link %s", document, file)
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(partNames())), slices.Sorted(slices.Values(names))); diff != "" {
-		t.Errorf("blocks do not match parts:\n%s", diff)
-	}
 	for i := range parts {
-		if file := parts[i].plotFile(); strings.Contains(doc, file) {
-			read(t, filepath.Join(docs, file))
+		if file := filepath.Join(results, parts[i].file()); !strings.Contains(string(read(t, file)), "|---|") {
+			t.Errorf("%s has no table", file)
 		}
 	}
 }
 
-// TestBlocks: the recorded output of each benchmark becomes a block in which every figure with a goal is known.
-func TestBlocks(t *testing.T) {
+var link = regexp.MustCompile(`\]\(([^)#:]+)[)#]`)
+
+// links returns the files that a document links, and reports an error for each one that does not exist.
+func links(t *testing.T, document string) map[string]bool {
+	t.Helper()
+	found := make(map[string]bool)
+	for _, m := range link.FindAllStringSubmatch(string(read(t, document)), -1) {
+		file := filepath.Join(filepath.Dir(document), m[1])
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("%s: %v", document, err)
+		}
+		found[file] = true
+	}
+	return found
+}
+
+// TestRender: the recorded output of each benchmark becomes a document in which every figure with a goal is known.
+func TestRender(t *testing.T) {
 	for i := range parts {
 		p := &parts[i]
 		b, err := p.render(read(t, "testdata/"+p.name+".json"))
@@ -77,7 +93,7 @@ func TestBlocks(t *testing.T) {
 			continue
 		}
 		at := &conditions{command: p.command(), begin: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), cpu: "A Processor", cores: 2, load: "0.25"}
-		golden(t, p.name+".md", []byte(p.block(at, b)))
+		golden(t, p.file(), p.document(at, b))
 		if strings.Contains(b.text, "| "+units.Unknown+" | ≥") || strings.Contains(b.text, "| "+units.Unknown+" | ≤") {
 			t.Errorf("%s: a figure with a goal is missing:\n%s", p.name, b.text)
 		}
@@ -85,7 +101,7 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("%s: has plot %t, has alternative text %t; want both or neither", p.name, b.plot != nil, p.plot != "")
 		}
 		if b.plot != nil {
-			golden(t, p.name+".svg", b.plot)
+			golden(t, p.plotFile(), b.plot)
 			wellFormed(t, b.plot)
 		}
 	}
@@ -102,44 +118,21 @@ func wellFormed(t *testing.T, svg []byte) {
 	}
 }
 
-// TestNoFigures: output without any of the figures is an error, not a block of dashes.
+// TestNoFigures: output without any of the figures is an error, not a table of dashes.
 func TestNoFigures(t *testing.T) {
 	for i := range parts {
 		for _, out := range []string{"", "{}", `{"results": [{"name": "else", "x": 1}]}`, "nonsense"} {
 			if b, err := parts[i].render([]byte(out)); err == nil {
-				t.Errorf("%s: output %q gives block %s, want an error", parts[i].name, out, b.text)
+				t.Errorf("%s: output %q gives %s, want an error", parts[i].name, out, b.text)
 			}
 		}
 	}
 }
 
-func TestReplace(t *testing.T) {
-	const doc = "# A\n<!-- bench:a -->\nold\n<!-- end -->\ntext\n<!-- bench:b -->\n<!-- end -->\nmore\n"
-	got, err := replace(doc, "a", "new\nlines\n\n")
-	if want := strings.Replace(doc, "old", "new\nlines", 1); err != nil || got != want {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
-	if got, err = replace(got, "b", "x"); err != nil || !strings.Contains(got, "<!-- bench:b -->\nx\n<!-- end -->\nmore\n") {
-		t.Errorf("%q, %v, want block b replaced", got, err)
-	}
-	for _, bad := range []struct{ doc, want string }{
-		{"text\n", `no block "a"`},
-		{"<!-- bench:a -->\n", "does not end"},
-		{"<!-- end -->\n", "did not begin"},
-		{"<!-- bench:a -->\n<!-- bench:b -->\n<!-- end -->\n", `inside of "a"`},
-		{"<!-- bench:a -->\n<!-- end -->\n<!-- bench:a -->\n<!-- end -->\n", "line 3"},
-		{"<!-- bench:a\n<!-- end -->\n", "line 1"},
-	} {
-		if got, err := replace(bad.doc, "a", "x"); err == nil || !strings.Contains(err.Error(), bad.want) {
-			t.Errorf("%q: %q, %v, want %s", bad.doc, got, err, bad.want)
-		}
-	}
-}
-
-// TestRun: if the benchmark of one part fails, that part keeps its block and the others are updated.
+// TestRun: if the benchmark of one part fails, that part keeps its file and the others are updated.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	doc, program := filepath.Join(dir, "doc.md"), filepath.Join(dir, "sibyl")
+	group, path, program := filepath.Join(dir, "group.md"), filepath.Join(dir, "path.md"), filepath.Join(dir, "sibylbench")
 	result, err := filepath.Abs("testdata/group.json")
 	if err != nil {
 		t.Fatal(err)
@@ -148,22 +141,24 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(doc, []byte("by hand\n<!-- bench:group -->\nold group\n<!-- end -->\n<!-- bench:path -->\nold path\n<!-- end -->\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var progress bytes.Buffer
-	err = run(t.Context(), []string{"-sibylbench", program, "-doc", doc, "group", "path"}, &progress)
-	if err == nil || !strings.Contains(err.Error(), "block path is unchanged") || strings.Contains(err.Error(), "group") {
-		t.Errorf("error %v, want one about path only", err)
-	}
-	got := string(read(t, doc))
-	for _, want := range []string{"by hand\n", "`sibylbench group`, ", "| ranking 10 000 problems | ", "\nold path\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the document lacks %q:\n%s", want, got)
+	for _, file := range []string{group, path} {
+		if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if strings.Contains(got, "old group") {
-		t.Errorf("block group was not replaced:\n%s", got)
+	var progress bytes.Buffer
+	err = run(t.Context(), []string{"-sibylbench", program, "-results", dir, "group", "path"}, &progress)
+	if err == nil || !strings.Contains(err.Error(), "path.md is unchanged") || strings.Contains(err.Error(), "group") {
+		t.Errorf("error %v, want one about path only", err)
+	}
+	got := string(read(t, group))
+	for _, want := range []string{"# group\n`sibylbench group`, ", "| ranking 10 000 problems | "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("group.md lacks %q:\n%s", want, got)
+		}
+	}
+	if got := string(read(t, path)); got != "old\n" {
+		t.Errorf("path.md was changed:\n%s", got)
 	}
 	if err := run(t.Context(), []string{"nonsense"}, &progress); err == nil || !strings.Contains(err.Error(), "the parts are path, decode") {
 		t.Errorf("error %v, want a list of the parts", err)

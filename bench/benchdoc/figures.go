@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -166,3 +168,15 @@ func goalRow(label string, x float64, unit func(float64) string, g goal) []strin
 }
 
 var goalHeader = []string{"", "figure", "goal", "met"}
+
+// table returns a Markdown table.
+func table(header []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(header)
+	b.WriteString(strings.Repeat("|---", len(header)) + "|\n")
+	for _, row := range rows {
+		line(row)
+	}
+	return b.String()
+}

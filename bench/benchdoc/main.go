@@ -1,6 +1,9 @@
-// Command benchdoc runs benchmarks and updates docs/benchmarks.md. For each part it runs `sibylbench … -o json` and
-// replaces the part's block of the document by the figures and their goals. The text around the blocks is written by
-// hand and not changed. A part that fails or is interrupted leaves its block unchanged.
+// Command benchdoc runs benchmarks. For each part it runs `sibylbench … -o json` and writes bench/results/PART.md: the
+// figures and their goals, with the command, the date, the machine and its load. A part that fails or is interrupted
+// leaves its file unchanged.
+//
+// It replaces the whole file. Notes that people have added below the tables are about the old figures: restore those
+// that still hold, and copy the headline figures to docs/benchmarks.md.
 //
 //	go run ./bench/benchdoc -sibylbench bin/sibylbench [PART…]
 //
@@ -38,7 +41,7 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	flags := flag.NewFlagSet("benchdoc", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	program := flags.String("sibylbench", "bin/sibylbench", "path of sibylbench")
-	doc := flags.String("doc", "docs/benchmarks.md", "document to update")
+	results := flags.String("results", "bench/results", "folder of the results")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -49,8 +52,8 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	var failed []error
 	for _, p := range chosen {
 		fmt.Fprintf(progress, "%s: sibylbench %s\n", p.name, strings.Join(p.command(), " "))
-		if err := p.update(ctx, *program, *doc, progress); err != nil {
-			failed = append(failed, fmt.Errorf("block %s is unchanged: %w", p.name, err))
+		if err := p.update(ctx, *program, *results, progress); err != nil {
+			failed = append(failed, fmt.Errorf("%s is unchanged: %w", p.file(), err))
 		}
 		if ctx.Err() != nil {
 			break
@@ -81,8 +84,8 @@ func choose(names []string) ([]part, error) {
 // interruptTimeout bounds the time that an interrupted benchmark may take to stop its processes.
 const interruptTimeout = 30 * time.Second
 
-// update runs the benchmark of a part and writes its block and its plot.
-func (p *part) update(ctx context.Context, program, doc string, progress io.Writer) error {
+// update runs the benchmark of a part and writes its file and its plot.
+func (p *part) update(ctx context.Context, program, results string, progress io.Writer) error {
 	conditions, err := currentConditions(p.command())
 	if err != nil {
 		return err
@@ -99,19 +102,11 @@ func (p *part) update(ctx context.Context, program, doc string, progress io.Writ
 		return fmt.Errorf("read its output: %w", err)
 	}
 	if content.plot != nil {
-		if err := write(filepath.Join(filepath.Dir(doc), p.plotFile()), content.plot); err != nil {
+		if err := write(filepath.Join(results, p.plotFile()), content.plot); err != nil {
 			return err
 		}
 	}
-	old, err := os.ReadFile(doc) // not earlier: a person may have edited it during the benchmark
-	if err != nil {
-		return fmt.Errorf("read the document: %w", err)
-	}
-	text, err := replace(string(old), p.name, p.block(conditions, content))
-	if err != nil {
-		return err
-	}
-	return write(doc, []byte(text))
+	return write(filepath.Join(results, p.file()), p.document(conditions, content))
 }
 
 // write replaces a file atomically.

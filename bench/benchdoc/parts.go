@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// part is a benchmark with a block of the document.
+// part is a benchmark with a file of results.
 type part struct {
 	name   string
 	args   []string                           // of sibylbench; none: the name
@@ -19,7 +19,7 @@ type part struct {
 	plot   string                             // alternative text of the plot; "": no plot
 }
 
-// content is the content of a block.
+// content is the outcome of a benchmark.
 type content struct {
 	input string // description of the input; "": none
 	text  string // tables
@@ -36,7 +36,7 @@ var parts = []part{
 	{name: "kernel", render: figures(kernelFigures)},
 	{name: "kernel-http", render: figures(kernelHTTPFigures)},
 	{name: "size-model", render: figures(sizeFigures)},
-	{name: "ingest", args: strings.Fields("ingest --time 20s -- --learning 10s"), render: figures(ingestFigures)},
+	{name: "ingest", render: figures(ingestFigures)},
 	{name: "overload", args: strings.Fields("overload --time 40s -- --learning 10s"), render: figures(overloadFigures)},
 	{name: "control", render: figures(controlFigures)},
 	{name: "overhead", render: overhead},
@@ -74,13 +74,16 @@ func (p *part) arguments() []string {
 	return slices.Insert(slices.Clone(p.command()), 1, "-o", "json")
 }
 
-// plotFile returns the path of the plot relative to the document.
-func (p *part) plotFile() string { return "images/bench-" + p.name + ".svg" }
+// file returns the name of the file of results.
+func (p *part) file() string { return p.name + ".md" }
 
-// block returns the text of the part's block.
-func (p *part) block(at *conditions, c *content) string {
+// plotFile returns the name of the plot, which is in the same folder.
+func (p *part) plotFile() string { return p.name + ".svg" }
+
+// document returns the content of the file of results.
+func (p *part) document(at *conditions, c *content) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n\n", at)
+	fmt.Fprintf(&out, "# %s\n%s\n\n", p.name, at)
 	if c.input != "" {
 		fmt.Fprintf(&out, "Input: %s.\n\n", c.input)
 	}
@@ -88,7 +91,7 @@ func (p *part) block(at *conditions, c *content) string {
 		fmt.Fprintf(&out, "![%s](%s)\n\n", p.plot, p.plotFile())
 	}
 	out.WriteString(c.text)
-	return out.String()
+	return out.Bytes()
 }
 
 // figure is a row of a table: a measured value and its goal.

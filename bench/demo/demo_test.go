@@ -17,6 +17,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/client"
 )
 
 // events are the events of the server of TestWatcher, in two streams of four.
@@ -65,11 +66,12 @@ func TestWatcher(t *testing.T) {
 	defer h.Close()
 
 	var printed strings.Builder
-	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
+	asked, err := client.New(h.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{child: &child{exited: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
+	s := &server{child: &child{exited: make(chan struct{})},
+		api: strings.TrimPrefix(h.URL, "http://"), client: asked, stream: h.Client()}
 	w := newWatcher(s, &printed)
 	w.begin()
 	w.expect(&shop.Truth{Edge: shop.Edge{Service: "cart", Operation: "tax"}})
@@ -122,7 +124,7 @@ func TestWatcherFollows(t *testing.T) {
 	})
 	h := httptest.NewServer(api)
 	defer h.Close()
-	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
+	asked, err := client.New(h.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,7 @@ func TestWatcherFollows(t *testing.T) {
 		{Type: "incident.changed", Incident: new("0000000000000abc"), Service: new("cart")},
 		{Type: "incident.located", Incident: new("0000000000000abc"), Service: new("cart")},
 	} {
-		w := newWatcher(&server{client: client}, io.Discard)
+		w := newWatcher(&server{client: asked}, io.Discard)
 		w.begin()
 		w.expect(&shop.Truth{Edge: shop.Edge{Service: "cart", Operation: "tax"}})
 		for _, e := range []contract.Event{

@@ -45,11 +45,11 @@ func (d *demo) offered(ctx context.Context, service string) int {
 
 // agents returns the agents of a service, none if the server does not answer.
 func (s *server) agents(ctx context.Context, service string) (found []contract.Agent) {
-	r, err := s.client.ListAgentsWithResponse(ctx, &contract.ListAgentsParams{})
-	if err != nil || r.JSON200 == nil {
+	list, err := s.client.Agents(ctx, contract.ListAgentsParams{}, 0)
+	if err != nil {
 		return nil
 	}
-	for _, a := range r.JSON200.Items {
+	for _, a := range list.Items {
 		if a.Resource["service.name"] == service {
 			found = append(found, a)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/client"
 )
 
 // serverArguments returns the arguments of the server: directory, log and addresses. Everything else has its default.
@@ -37,7 +38,7 @@ func ifFree(ctx context.Context, address string) string {
 type server struct {
 	*child
 	api, otlp string // addresses
-	client    *contract.ClientWithResponses
+	client    *client.Client
 	stream    *http.Client
 }
 
@@ -48,7 +49,7 @@ type listening struct {
 	OTLP string `json:"otlp_grpc"`
 }
 
-// startTimeout bounds the time until the server listens, and each request to it.
+// startTimeout bounds the time until the server listens.
 const startTimeout = 30 * time.Second
 
 // startServer starts the server and waits until it listens.
@@ -70,7 +71,7 @@ func startServer(ctx context.Context, o *Options, dir, dataDir string, environme
 		}
 		s.readAddresses()
 	}
-	if s.client, err = contract.NewClientWithResponses(s.url()+"/api/v1", contract.WithHTTPClient(&http.Client{Timeout: startTimeout})); err != nil {
+	if s.client, err = client.New(s.url(), ""); err != nil {
 		_ = c.stop(0) // as above
 		return nil, err
 	}
@@ -108,8 +109,8 @@ func (s *server) readAddresses() {
 // waitLearned waits for the end of the learning period.
 func (s *server) waitLearned(ctx context.Context) error {
 	for {
-		r, err := s.client.GetStatusWithResponse(ctx)
-		if err == nil && r.JSON200 != nil && r.JSON200.Ready && !r.JSON200.Learning.Active {
+		status, _, err := s.client.Status(ctx)
+		if err == nil && status.Ready && !status.Learning.Active {
 			return nil
 		}
 		if err := s.pause(ctx, 200*time.Millisecond); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -155,13 +156,13 @@ func deref(s *string) string {
 
 // readPlan counts the enabled tracepoints: all, and those for incidents.
 func (w *watcher) readPlan(ctx context.Context) {
-	r, err := w.server.client.GetPlanWithResponse(ctx)
-	if err != nil || r.JSON200 == nil {
+	plan, err := client.Get[contract.Plan](ctx, w.server.client, nil, "plan")
+	if err != nil {
 		return // the next epoch retries
 	}
 	enabled, held := make(map[string]bool), make(map[string]bool)
-	for i := range r.JSON200.Arms {
-		for _, t := range r.JSON200.Arms[i].Tracepoints {
+	for i := range plan.Arms {
+		for _, t := range plan.Arms[i].Tracepoints {
 			enabled[t.ID], w.ever[t.ID] = true, true
 			if t.Lease.Incident != nil {
 				held[t.ID] = true
@@ -170,17 +171,16 @@ func (w *watcher) readPlan(ctx context.Context) {
 	}
 	w.held = len(held)
 	if len(enabled) > w.peak {
-		w.peak, w.largest = len(enabled), r.JSON200
+		w.peak, w.largest = len(enabled), plan
 	}
 }
 
 // readDecision prints the tracepoints that a decision of the search switches, and the reason.
 func (w *watcher) readDecision(ctx context.Context, id string) {
-	r, err := w.server.client.GetDecisionWithResponse(ctx, id)
-	if err != nil || r.JSON200 == nil || len(r.JSON200.Picks) == 0 {
+	d, err := client.Get[contract.Decision](ctx, w.server.client, nil, "decisions", id)
+	if err != nil || len(d.Picks) == 0 {
 		return // the result does not depend on it; the end of the search is told as its place
 	}
-	d := r.JSON200
 	text := "Sibyl enabled " + units.Plural(len(d.Picks), "tracepoint")
 	if len(d.Off) > 0 {
 		text += fmt.Sprintf(" and disabled %d", len(d.Off))
@@ -209,12 +209,12 @@ func pickNames(picks []contract.Pick) string {
 // readPlace takes the place located by the investigation of an incident. Only that of the fault's incident is the
 // answer: other services may have become slow as well.
 func (w *watcher) readPlace(ctx context.Context, id string) {
-	r, err := w.server.client.GetInvestigationWithResponse(ctx, id)
+	search, err := client.Get[contract.InvestigationDetail](ctx, w.server.client, nil, "investigations", id)
 	x := w.incident(id)
-	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 || x == nil || x.Edge != nil {
+	if err != nil || len(search.Investigation.Suspects) == 0 || x == nil || x.Edge != nil {
 		return // it is not located, or its place is known
 	}
-	s := &r.JSON200.Investigation.Suspects[0]
+	s := &search.Investigation.Suspects[0]
 	edge := edgeOf(s.Operation)
 	x.Edge, x.OfFault = &edge, x.OfFault || w.isAbout(edge.Service) || w.truth.Located(&edge)
 	if !x.OfFault {
@@ -240,14 +240,14 @@ func (w *watcher) readReason(ctx context.Context) {
 	if w.told == "" || w.reason != nil || w.since.IsZero() {
 		return
 	}
-	r, err := w.server.client.GetIncidentWithResponse(ctx, w.told)
-	if err != nil || r.JSON200 == nil || r.JSON200.Incident.Wait == nil {
+	told, err := client.Get[contract.IncidentDetail](ctx, w.server.client, nil, "incidents", w.told)
+	if err != nil || told.Incident.Wait == nil {
 		return // the next epoch retries
 	}
-	x := r.JSON200.Incident.Wait
+	x := told.Incident.Wait
 	w.reason = &Wait{
 		Class: x.Class, Text: x.Text, Share: x.Share, Service: x.Service, Function: deref(x.Function), Host: deref(x.Host),
-		Seconds: time.Since(w.since).Seconds(), Sentence: r.JSON200.Incident.Sentence,
+		Seconds: time.Since(w.since).Seconds(), Sentence: told.Incident.Sentence,
 	}
 	w.print("The kernel agent explained it: %s.", w.reason)
 	close(w.explained)

@@ -36,6 +36,7 @@ type estate struct {
 	links     map[link]int   // ports
 	toxiproxy *toxiproxy
 	client    *http.Client
+	named     bool               // programs call each other by name, not by IP address
 	usualCPUs map[string]float64 // that each program uses while the service learns
 }
 
@@ -79,7 +80,12 @@ func (e *estate) choose(ctx context.Context, only []string) ([]Skipped, error) {
 		e.programs[p.name] = p
 		e.order = append(e.order, *p)
 	}
-	return skipped, e.installer.install(ctx, packageNamed("toxiproxy"))
+	for _, name := range []string{"toxiproxy", "names"} {
+		if err := e.installer.install(ctx, packageNamed(name)); err != nil {
+			return nil, err
+		}
+	}
+	return skipped, nil
 }
 
 // checkNames returns an error if a name is no program.
@@ -157,7 +163,7 @@ func (e *estate) callees(p *program) []string {
 	}
 	var to []string
 	for _, q := range e.order {
-		if q.name != gateway && !q.external && q.name != "npm-origin" {
+		if q.name != gateway && !q.external && !q.worker && q.name != "npm-origin" {
 			to = append(to, q.name)
 		}
 	}
@@ -212,6 +218,9 @@ func (e *estate) dir(name string) string { return filepath.Join(e.root, name) }
 
 // boot starts Toxiproxy, the links and all programs.
 func (e *estate) boot(ctx context.Context) error {
+	if err := e.writeHosts(); err != nil {
+		return err
+	}
 	e.processes = make(map[string]*process)
 	e.client = &http.Client{Timeout: 15 * time.Second}
 	proxy, err := e.group.start(command{
@@ -244,6 +253,9 @@ func (e *estate) first(ctx context.Context, p *program) error {
 	if err := os.MkdirAll(e.dir(p.name), 0o755); err != nil {
 		return err
 	}
+	if err := e.configure(p); err != nil {
+		return err
+	}
 	for _, s := range []struct {
 		commands func(*estate) ([]command, error)
 		then     func(context.Context, *program) error
@@ -269,8 +281,22 @@ func (e *estate) first(ctx context.Context, p *program) error {
 	return nil
 }
 
+// configure writes the configuration of a program.
+func (e *estate) configure(p *program) error {
+	if p.configure == nil {
+		return nil
+	}
+	if err := p.configure(e); err != nil {
+		return fmt.Errorf("configure %s: %w", p.name, err)
+	}
+	return nil
+}
+
 // start starts a program and waits until it is ready.
 func (e *estate) start(ctx context.Context, p *program) error {
+	if err := e.configure(p); err != nil {
+		return err
+	}
 	c := p.command(e)
 	c.name = p.name
 	if c.dir == "" {
@@ -281,6 +307,9 @@ func (e *estate) start(ctx context.Context, p *program) error {
 		return err
 	}
 	e.processes[p.name] = q
+	if p.worker {
+		return waitReady(ctx, q, q.wrote("ready."))
+	}
 	ready := portReady(e.port(p.name))
 	if p.ready != "" {
 		ready = e.pathReady("http://" + local(e.port(p.name)) + p.ready)

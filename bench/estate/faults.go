@@ -22,7 +22,7 @@ const (
 	jitter  = "jitter"  // a link delays packets by random times
 	reset   = "reset"   // a link resets connections
 	cpu     = "cpu"     // a process gets a fraction of a CPU
-	pause   = "pause"   // one instance of several stops again and again
+	pause   = "pause"   // one instance of several, or the worker of a queue, stops again and again
 	lock    = "lock"    // a table of the database is locked again and again
 	failure = "errors"  // a service, or a database for one service, answers with errors
 	kill    = "kill"    // a process dies and returns after the window
@@ -117,7 +117,11 @@ func (e *estate) targets() (list []target) {
 			continue
 		}
 		seen[service] = true
-		list = append(list, linkTargets(service, "the links to "+service, nil, e.linksTo(service))...)
+		if p.worker { // its queue backs up
+			list = append(list, pauses(service, []string{p.name})...)
+		} else {
+			list = append(list, linkTargets(service, "the links to "+service, nil, e.linksTo(service))...)
+		}
 		for _, to := range p.calls {
 			if q := e.programs[to]; q.external {
 				list = append(list, linkTargets(service, "the link "+service+" to "+to, databaseNames(to), []link{{p.name, to}})...)

@@ -66,8 +66,8 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("%s follows %s", &faults[i], &faults[i-1])
 		}
 	}
-	if len(perService) != 8 || slices.Max(slices.Collect(maps.Values(perService))) > 5 {
-		t.Errorf("faults by service: %v, want them spread over 8", perService)
+	if len(perService) != 12 || slices.Max(slices.Collect(maps.Values(perService))) > 5 {
+		t.Errorf("faults by service: %v, want them spread over 12", perService)
 	}
 	if got := schedule(1, 5, nil); got != nil {
 		t.Errorf("without targets: %v", got)
@@ -83,7 +83,8 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s: accepts %v", x.detail, x.names())
 		}
 	}
-	for _, want := range []string{"httpbin", "verdaccio", "npm-origin", "wiremock", "kinto", "datasette", "postgraphile", "registry"} {
+	for _, want := range []string{"httpbin", "verdaccio", "npm-origin", "wiremock", "kinto",
+		"datasette", "postgraphile", "registry", "orders", mailer, reports, "feed"} {
 		if !services[want] {
 			t.Errorf("no target %s", want)
 		}
@@ -127,7 +128,9 @@ func TestSize(t *testing.T) {
 // Templates execute, also if only some programs run.
 func TestConfigs(t *testing.T) {
 	e := wired(t)
-	for name, file := range map[string]string{"verdaccio": "verdaccio.yaml", "kinto": "kinto.ini", "registry": "registry.yml"} {
+	for name, file := range map[string]string{"verdaccio": "verdaccio.yaml",
+		"kinto": "kinto.ini", "registry": "registry.yml", "orders": "orders.py",
+		mailer: "orders.py", reports: "orders.py", "feed": "feed.py"} {
 		if err := os.MkdirAll(e.dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +148,7 @@ func TestGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := func() string {
-		if _, err := configureGateway(e); err != nil {
+		if err := configureGateway(e); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(e.dir(gateway), "caddy.json"))

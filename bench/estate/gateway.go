@@ -22,11 +22,13 @@ var gatewayRoutes = []struct {
 	{"/npm/*", "/npm", "npm", "verdaccio"},
 	{"/graphql", "", "graphql", "postgraphile"},
 	{"/v2/*", "", "images", "registry"},
+	{"/orders/*", "/orders", "orders", "orders"},
+	{"/feed/*", "/feed", "feed", "feed"},
 }
 
 // configureGateway writes the configuration of Caddy in its own format. That of Caddyfiles cannot answer errors within
 // the tracing directive, whose spans then end as successful if a service is down.
-func configureGateway(e *estate) ([]command, error) {
+func configureGateway(e *estate) error {
 	type object = map[string]any
 	answer := object{"handler": "static_response", "status_code": "{http.error.status_code}"}
 	routes := []object{{"match": []object{{"path": []string{"/ready"}}}, "handle": []object{{"handler": "static_response", "body": "ok"}}}}
@@ -54,9 +56,9 @@ func configureGateway(e *estate) ([]command, error) {
 		"apps":  object{"http": object{"servers": object{gateway: server}}},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return nil, os.WriteFile(filepath.Join(e.dir(gateway), "caddy.json"), config, 0o644)
+	return os.WriteFile(filepath.Join(e.dir(gateway), "caddy.json"), config, 0o644)
 }
 
 func caddy(e *estate) command {

@@ -33,7 +33,7 @@ func (i *installer) dir(p *packageInfo) string { return filepath.Join(i.cache, p
 
 // install installs a package unless the same versions are present.
 func (i *installer) install(ctx context.Context, p *packageInfo) error {
-	if p.registry == system && i.systemPrograms(p) == nil {
+	if p.registry == system && len(p.programs) > 0 && i.systemPrograms(p) == nil {
 		return nil
 	}
 	marker, err := json.Marshal(p.install)

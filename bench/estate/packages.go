@@ -79,6 +79,23 @@ var packages = []packageInfo{
 		licence: "Apache-2.0", reason: "Pyramid application over PostgreSQL and Redis",
 	},
 	{
+		name: "orders", registry: pip,
+		install: python([]string{"celery==5.6.3", "redis==6.4.0",
+			"flask==3.1.3", "requests==2.32.5", "gunicorn==27.0.1"},
+			"celery", "flask", "redis", "requests", "logging"),
+		licence: "BSD-3-Clause", reason: "Flask application that queues tasks, and two Celery workers, over Redis",
+	},
+	{
+		name: "feed", registry: pip,
+		install: python([]string{"starlette==1.2.1", "uvicorn==0.52.4", "redis==6.4.0"},
+			"starlette", "redis", "logging"),
+		licence: "BSD-3-Clause", reason: "ASGI application under uvicorn with server-sent events",
+	},
+	{
+		name: "names", registry: system, install: []string{"libnss-wrapper"},
+		licence: "BSD-3-Clause", reason: "host names for Python and Node without a change of the machine",
+	},
+	{
 		name: "redis", registry: system, install: []string{"redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"},
 		programs: []string{"redis-server"}, licence: "BSD-3-Clause", reason: "cache of Kinto and of the container registry",
 	},

@@ -2,6 +2,7 @@ package estate
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type process struct {
 	log    string        // path of the file with standard output and standard error
 	exited chan struct{} // closed when the process has exited
 	state  *os.ProcessState
+	before int64 // size of the log when it started
 }
 
 // group starts processes and stops all of them. It is safe for concurrent use.
@@ -55,6 +57,9 @@ func (g *group) start(c command) (*process, error) {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	if info, err := log.Stat(); err == nil {
+		p.before = info.Size() // an earlier process of the name has written it
 	}
 	defer func() { _ = log.Close() }()      // the process has a descriptor of its own
 	p.cmd = exec.Command(c.path, c.args...) //nolint:noctx // group.stop and the reaper end it
@@ -95,6 +100,14 @@ func (p *process) exitError() error {
 func (p *process) logTail() string {
 	out, _ := os.ReadFile(p.log) // without a log there is no detail
 	return tail(out)
+}
+
+// wrote returns a function that reports whether the log contains a text.
+func (p *process) wrote(text string) func(context.Context) bool {
+	return func(context.Context) bool {
+		out, _ := os.ReadFile(p.log) // without a log it is not ready
+		return bytes.Contains(out[min(int(p.before), len(out)):], []byte(text))
+	}
 }
 
 // signal sends a signal to the process group, and to all descendants, because some have groups of their own.

@@ -12,15 +12,17 @@ import (
 
 // program is a program of the estate. Its name is the service.name of its spans, unless service is set.
 type program struct {
-	name     string
-	service  string   // of one of several instances; "": name
-	packages []string // to install
-	calls    []string // the programs that it calls through links; it runs only if all of them do
-	ready    string   // path that answers with a status below 500 once the program is ready; "": the port accepts
-	command  func(e *estate) command
-	prepare  func(e *estate) ([]command, error) // commands to run before the first start
-	after    func(e *estate) ([]command, error) // commands to run after the first start
-	external bool                               // emits no spans
+	name      string
+	service   string   // of one of several instances; "": name
+	packages  []string // to install
+	calls     []string // the programs that it calls through links; it runs only if all of them do
+	ready     string   // path that answers with a status below 500 once the program is ready; "": the port accepts
+	command   func(e *estate) command
+	configure func(e *estate) error              // writes the configuration before each start
+	prepare   func(e *estate) ([]command, error) // commands to run before the first start
+	after     func(e *estate) ([]command, error) // commands to run after the first start
+	worker    bool                               // takes tasks from a queue and listens on no port
+	external  bool                               // emits no spans
 }
 
 // serviceName returns the service.name of the spans.
@@ -39,27 +41,79 @@ func programs() []program {
 	list := []program{
 		{name: "postgresql", packages: []string{"postgresql"}, external: true, command: postgresql, prepare: initPostgresql, after: createDatabases},
 		{name: "redis", packages: []string{"redis"}, external: true, command: redis},
-		{name: "npm-origin", packages: []string{"wiremock", "javaagent"}, ready: "/__admin/health", command: wiremock("npm-origin"), prepare: stubOrigin},
-		{name: "verdaccio", packages: []string{"node"}, calls: []string{"npm-origin"}, ready: "/-/ping", command: verdaccio, prepare: configure("verdaccio", "verdaccio.yaml")},
-		{name: "kinto", packages: []string{"kinto"}, calls: []string{"postgresql", "redis"}, ready: "/v1/", command: kinto, prepare: migrateKinto},
+		{
+			name:      "npm-origin",
+			packages:  []string{"wiremock", "javaagent"},
+			ready:     "/__admin/health",
+			command:   wiremock("npm-origin"),
+			configure: stubOrigin,
+		},
+		{
+			name:      "verdaccio",
+			packages:  []string{"node"},
+			calls:     []string{"npm-origin"},
+			ready:     "/-/ping",
+			command:   verdaccio,
+			configure: configure("verdaccio", "verdaccio.yaml"),
+		},
+		{
+			name:      "kinto",
+			packages:  []string{"kinto"},
+			calls:     []string{"postgresql", "redis"},
+			ready:     "/v1/",
+			command:   kinto,
+			configure: configure("kinto", "kinto.ini"),
+			prepare:   migrateKinto,
+		},
 		{name: "datasette", packages: []string{"datasette"}, ready: "/-/versions.json", command: datasette, prepare: initDatasette},
 		{name: "postgraphile", packages: []string{"node"}, calls: []string{"postgresql"}, ready: "/graphiql", command: postgraphile},
-		{name: "registry", packages: []string{"registry"}, calls: []string{"redis"}, ready: "/v2/", command: containerRegistry, prepare: configure("registry", "registry.yml")},
-		{name: "wiremock", packages: []string{"wiremock", "javaagent"}, calls: []string{"kinto", "datasette"}, ready: "/__admin/health", command: wiremock("wiremock"), prepare: stubProxy},
+		{
+			name:      "registry",
+			packages:  []string{"registry"},
+			calls:     []string{"redis"},
+			ready:     "/v2/",
+			command:   containerRegistry,
+			configure: configure("registry", "registry.yml"),
+		},
+		{
+			name:      "wiremock",
+			packages:  []string{"wiremock", "javaagent"},
+			calls:     []string{"kinto", "datasette"},
+			ready:     "/__admin/health",
+			command:   wiremock("wiremock"),
+			configure: stubProxy,
+		},
 	}
+	for _, name := range []string{"orders", mailer, reports} {
+		list = append(list, queueProgram(name))
+	}
+	list = append(list, program{
+		name:      "feed",
+		packages:  []string{"feed"},
+		calls:     []string{"redis"},
+		ready:     "/latest",
+		command:   feed,
+		configure: configure("feed", "feed.py"),
+	})
 	for i := range httpbins {
 		name := "httpbin-" + strconv.Itoa(i+1)
 		list = append(list, program{name: name, service: "httpbin", packages: []string{"httpbin"}, ready: "/status/200", command: httpbin(name)})
 	}
-	return append(list, program{name: gateway, packages: []string{"caddy"}, ready: "/ready", command: caddy, prepare: configureGateway})
+	return append(list, program{
+		name:      gateway,
+		packages:  []string{"caddy"},
+		ready:     "/ready",
+		command:   caddy,
+		configure: configureGateway,
+	})
 }
 
 //go:embed config
 var configFiles embed.FS
 
 // configure returns a function that writes a configuration file into the folder of a program.
-func configure(program, file string) func(*estate) ([]command, error) {
-	return func(e *estate) ([]command, error) { return nil, e.writeConfig(program, file) }
+func configure(program, file string) func(*estate) error {
+	return func(e *estate) error { return e.writeConfig(program, file) }
 }
 
 // writeConfig executes the template config/FILE and writes the result into the folder of a program.
@@ -69,13 +123,13 @@ func (e *estate) writeConfig(program, file string) error {
 		return err
 	}
 	t, err := template.New(file).Funcs(template.FuncMap{
-		"port": e.port, "link": e.link, "dir": e.dir,
+		"port": e.port, "address": e.address, "dir": e.dir,
 	}).Parse(string(text))
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, nil); err != nil {
+	if err := t.Execute(&out, map[string]string{"Program": program}); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(e.dir(program), file), out.Bytes(), 0o644)
@@ -99,7 +153,7 @@ func (e *estate) telemetry(service string, more ...string) []string {
 		"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
 		"OTEL_TRACES_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
 	)
-	return append(env, more...)
+	return append(append(env, e.resolver()...), more...)
 }
 
 // installed returns a path below the folder of an installed package.
@@ -132,7 +186,8 @@ func postgraphile(e *estate) command {
 		path: "node",
 		args: []string{
 			e.installed("node", "node_modules", "postgraphile", "cli.js"),
-			"--connection", "postgres://postgres@" + local(e.link("postgraphile", "postgresql")) + "/shopdb", "--schema", "public",
+			"--connection", "postgres://postgres@" +
+				e.address("postgraphile", "postgresql") + "/shopdb", "--schema", "public",
 			"--host", "127.0.0.1", "--port", strconv.Itoa(e.port("postgraphile")), "--retry-on-init-fail", "--disable-query-log",
 		},
 		env: e.node("postgraphile"),
@@ -145,7 +200,7 @@ func wiremock(name string) func(*estate) command {
 		return command{
 			path: "java",
 			args: []string{
-				"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+				"-Djdk.net.hosts.file=" + e.hostsFile(), "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 				"-javaagent:" + e.installed("javaagent", "lib", "opentelemetry-javaagent.jar"), "-cp", e.installed("wiremock", "lib", "*"), "wiremock.Run",
 				"--bind-address", "127.0.0.1", "--port", strconv.Itoa(e.port(name)), "--root-dir", e.dir(name), "--no-request-journal", "--disable-banner",
 			},
@@ -169,6 +224,52 @@ func httpbin(name string) func(*estate) command {
 		return e.instrumented("httpbin", "httpbin", []string{"OTEL_RESOURCE_ATTRIBUTES=service.instance.id=" + name},
 			"gunicorn", "--bind", local(e.port(name)), "--workers", "1", "--threads", "8", "--worker-tmp-dir", e.dir(name), "httpbin:app")
 	}
+}
+
+// Celery workers, by service name and queue.
+const (
+	mailer  = "mailer"
+	reports = "reports"
+)
+
+// queueProgram returns the program that queues tasks, or one of the workers.
+func queueProgram(name string) program {
+	p := program{
+		name:      name,
+		packages:  []string{"orders"},
+		calls:     []string{"redis"},
+		configure: configure(name, "orders.py"),
+		command:   worker(name),
+	}
+	switch name {
+	case "orders":
+		p.ready, p.command = "/ready", orders
+	case reports:
+		p.calls = append(p.calls, "datasette")
+	}
+	p.worker = p.name != "orders"
+	return p
+}
+
+func orders(e *estate) command {
+	return e.instrumented("orders", "orders", nil,
+		"gunicorn", "--bind", local(e.port("orders")), "--workers", "1",
+		"--threads", "8", "--worker-tmp-dir", e.dir("orders"), "orders:app")
+}
+
+// worker returns the command of a worker. Threads, because the exporter of spans does not survive a fork.
+func worker(name string) func(*estate) command {
+	queue := map[string]string{mailer: "mail", reports: "reports"}[name]
+	return func(e *estate) command {
+		return e.instrumented("orders", name, nil, "celery", "--app", "orders:tasks",
+			"worker", "--queues", queue, "--hostname", name+"@estate",
+			"--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle", "--loglevel", "INFO")
+	}
+}
+
+func feed(e *estate) command {
+	return e.instrumented("feed", "feed", nil, "uvicorn", "--host", "127.0.0.1",
+		"--port", strconv.Itoa(e.port("feed")), "--log-level", "warning", "feed:app")
 }
 
 func datasette(e *estate) command {
@@ -198,11 +299,11 @@ func kinto(e *estate) command {
 	return e.instrumented("kinto", "kinto", nil, "kinto", "start", "--ini", e.dir("kinto")+"/kinto.ini", "--port", strconv.Itoa(e.port("kinto")))
 }
 
-// migrateKinto writes the configuration of Kinto and creates its tables.
+// migrateKinto creates the tables of Kinto.
 func migrateKinto(e *estate) ([]command, error) {
 	return []command{
 		{path: e.installed("kinto", "venv", "bin", "kinto"), args: []string{"migrate", "--ini", e.dir("kinto") + "/kinto.ini"}, env: e.environment},
-	}, e.writeConfig("kinto", "kinto.ini")
+	}, nil
 }
 
 // systemCommand returns a command of a system package.

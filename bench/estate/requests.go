@@ -23,6 +23,7 @@ type requestType struct {
 	through []string // services behind the gateway, in any order; it is sent only if all of them run
 	weight  int
 	make    func(r *rand.Rand) request
+	stream  bool // the answer lasts half a minute or longer
 }
 
 // request is the varying part of a request. The method is GET without a body, POST with one, unless set.
@@ -60,6 +61,10 @@ func get(format string, n int) func(*rand.Rand) request {
 	return func(r *rand.Rand) request { return request{path: fmt.Sprintf(format, 1+r.IntN(n))} }
 }
 
+func post(format string, n int) func(*rand.Rand) request {
+	return func(r *rand.Rand) request { return request{path: fmt.Sprintf(format, 1+r.IntN(n)), body: "{}"} }
+}
+
 // stored returns a request to Kinto with the login.
 func stored(prefix, format string, n int) func(*rand.Rand) request {
 	return func(r *rand.Rand) request {
@@ -77,36 +82,96 @@ func graphql(format string) func(*rand.Rand) request {
 
 // requestTypes lists the requests.
 var requestTypes = []requestType{
-	{"bin-json", []string{"httpbin"}, 4, get("/bin/json?n=%d", 100)},
-	{"bin-bytes", []string{"httpbin"}, 2, get("/bin/bytes/%d", 4096)},
-	{"bin-template", []string{"httpbin"}, 2, get("/bin/forms/post?n=%d", 100)},
-	{"store-list", []string{"kinto", "postgresql", "redis"}, 2, stored(storeRecordsPath, "?_limit=10&_sort=title&n=%d", 100)},
-	{"store-record", []string{"kinto", "postgresql", "redis"}, 3, stored(storeRecordsPath, "/item-%d", storeRecords)},
-	{"store-write", []string{"kinto", "postgresql", "redis"}, 2, func(r *rand.Rand) request {
-		return request{
-			method: http.MethodPut, path: fmt.Sprintf("%s/item-%d", storeRecordsPath, 1+r.IntN(storeRecords)),
-			body: fmt.Sprintf(`{"data":{"title":"title %d"}}`, r.IntN(1000)), header: storeLogin,
-		}
-	}},
-	{"partner-record", []string{"wiremock", "kinto", "postgresql", "redis"}, 3, stored("/partner"+storeRecordsPath, "/item-%d", storeRecords)},
-	{"partner-table", []string{"wiremock", "datasette"}, 2, get("/partner/tables/shop/orders/%d.json", shopOrders)},
-	{"tables-row", []string{"datasette"}, 3, get("/tables/shop/orders/%d.json", shopOrders)},
-	{"tables-facet", []string{"datasette"}, 2, get("/tables/shop/orders.json?_facet=status&_size=10&n=%d", 100)},
-	{"npm-metadata", []string{"verdaccio", "npm-origin"}, 3, func(r *rand.Rand) request {
+	{name: "bin-json", through: []string{"httpbin"}, weight: 4, make: get("/bin/json?n=%d", 100)},
+	{name: "bin-bytes", through: []string{"httpbin"}, weight: 2, make: get("/bin/bytes/%d", 4096)},
+	{name: "bin-template", through: []string{"httpbin"}, weight: 2, make: get("/bin/forms/post?n=%d", 100)},
+	{
+		name:    "store-list",
+		through: []string{"kinto", "postgresql", "redis"},
+		weight:  2,
+		make:    stored(storeRecordsPath, "?_limit=10&_sort=title&n=%d", 100),
+	},
+	{
+		name:    "store-record",
+		through: []string{"kinto", "postgresql", "redis"},
+		weight:  3,
+		make:    stored(storeRecordsPath, "/item-%d", storeRecords),
+	},
+	{
+		name:    "store-write",
+		through: []string{"kinto", "postgresql", "redis"},
+		weight:  2,
+		make: func(r *rand.Rand) request {
+			return request{
+				method: http.MethodPut, path: fmt.Sprintf("%s/item-%d", storeRecordsPath, 1+r.IntN(storeRecords)),
+				body: fmt.Sprintf(`{"data":{"title":"title %d"}}`, r.IntN(1000)), header: storeLogin,
+			}
+		},
+	},
+	{
+		name:    "partner-record",
+		through: []string{"wiremock", "kinto", "postgresql", "redis"},
+		weight:  3,
+		make:    stored("/partner"+storeRecordsPath, "/item-%d", storeRecords),
+	},
+	{
+		name:    "partner-table",
+		through: []string{"wiremock", "datasette"},
+		weight:  2,
+		make:    get("/partner/tables/shop/orders/%d.json", shopOrders),
+	},
+	{
+		name:    "tables-row",
+		through: []string{"datasette"},
+		weight:  3,
+		make:    get("/tables/shop/orders/%d.json", shopOrders),
+	},
+	{
+		name:    "tables-facet",
+		through: []string{"datasette"},
+		weight:  2,
+		make:    get("/tables/shop/orders.json?_facet=status&_size=10&n=%d", 100),
+	},
+	{name: "npm-metadata", through: []string{"verdaccio", "npm-origin"}, weight: 3, make: func(r *rand.Rand) request {
 		return request{path: "/npm/" + npmPackage(r.IntN(npmPackages))}
 	}},
-	{"npm-archive", []string{"verdaccio", "npm-origin"}, 2, func(r *rand.Rand) request {
+	{name: "npm-archive", through: []string{"verdaccio", "npm-origin"}, weight: 2, make: func(r *rand.Rand) request {
 		name := npmPackage(r.IntN(npmPackages))
 		return request{path: "/npm/" + name + "/-/" + name + "-1.0.0.tgz"}
 	}},
-	{"graphql-customer", []string{"postgraphile", "postgresql"}, 3, graphql(
+	{name: "graphql-customer", through: []string{"postgraphile", "postgresql"}, weight: 3, make: graphql(
 		"{ customerById(id: %d) { name city ordersByCustomerId(first: 5, offset: 0) { nodes { id cents status } } } allOrders(first: 3, condition: {cents: %d}) { totalCount } }")},
-	{"graphql-update", []string{"postgraphile", "postgresql"}, 2, graphql(
+	{name: "graphql-update", through: []string{"postgraphile", "postgresql"}, weight: 2, make: graphql(
 		"mutation { updateOrderById(input: {id: %d, orderPatch: {cents: %d}}) { order { id cents } } }")},
-	{"image-manifest", []string{"registry", "redis"}, 3, func(*rand.Rand) request {
+	{name: "image-manifest", through: []string{"registry", "redis"}, weight: 3, make: func(*rand.Rand) request {
 		return request{path: "/v2/shop/manifests/latest", header: map[string]string{"Accept": manifestType}}
 	}},
-	{"image-layer", []string{"registry", "redis"}, 2, func(*rand.Rand) request { return request{path: "/v2/shop/blobs/" + digest(imageLayer)} }},
+	{
+		name:    "image-layer",
+		through: []string{"registry", "redis"},
+		weight:  2,
+		make:    func(*rand.Rand) request { return request{path: "/v2/shop/blobs/" + digest(imageLayer)} },
+	},
+	{
+		name:    "order-mail",
+		through: []string{"orders", mailer, "redis"},
+		weight:  3,
+		make:    post("/orders/mail/%d", shopOrders),
+	},
+	{
+		name:    "order-report",
+		through: []string{"orders", reports, "datasette", "redis"},
+		weight:  3,
+		make:    post("/orders/report/%d", shopOrders),
+	},
+	{name: "feed-latest", through: []string{"feed", "redis"}, weight: 4, make: get("/feed/latest?n=%d", 100)},
+	{
+		name:    "feed-events",
+		through: []string{"feed", "redis"},
+		weight:  1,
+		make:    get("/feed/events?n=%d", 100),
+		stream:  true,
+	},
 }
 
 // sent is a request with its outcome.
@@ -135,7 +200,7 @@ const maxInFlight = 100
 func newLoad(e *estate, rate float64) *load {
 	l := &load{
 		gateway: "http://" + local(e.port(gateway)), rate: rate,
-		client: &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: maxInFlight}},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxInFlight}},
 	}
 	services := make(map[string]bool)
 	for _, p := range e.order {
@@ -172,7 +237,7 @@ func (l *load) run(ctx context.Context, seed uint64) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			start := time.Now()
-			err := l.send(ctx, q, nil)
+			err := l.sendAs(ctx, kind, q)
 			if ctx.Err() != nil {
 				return
 			}
@@ -197,6 +262,24 @@ func (l *load) pick(r *rand.Rand) *requestType {
 	}
 	panic("unreachable: the weights add up to total")
 }
+
+// sendAs sends a request of a type. A stream may last streamTimeout, all others requestTimeout.
+func (l *load) sendAs(ctx context.Context, k *requestType, q request) error {
+	if k.stream {
+		limited, cancel := context.WithTimeout(ctx, streamTimeout)
+		defer cancel()
+		return l.send(limited, q, nil)
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return l.send(limited, q, nil)
+}
+
+// Limits of the time until the end of an answer.
+const (
+	requestTimeout = 15 * time.Second
+	streamTimeout  = 2 * time.Minute
+)
 
 // send sends a request to the gateway. It returns an error if the status is 400 or higher, or if GraphQL answers with
 // errors. answered, if not nil, gets the header.
@@ -250,7 +333,7 @@ func (l *load) fill(ctx context.Context) error {
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, k := range l.kinds {
-		if err := l.send(ctx, k.make(r), nil); err != nil {
+		if err := l.sendAs(ctx, k, k.make(r)); err != nil {
 			return fmt.Errorf("the first %s: %w", k.name, err)
 		}
 	}
@@ -304,12 +387,12 @@ func (l *load) push(ctx context.Context) error {
 	}, nil)
 }
 
-// between returns the outcomes of requests through a service, by start within [from, to).
+// between returns the outcomes of requests through a service, without streams, by start within [from, to).
 func (l *load) between(service string, from, to time.Time) (list []sent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.done {
-		if !s.start.Before(from) && s.start.Before(to) && slices.Contains(s.kind.through, service) {
+		if !s.kind.stream && !s.start.Before(from) && s.start.Before(to) && slices.Contains(s.kind.through, service) {
 			list = append(list, s)
 		}
 	}

@@ -76,6 +76,7 @@ type run struct {
 	log     *incidentLog
 	cases   []Case
 	learned time.Time
+	change  period // of the addresses
 }
 
 // run executes the phases: install, start, learn, faults or quiet time, judgement.
@@ -130,12 +131,6 @@ func (x *run) observe() (err error) {
 	}
 	e.otlp = x.sibyl.otlp
 	fmt.Fprintf(x.Out, "sibyl: http://%s\n", x.sibyl.api)
-	if _, err := x.sibyl.incidents(x.ctx); errors.Is(err, errNoIncidents) && x.Record != "" {
-		fmt.Fprintf(x.Out, "%v: the run only makes a recording\n", err)
-		x.sibyl.unjudged = true
-	} else if err != nil {
-		return err
-	}
 	if x.Record == "" {
 		return nil
 	}
@@ -156,9 +151,14 @@ func (x *run) phases() error {
 	x.estate.measureCPUs(before, x.Learn)
 	x.learned = time.Now()
 	if x.Quiet > 0 {
-		return x.pass(x.ctx, x.Quiet)
+		return errors.Join(x.pass(x.ctx, x.Quiet/2), x.useNames(), x.pass(x.ctx, x.Quiet/2))
 	}
-	for _, f := range schedule(x.Seed, x.Faults, x.estate.targets()) {
+	for i, f := range schedule(x.Seed, x.Faults, x.estate.targets()) {
+		if i > 0 && i == x.Faults/2 {
+			if err := errors.Join(x.useNames(), x.pass(x.ctx, x.Between)); err != nil {
+				return err
+			}
+		}
 		if err := x.fault(&f); err != nil {
 			return err
 		}
@@ -166,19 +166,47 @@ func (x *run) phases() error {
 	return nil
 }
 
+// useNames changes the addresses of the programs to names. What happens meanwhile is not judged.
+func (x *run) useNames() error {
+	fmt.Fprintln(x.Out, "addressing by name")
+	x.change.start = time.Now()
+	ctx, stop := context.WithCancel(x.ctx)
+	defer stop()
+	changed := make(chan error, 1)
+	go func() { changed <- x.estate.useNames(ctx) }() // ends with stop
+	for {
+		select {
+		case err := <-changed:
+			x.change.end = time.Now()
+			return err
+		case <-time.After(pollInterval):
+			if err := x.poll(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // fault injects a fault for a window and lets healthy time pass.
 func (x *run) fault(f *Fault) error {
 	fmt.Fprintln(x.Out, f)
 	start := time.Now()
 	x.cases = append(x.cases, Case{
-		Name: f.Name, Fault: f.target.kind, Target: Target{f.target.service, f.target.detail}, Strength: fmt.Sprintf("%.3g%s", f.strength, f.target.unit),
-		StartUnixNano: start.UnixNano(), EndUnixNano: start.Add(x.Window).UnixNano(), accept: f.target.names(),
+		Name:          f.Name,
+		Fault:         f.target.kind,
+		Target:        Target{f.target.service, f.target.detail},
+		Strength:      fmt.Sprintf("%.3g%s", f.strength, f.target.unit),
+		Addresses:     x.estate.addresses(),
+		StartUnixNano: start.UnixNano(),
+		EndUnixNano:   start.Add(x.Window).UnixNano(),
+		accept:        f.target.names(),
 	})
 	c := &x.cases[len(x.cases)-1]
 	ctx, stop := context.WithCancel(x.ctx)
 	injected := make(chan error, 1)
 	go func() { injected <- f.target.inject(ctx, x.estate, f.strength) }() // ends with stop
 	err := x.pass(ctx, x.Window)
+	c.Seen = x.seen(f.target.service)
 	stop()
 	if err := errors.Join(err, <-injected); err != nil {
 		return fmt.Errorf("%s: %w", f.Name, err)
@@ -203,10 +231,22 @@ func (x *run) effect(c *Case) {
 	c.effect(window, x.healthy(x.load.between(c.Target.Service, time.Time{}, time.Now())))
 }
 
-// healthy returns the requests that began outside of all windows and their grace.
+// seen returns the service's words about a service.
+func (x *run) seen(service string) string {
+	ctx, cancel := context.WithTimeout(x.ctx, pollInterval)
+	defer cancel()
+	text, err := x.sibyl.service(ctx, service)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// healthy returns the requests that began outside of all windows, their grace, and the change of the addresses.
 func (x *run) healthy(list []sent) []sent {
 	return slices.DeleteFunc(list, func(s sent) bool {
-		return slices.ContainsFunc(x.cases, func(c Case) bool { return c.covers(s.start.UnixNano()) })
+		return x.change.covers(s.start.UnixNano()) ||
+			slices.ContainsFunc(x.cases, func(c Case) bool { return c.covers(s.start.UnixNano()) })
 	})
 }
 
@@ -236,9 +276,6 @@ func (x *run) pass(ctx context.Context, d time.Duration) error {
 
 // poll reads the incidents.
 func (x *run) poll() error {
-	if x.sibyl.unjudged {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(x.ctx, pollInterval)
 	defer cancel()
 	incidents, err := x.sibyl.incidents(ctx)
@@ -257,7 +294,7 @@ func (x *run) poll() error {
 
 // report returns the verdict.
 func (x *run) report(skipped []Skipped) *Report {
-	r := x.log.score(x.cases, x.learned, time.Now())
+	r := x.log.score(x.cases, x.change, x.learned, time.Now())
 	r.Skipped = append(r.Skipped, skipped...)
 	x.load.mu.Lock()
 	all := slices.Clone(x.load.done)

@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,13 @@ type Case struct {
 	MeanMS         float64  `json:"mean_ms"`
 	HealthyMeanMS  float64  `json:"healthy_mean_ms"` // of such requests outside of all windows
 
+	Addresses string `json:"addresses"` // by which programs call each other: ip or name
+	// the state of the service in sibyl's API at the end of the window, with the reason
+	Seen     string `json:"seen"`
+	Sentence string `json:"sentence"` // of that incident; "": not raised
+	// sentences of incidents that had opened before and were open in the window; not nil
+	Open []string `json:"open"`
+
 	accept []string // names of the faulty service
 }
 
@@ -44,9 +52,26 @@ type Report struct {
 	FalseIncidents int        `json:"false_incidents"` // outside of all windows, or not the first one of its window
 	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows with their grace
 	False          []Incident `json:"false"`           // not nil
+	Changing       []Incident `json:"changing"`        // while the programs started again with other addresses; not nil
 	Skipped        []Skipped  `json:"skipped"`         // not nil
 	Requests       int        `json:"requests"`
 	FailedHealthy  int        `json:"failed_healthy"` // requests that failed outside of all windows
+}
+
+// period is a time of the run. The zero value is no time.
+type period struct{ start, end time.Time }
+
+// covers reports whether a time is within the period or the grace after it.
+func (p period) covers(t int64) bool {
+	return !p.end.IsZero() && t >= p.start.UnixNano() && t <= p.end.Add(grace).UnixNano()
+}
+
+// length returns the duration with the grace.
+func (p period) length() time.Duration {
+	if p.end.IsZero() {
+		return 0
+	}
+	return p.end.Sub(p.start) + grace
 }
 
 // log collects the incidents over time.
@@ -88,9 +113,10 @@ func (c *Case) due() int64 { return c.EndUnixNano + grace.Nanoseconds() }
 // covers reports whether an incident opened at a time counts for the case.
 func (c *Case) covers(opened int64) bool { return opened >= c.StartUnixNano && opened <= c.due() }
 
-// score judges the cases. learned and ended are the ends of the learning period and of the run.
-func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
-	r := Report{Cases: cases, False: []Incident{}, Skipped: []Skipped{}}
+// score judges the cases. Incidents of the change count nowhere. learned and ended are the ends of the learning period
+// and of the run.
+func (l *incidentLog) score(cases []Case, change period, learned, ended time.Time) Report {
+	r := Report{Cases: cases, False: []Incident{}, Changing: []Incident{}, Skipped: []Skipped{}}
 	if r.Cases == nil {
 		r.Cases = []Case{}
 	}
@@ -100,6 +126,13 @@ func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
 	}
 	slices.SortFunc(incidents, func(a, b Incident) int { return int(min(1, max(-1, a.Opened-b.Opened))) })
 	for _, x := range incidents {
+		for k := range cases {
+			cases[k].noteOpen(&x)
+		}
+		if change.covers(x.Opened) {
+			r.Changing = append(r.Changing, x)
+			continue
+		}
 		i := slices.IndexFunc(cases, func(c Case) bool { return c.covers(x.Opened) })
 		if i < 0 || cases[i].Raised {
 			r.False = append(r.False, x)
@@ -107,12 +140,15 @@ func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
 		}
 		cases[i].raise(&x, l.judgement[cases[i].Name][x.ID])
 	}
-	healthy := ended.Sub(learned)
+	healthy := ended.Sub(learned) - change.length()
 	top := make([]int, 4)
 	raised := 0
 	for i := range cases {
 		c := &cases[i]
 		healthy -= time.Duration(min(c.due(), ended.UnixNano()) - c.StartUnixNano)
+		if c.Open == nil {
+			c.Open = []string{}
+		}
 		if c.Suspects == nil {
 			c.Suspects = []string{}
 		}
@@ -129,9 +165,39 @@ func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
 	return r
 }
 
+// noteOpen notes an incident that had opened before the window and was open in it.
+func (c *Case) noteOpen(x *Incident) {
+	if x.Opened < c.StartUnixNano && (x.Closed == nil || *x.Closed > c.StartUnixNano) {
+		c.Open = append(c.Open, x.Sentence)
+	}
+}
+
+// missed returns why a fault was not raised, or not named first: the effect on requests and what sibyl had. It is
+// empty for a fault that was named first.
+func (c *Case) missed() string {
+	var why []string
+	switch {
+	case !c.Raised:
+		why = append(why, "not raised")
+	case c.RankService == nil:
+		why = append(why, "not named by: "+c.Sentence)
+	case *c.RankService > 1:
+		why = append(why, fmt.Sprintf("named %d. by: %s", *c.RankService, c.Sentence))
+	default:
+		return ""
+	}
+	why = append(why, fmt.Sprintf("%d of %d requests failed, mean %.0f ms, healthy %.0f ms",
+		c.Failed, c.Requests, c.MeanMS, c.HealthyMeanMS),
+		"sibyl on "+c.Target.Service+": "+c.Seen)
+	for _, s := range c.Open {
+		why = append(why, "open before: "+s)
+	}
+	return strings.Join(why, "; ")
+}
+
 // raise sets the verdict from the first incident of the window.
 func (c *Case) raise(x *Incident, suspects []Suspect) {
-	c.Raised = true
+	c.Raised, c.Sentence = true, x.Sentence
 	c.SecondsToRaise = new(time.Duration(x.Opened - c.StartUnixNano).Seconds())
 	for _, s := range suspects {
 		if !slices.Contains(c.Suspects, s.Service) {

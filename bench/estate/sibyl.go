@@ -3,22 +3,17 @@ package estate
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/client"
 )
 
 // sibyl is a sibyl serve process with shipping settings.
 type sibyl struct {
 	process   *process
 	api, otlp string // addresses
-	unjudged  bool   // its API has no incidents
-	client    *http.Client
 }
 
 // sibylName is the name of the service's process.
@@ -35,7 +30,7 @@ func startSibyl(ctx context.Context, g *group, program, dataDir string, environm
 	if err != nil {
 		return nil, err
 	}
-	s := &sibyl{process: p, client: &http.Client{Timeout: 10 * time.Second}}
+	s := &sibyl{process: p}
 	return s, waitReady(ctx, p, func(context.Context) bool { return s.readAddresses() })
 }
 
@@ -74,34 +69,42 @@ type Suspect struct {
 	Score     float64 `json:"score"`
 }
 
-// errNoIncidents is the error of a service whose API has no incidents.
-var errNoIncidents = errors.New("this sibyl has no /api/v1/incidents")
-
 // incidents returns all incidents, open and closed.
 func (s *sibyl) incidents(ctx context.Context) ([]Incident, error) {
-	api, err := contract.NewClientWithResponses("http://"+s.api+"/api/v1", contract.WithHTTPClient(s.client))
+	api, err := client.New("http://"+s.api, "")
 	if err != nil {
 		return nil, err
 	}
-	query := contract.ListIncidentsParams{Limit: new(1000), Muted: new(contract.ListIncidentsParamsMutedAll)}
+	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, 0)
+	if err != nil {
+		return nil, err
+	}
 	var all []Incident
-	for {
-		page, err := api.ListIncidentsWithResponse(ctx, &query)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("list incidents: %w", err)
-		case page.StatusCode() == http.StatusNotFound:
-			return nil, errNoIncidents
-		case page.JSON200 == nil:
-			return nil, fmt.Errorf("list incidents: %s", page.Status())
-		}
-		for i := range page.JSON200.Items {
-			all = append(all, incidentOf(&page.JSON200.Items[i]))
-		}
-		if query.Cursor = page.JSON200.NextCursor; query.Cursor == nil {
-			return all, nil
+	for i := range list.Items {
+		all = append(all, incidentOf(&list.Items[i]))
+	}
+	return all, nil
+}
+
+// service returns the state of a service in the API, with the reason and the figures now and usually.
+func (s *sibyl) service(ctx context.Context, name string) (string, error) {
+	api, err := client.New("http://"+s.api, "")
+	if err != nil {
+		return "", err
+	}
+	page, err := client.Get[contract.ServiceList](ctx, api, contract.ListServicesParams{
+		Q:     &name,
+		Limit: new(1000),
+	}, "services")
+	if err != nil {
+		return "", err
+	}
+	for i := range page.Items {
+		if x := &page.Items[i]; x.Service == name {
+			return strings.TrimSuffix(string(x.State)+": "+x.Reason, ": "), nil
 		}
 	}
+	return "not known to sibyl", nil
 }
 
 func incidentOf(x *contract.Incident) Incident {

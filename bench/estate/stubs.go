@@ -39,15 +39,18 @@ func (e *estate) writeStubs(name string, stubs map[string]stub) error {
 }
 
 // stubProxy makes WireMock a proxy to Kinto and Datasette.
-func stubProxy(e *estate) ([]command, error) {
+func stubProxy(e *estate) error {
 	stubs := make(map[string]stub)
 	for prefix, to := range map[string]string{"/store": "kinto", "/tables": "datasette"} {
 		stubs[to] = stub{
-			Request:  map[string]any{"method": "ANY", "urlPathPattern": prefix + "/.*"},
-			Response: map[string]any{"proxyBaseUrl": "http://" + local(e.link("wiremock", to)), "proxyUrlPrefixToRemove": prefix},
+			Request: map[string]any{"method": "ANY", "urlPathPattern": prefix + "/.*"},
+			Response: map[string]any{
+				"proxyBaseUrl":           "http://" + e.address("wiremock", to),
+				"proxyUrlPrefixToRemove": prefix,
+			},
 		}
 	}
-	return nil, e.writeStubs("wiremock", stubs)
+	return e.writeStubs("wiremock", stubs)
 }
 
 // npmPackages is the number of packages that the origin of Verdaccio offers.
@@ -57,12 +60,12 @@ const npmPackages = 6
 func npmPackage(i int) string { return fmt.Sprintf("estate-part-%d", i) }
 
 // stubOrigin makes WireMock a package registry with small packages.
-func stubOrigin(e *estate) ([]command, error) {
+func stubOrigin(e *estate) error {
 	var archive bytes.Buffer
 	w := gzip.NewWriter(&archive)
 	_, err := w.Write(bytes.Repeat([]byte("estate"), 2000))
 	if err = errors.Join(err, w.Close()); err != nil {
-		return nil, err
+		return err
 	}
 	sum := sha1.Sum(archive.Bytes()) //nolint:gosec // npm's shasum
 	stubs := make(map[string]stub)
@@ -75,7 +78,10 @@ func stubOrigin(e *estate) ([]command, error) {
 				"name": name, "dist-tags": map[string]string{"latest": "1.0.0"},
 				"versions": map[string]any{"1.0.0": map[string]any{
 					"name": name, "version": "1.0.0",
-					"dist": map[string]string{"shasum": hex.EncodeToString(sum[:]), "tarball": "http://" + local(e.link("verdaccio", "npm-origin")) + file},
+					"dist": map[string]string{
+						"shasum":  hex.EncodeToString(sum[:]),
+						"tarball": "http://" + e.address("verdaccio", "npm-origin") + file,
+					},
 				}},
 			}},
 		}
@@ -84,5 +90,5 @@ func stubOrigin(e *estate) ([]command, error) {
 			Response: map[string]any{"status": 200, "headers": map[string]string{"Content-Type": "application/octet-stream"}, "base64Body": archive.Bytes()},
 		}
 	}
-	return nil, e.writeStubs("npm-origin", stubs)
+	return e.writeStubs("npm-origin", stubs)
 }

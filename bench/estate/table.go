@@ -34,6 +34,14 @@ func (r *Report) Table(w io.Writer) error {
 	}
 	fmt.Fprintf(&out, "\nraised %s, first %s, in three %s of %d faults; %d false incidents in %.1f healthy hours; %d requests, %d failed without a fault\n",
 		units.Percent(r.Raised), units.Percent(r.Top1), units.Percent(r.Top3), len(r.Cases), r.FalseIncidents, r.HealthyHours, r.Requests, r.FailedHealthy)
+	for i := range r.Cases {
+		if why := r.Cases[i].missed(); why != "" {
+			fmt.Fprintf(&out, "miss: %s (by %s): %s\n", r.Cases[i].Name, r.Cases[i].Addresses, terminal.Printable(why))
+		}
+	}
+	for i := range r.Changing {
+		fmt.Fprintf(&out, "while the addresses changed: %s\n", terminal.Printable(r.Changing[i].Sentence))
+	}
 	for i := range r.False {
 		x := &r.False[i]
 		fmt.Fprintf(&out, "false: %s %s\n", time.Unix(0, x.Opened).UTC().Format(time.TimeOnly), terminal.Printable(x.Sentence))

@@ -18,7 +18,7 @@ func Answer(core *engine.Core) *search.Investigation {
 			best = v
 		}
 	}
-	incidents := slices.DeleteFunc(core.Incidents(), func(x engine.Incident) bool { return x.Closed != 0 })
+	incidents := slices.DeleteFunc(core.Incidents(), func(x engine.Incident) bool { return !x.IsOpen() })
 	slices.SortStableFunc(incidents, func(a, b engine.Incident) int { return cmp.Compare(b.Suspects[0].Score, a.Suspects[0].Score) })
 	for i := range incidents {
 		consider(core.Investigation(incidents[i].ID))

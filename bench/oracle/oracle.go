@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,9 @@ type span struct {
 	parent  *span   // in the trace
 	up      *span   // parent in the walks
 	why     string  // reason for a nil up: "none", "missing", "detached", "broken"
+	asked   *span   // up before settle
+	lost    bool    // whether up is another than asked, because the span is outside of that
+	shift   int64   // of the clock against that of up
 	kids    []*span // spans whose up is this one
 	joined  []*span
 	offset  int64
@@ -39,6 +43,7 @@ type span struct {
 	ctx     trace.Context
 	full    trace.Context
 	callee  *span // the span that answers a CLIENT span
+	gap     bool  // whether it called a hop whose spans are missing
 }
 
 // step returns the operation of s with its target; 0 for a nil s.
@@ -81,8 +86,9 @@ type Result struct {
 	options critpath.Options
 	trace   *trace.Trace
 	spans   []*span
-	server  map[trace.SpanID]*span // server halves of shared IDs
+	server  map[*span]*span // server halves of shared IDs, by client half
 	byID    map[trace.SpanID]*span
+	retries map[trace.SpanID][]*span // attempts that share an ID, the first one, too
 	flags   critpath.Flags
 	counts  critpath.Counts
 	roots   []*root
@@ -93,8 +99,13 @@ type Result struct {
 // Extract returns the critical paths of t.
 func Extract(o critpath.Options, t *trace.Trace) *Result {
 	w := &Result{
-		options: o, trace: t, server: map[trace.SpanID]*span{}, byID: map[trace.SpanID]*span{},
-		own: map[*span]bool{}, other: map[*span]bool{},
+		options: o,
+		trace:   t,
+		server:  map[*span]*span{},
+		byID:    map[trace.SpanID]*span{},
+		retries: map[trace.SpanID][]*span{},
+		own:     map[*span]bool{},
+		other:   map[*span]bool{},
 	}
 	w.deduplicate()
 	w.setParents()
@@ -102,9 +113,12 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	w.detachConsumers()
 	w.breakCycles()
 	w.correctSkew()
+	w.settle()
 	w.findRoots()
 	w.answer()
 	w.clamp()
+	w.keepClocks()
+	w.findGaps()
 	w.setFlags()
 	w.join()
 	for _, r := range w.roots {
@@ -138,24 +152,55 @@ func (w *Result) deduplicate() {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End),
 				cmp.Compare(contentHash(a.Span, extra[a.index]), contentHash(b.Span, extra[b.index])))
 		})
+		first := g[0]
+		var half *span
 		c := slices.IndexFunc(g, func(s *span) bool { return s.Kind == trace.Client })
-		s := slices.IndexFunc(g, func(s *span) bool { return s.Kind == trace.Server })
-		if c < 0 || s < 0 {
-			w.keep(g[0])
-			w.counts.Conflicts += len(g) - 1
-			continue
+		if i := slices.IndexFunc(g, func(s *span) bool { return s.Kind == trace.Server }); c >= 0 && i >= 0 {
+			first, half = g[c], g[i]
 		}
-		w.flags |= critpath.FlagSharedID
-		w.counts.Conflicts += len(g) - 2
-		w.keep(g[c])
-		half := g[s]
-		for half.id = trace.SpanID(trace.Mix(uint64(id), serverHalf)); groups[half.id] != nil; {
-			half.id = trace.SpanID(trace.Mix(uint64(half.id), serverHalf))
+		kept := []*span{first}
+		if first.Kind == trace.Client {
+			for _, s := range g {
+				if last := kept[len(kept)-1]; s.Kind == trace.Client && s.Start > last.Start && s.Start >= last.End {
+					kept = append(kept, s)
+				}
+			}
+			w.retries[id] = kept
 		}
-		half.parent = g[c]
-		w.server[id] = half
-		w.spans = append(w.spans, half)
+		w.counts.Conflicts += len(g) - len(kept)
+		w.keep(first)
+		fresh := id
+		rename := func(s *span) {
+			for fresh = trace.SpanID(trace.Mix(uint64(fresh), otherID)); groups[fresh] != nil; {
+				fresh = trace.SpanID(trace.Mix(uint64(fresh), otherID))
+			}
+			s.id = fresh
+			w.spans = append(w.spans, s)
+			w.flags |= critpath.FlagSharedID
+		}
+		for _, s := range kept[1:] {
+			rename(s)
+		}
+		if half != nil {
+			w.counts.Conflicts--
+			rename(half)
+			half.parent = w.attempt(first, half)
+			w.server[half.parent] = half
+		}
 	}
+}
+
+// attempt returns the attempt of the call first that s belongs to, by its start.
+func (w *Result) attempt(first, s *span) *span {
+	if first == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(w.retries[first.ID]) {
+		if a.Start <= s.Start {
+			return a
+		}
+	}
+	return first
 }
 
 func (w *Result) keep(s *span) {
@@ -166,7 +211,8 @@ func (w *Result) keep(s *span) {
 // setParents sets the parents of spans in the trace.
 func (w *Result) setParents() {
 	for _, s := range w.spans {
-		switch p, half := w.byID[s.Parent], w.server[s.Parent]; {
+		p := w.attempt(w.byID[s.Parent], s)
+		switch half := w.server[p]; {
 		case s.parent != nil: // server half
 		case s.Parent == 0:
 			s.why = "none"
@@ -232,24 +278,32 @@ func (w *Result) breakCycles() {
 	}
 }
 
-// correctSkew sets the offsets of spans, which correct for the clocks of their hosts.
+// correctSkew sets the shifts of spans, which correct for their clocks, and places all spans.
 func (w *Result) correctSkew() {
-	for _, s := range w.spans {
-		if s.up != nil {
-			s.up.kids = append(s.up.kids, s)
+	type clock struct{ host, service trace.Symbol }
+	of := func(s *span) clock {
+		if s.Host != 0 {
+			return clock{host: s.Host}
 		}
+		return clock{service: s.Service}
 	}
-	type hosts [2]trace.Symbol
-	between := func(s *span) (h hosts, sign int64) { // directions differ only in sign
-		if s.up.Host < s.Host {
-			return hosts{s.up.Host, s.Host}, 1
+	order := func(c clock) uint64 { // of clocks, as in package critpath: it decides nothing but the sign
+		if c.host != 0 {
+			return uint64(c.host)
 		}
-		return hosts{s.Host, s.up.Host}, -1
+		return trace.Mix(uint64(c.service), 0x3c6ef372fe94f82b)
 	}
-	shifts := map[hosts][]int64{}
+	type clocks [2]clock
+	between := func(s *span) (h clocks, sign int64) { // directions differ only in sign
+		if order(of(s.up)) < order(of(s)) {
+			return clocks{of(s.up), of(s)}, 1
+		}
+		return clocks{of(s), of(s.up)}, -1
+	}
+	shifts := map[clocks][]int64{}
 	related := func(s *span) bool {
-		return w.options.MaxSkew > 0 && s.up != nil && s.baseline() && s.up.baseline() && s.Kind == trace.Server &&
-			s.up.Kind == trace.Client && s.Host != 0 && s.up.Host != 0 && s.Host != s.up.Host
+		return s.up != nil && s.baseline() && s.up.baseline() &&
+			s.Kind == trace.Server && s.up.Kind == trace.Client && of(s) != of(s.up)
 	}
 	for _, s := range w.spans {
 		if related(s) {
@@ -257,7 +311,7 @@ func (w *Result) correctSkew() {
 			shifts[h] = append(shifts[h], sign*clockShift(s.up.Span, s.Span))
 		}
 	}
-	median := map[hosts]int64{}
+	median := map[clocks]int64{}
 	for h, all := range shifts {
 		slices.Sort(all)
 		m := all[len(all)/2]
@@ -268,37 +322,144 @@ func (w *Result) correctSkew() {
 				m = 0
 			}
 		}
-		switch {
-		case m > int64(w.options.MaxSkew) || m < -int64(w.options.MaxSkew):
-			w.flags |= critpath.FlagSkewExcessive
-		case m != 0:
+		median[h] = m
+	}
+	for _, s := range w.spans {
+		if !related(s) {
+			continue
+		}
+		h, sign := between(s)
+		s.shift = within(s.Span, sign*median[h])
+		moved, c := *s.Span, *s.up.Span
+		moved.Start, moved.End, c.End = s.Start+trace.Nanos(s.shift),
+			max(s.Start, s.End)+trace.Nanos(s.shift), max(c.Start, c.End)
+		if disjoint(moved.Start, moved.End, c.Start, c.End) {
+			s.shift = clockShift(s.up.Span, s.Span)
+		} else if moved.End-moved.Start <= c.End-c.Start {
+			s.shift += max(0, int64(c.Start-moved.Start)) + min(0, int64(c.End-moved.End))
+		}
+		if s.shift != 0 {
 			w.flags |= critpath.FlagSkewCorrected
-			median[h] = m
 		}
 	}
-	var move func(s *span, offset int64)
-	move = func(s *span, offset int64) {
-		if related(s) {
-			h, sign := between(s)
-			offset += sign * median[h]
+	w.offset()
+}
+
+// within limits a shift of s to one that leaves its times valid.
+func within(s *trace.Span, ns int64) int64 {
+	if ns < 0 {
+		return max(ns, -int64(max(0, min(s.Start, s.End))))
+	}
+	return min(ns, int64(trace.MaxNanos-max(s.Start, s.End)))
+}
+
+// offset sets the children of all spans, and their offsets and intervals without clamping.
+func (w *Result) offset() {
+	for _, s := range w.spans {
+		s.kids = nil
+	}
+	for _, s := range w.spans {
+		if s.up != nil {
+			s.up.kids = append(s.up.kids, s)
 		}
-		s.offset = offset
+	}
+	var move func(s *span)
+	move = func(s *span) {
+		s.offset = 0
+		if s.up != nil {
+			sum := new(big.Int).Add(big.NewInt(s.up.offset), big.NewInt(s.shift))
+			switch {
+			case sum.IsInt64():
+				s.offset = within(s.Span, sum.Int64())
+			case sum.Sign() > 0:
+				s.offset = within(s.Span, math.MaxInt64)
+			default:
+				s.offset = within(s.Span, math.MinInt64)
+			}
+		}
+		s.start, s.end = s.Start+trace.Nanos(s.offset), max(s.Start, s.End)+trace.Nanos(s.offset)
+		s.rawEnd = s.end
 		for _, k := range s.kids {
-			move(k, offset)
+			move(k)
 		}
 	}
 	for _, s := range w.spans {
 		if s.up == nil {
-			move(s, 0)
+			move(s)
 		}
 	}
+}
+
+// settle gives baseline spans outside of their parents another parent, or none.
+func (w *Result) settle() {
+	for _, s := range w.spans {
+		s.asked = s.up
+	}
+	var below func(p *span)
+	below = func(p *span) {
+		for _, s := range p.kids {
+			if !s.baseline() {
+				continue
+			}
+			if disjoint(s.start, s.end, p.start, p.end) {
+				s.lost = true
+				s.up = w.runningAbove(s, p)
+			}
+			if s.up == nil {
+				s.why = "detached"
+				w.flags |= critpath.FlagDetached
+			} else {
+				if s.lost {
+					s.parent = s.up
+					w.counts.Moved++
+				}
+				s.start, s.end = max(s.start, s.up.start), min(s.end, s.up.end)
+			}
+			below(s)
+		}
+	}
+	for _, s := range slices.Clone(w.spans) {
+		if s.asked == nil && s.baseline() {
+			below(s)
+		}
+	}
+	w.offset()
+}
+
+// runningAbove returns the nearest ancestor of p in the same process as s that s is not outside of; nil if there is
+// none.
+func (w *Result) runningAbove(s, p *span) *span {
+	sameProcess := func(a, b *span) bool {
+		return a.Service == b.Service && (a.Kind != trace.Client || b.Kind != trace.Server)
+	}
+	running := p.start <= s.start && s.start < p.rawEnd
+	if s.Kind == trace.Consumer || !sameProcess(p, s) && !running {
+		return nil
+	}
+	for n := 0; n < 64 && p.up != nil && sameProcess(p.up, p); n++ {
+		if p = p.up; !disjoint(s.start, s.end, p.start, p.end) {
+			return p
+		}
+	}
+	return nil
+}
+
+// disjoint reports whether an interval has nothing in common with another. An instant may be at the other's ends.
+func disjoint(start, end, low, high trace.Nanos) bool {
+	if start == end {
+		return start < low || start > high
+	}
+	return end <= low || start >= high
 }
 
 func clockShift(c, s *trace.Span) int64 {
 	client, server := max(0, int64(c.End-c.Start)), max(0, int64(s.End-s.Start))
 	early := int64(c.Start - s.Start) // positive if the server starts before the client
 	if server > client {
-		return max(early, 0)
+		if early <= 0 && -early < client {
+			return 0
+		}
+		return early
 	}
 	if early <= 0 && -early+server <= client {
 		return 0
@@ -312,8 +473,10 @@ func (w *Result) findRoots() {
 			w.roots = append(w.roots, &root{span: s})
 		}
 	}
+	origin := map[string]int{"missing": 1, "detached": 2}
 	slices.SortFunc(w.roots, func(a, b *root) int {
-		return cmp.Or(cmp.Compare(a.span.Start, b.span.Start), cmp.Compare(max(b.span.Start, b.span.End), max(a.span.Start, a.span.End)),
+		return cmp.Or(cmp.Compare(origin[a.span.why], origin[b.span.why]), cmp.Compare(a.span.Start, b.span.Start),
+			cmp.Compare(max(b.span.Start, b.span.End), max(a.span.Start, a.span.End)),
 			cmp.Compare(a.span.id, b.span.id))
 	})
 }
@@ -327,9 +490,6 @@ func (w *Result) clamp() {
 		case s.End == s.Start:
 			w.counts.ZeroLength++
 		}
-		s.start = s.Start + trace.Nanos(s.offset)
-		s.end = max(s.Start, s.End) + trace.Nanos(s.offset)
-		s.rawEnd = s.end
 	}
 	for _, s := range w.spans {
 		if s.up == nil {
@@ -370,7 +530,7 @@ func (w *Result) clampBelow(p *span) {
 			s.ctx = s.full
 		}
 		switch {
-		case p.dropped || w.outside(s, p):
+		case p.dropped || disjoint(s.start, s.end, p.start, p.end):
 			s.dropped = true
 			if p.root != nil {
 				w.counts.Outside++
@@ -386,11 +546,68 @@ func (w *Result) clampBelow(p *span) {
 	}
 }
 
+// keepClocks moves each tree to the median clock of its spans.
+func (w *Result) keepClocks() {
+	for _, top := range w.spans {
+		if top.up != nil {
+			continue
+		}
+		tree := []*span{top}
+		for i := 0; i < len(tree); i++ {
+			tree = append(tree, tree[i].kids...)
+		}
+		slices.SortFunc(tree, func(a, b *span) int { return cmp.Compare(a.offset, b.offset) })
+		low, high := tree[(len(tree)-1)/2].offset, tree[len(tree)/2].offset
+		ahead := trace.Nanos(high)
+		if math.Abs(float64(low)) > math.Abs(float64(high)) {
+			ahead = trace.Nanos(low)
+		}
+		for _, s := range tree {
+			ahead = min(max(ahead, s.end-trace.MaxNanos), s.start)
+		}
+		for _, s := range tree {
+			s.start, s.end = s.start-ahead, s.end-ahead
+		}
+	}
+}
+
+// findGaps marks the calls of missing hops.
+func (w *Result) findGaps() {
+	var calls []*span
+	for _, s := range w.spans {
+		if s.Kind == trace.Client && s.baseline() && !s.dropped && s.callee == nil {
+			calls = append(calls, s)
+		}
+	}
+	for _, r := range w.roots {
+		if r.span.why != "missing" || len(w.roots) == 1 {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(calls), func(c *span) bool { return c.root == r.span })
+		around := slices.DeleteFunc(slices.Clone(others),
+			func(c *span) bool { return c.start > r.span.start || c.end < r.span.end })
+		others = slices.DeleteFunc(others, func(c *span) bool { return c.root.why == "missing" })
+		if len(around) == 0 && len(others) == 1 {
+			around = others
+		}
+		if len(around) > 0 {
+			slices.SortFunc(around, func(a, b *span) int {
+				return cmp.Or(cmp.Compare(a.end-a.start, b.end-b.start),
+					cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
+			})
+			around[0].gap = true
+		}
+	}
+}
+
 // answer finds the callee of every CLIENT span.
 func (w *Result) answer() {
 	for _, p := range w.spans {
 		for _, s := range w.spans {
-			child := w.isBelow(s, p)
+			child := w.below(s, p, func(s *span) *span { return s.up }) != nil
+			if k := w.below(s, p, func(s *span) *span { return s.asked }); k != nil && k.lost && p.baseline() {
+				child = true // of the parent that it lost
+			}
 			if slices.Contains(w.options.SeeThrough, s.Service) {
 				continue
 			}
@@ -405,25 +622,18 @@ func (w *Result) answer() {
 	}
 }
 
-// isBelow reports whether s is a child of p, or below a child of p by way of spans of services to see through.
-func (w *Result) isBelow(s, p *span) bool {
+// below returns s if it is a child of p, or the child of p above s if only spans of services to see through are in
+// between; nil otherwise. up returns the parent of a span.
+func (w *Result) below(s, p *span, up func(*span) *span) *span {
 	for n := 0; s != nil && n <= 16; n++ {
-		if s.up == p || !p.baseline() && s.parent == p {
-			return true
+		if up(s) == p || !p.baseline() && s.parent == p && (s.baseline() || s.why == "broken") {
+			return s
 		}
-		if s = s.up; s == nil || !slices.Contains(w.options.SeeThrough, s.Service) {
-			return false
+		if s = up(s); s == nil || !slices.Contains(w.options.SeeThrough, s.Service) {
+			return nil
 		}
 	}
-	return false
-}
-
-// outside reports whether the intervals of s and its parent p are disjoint.
-func (w *Result) outside(s, p *span) bool {
-	if s.start == s.end {
-		return s.start < p.start || s.start > p.end
-	}
-	return s.end <= p.start || s.start >= p.end
+	return nil
 }
 
 // setFlags sets the flags of the trace.
@@ -438,6 +648,7 @@ func (w *Result) setFlags() {
 	set(critpath.FlagConflicts, c.Conflicts > 0)
 	set(critpath.FlagCycle, c.Cycles > 0)
 	set(critpath.FlagClamped, c.Clamped > 0)
+	set(critpath.FlagMoved, c.Moved > 0)
 	set(critpath.FlagOutside, c.Outside > 0)
 	set(critpath.FlagNegative, c.Negative > 0)
 	set(critpath.FlagSeveralRoots, len(w.roots) > 1)
@@ -629,6 +840,7 @@ func (w *Result) Observe(number int) *observation.Observation {
 			o.Arm = max(o.Arm, a.Text)
 		}
 	}
+	w.observeBehind(r, o)
 	ops := map[trace.Op]bool{}
 	for _, k := range root.kids {
 		if k.baseline() && !k.dropped {
@@ -651,6 +863,23 @@ func (w *Result) Observe(number int) *observation.Observation {
 	o.Path = observation.PathSums{Hi: h.Hi, Lo: h.Lo, N: uint64(len(set))}
 	o.Skeleton = analysis.HashOf(h.Hi, h.Lo, uint64(len(set)))
 	return o
+}
+
+// observeBehind sets the services of a root with a plan and an arm that name another plan.
+func (w *Result) observeBehind(r *root, o *observation.Observation) {
+	if o.Plan <= 0 || o.Arm == 0 {
+		return
+	}
+	behind := map[trace.Symbol]bool{}
+	for _, s := range w.spans {
+		for _, a := range w.trace.Attrs {
+			if s.root == r.span && s != r.span && a.Span == s.index &&
+				a.Key == keyPlan && a.Numeric && a.Number != float64(o.Plan) {
+				behind[s.Service] = true
+			}
+		}
+	}
+	o.Behind = slices.Sorted(maps.Keys(behind))
 }
 
 func (w *Result) observeContexts(r *root, o *observation.Observation) {
@@ -692,7 +921,7 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 		c.Tracepoint = min(c.Tracepoint, s.Tracepoint)
 		c.Count++
 		c.Peer = max(c.Peer, s.Peer)
-		if s.Kind == trace.Client && s.callee == nil && s.baseline() {
+		if s.Kind == trace.Client && s.callee == nil && s.baseline() && !s.gap {
 			c.Unanswered++
 		}
 		if s.Flags&trace.Error != 0 {
@@ -839,8 +1068,10 @@ func Describe(p *critpath.Path) Description {
 		if n.Root >= 0 {
 			root = id(p, p.Roots[n.Root].Node)
 		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x", uint64(n.ID), id(p, n.Parent),
-			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), uint64(p.Target(int32(i)))))
+		d.Nodes = append(d.Nodes,
+			fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x address %d", uint64(n.ID),
+				id(p, n.Parent), id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context),
+				uint64(n.Full), uint64(p.Target(int32(i))), p.Span(int32(i)).Address))
 	}
 	slices.Sort(d.Nodes)
 	return d
@@ -889,8 +1120,9 @@ func (w *Result) Describe() Description {
 		for anchor != nil && !anchor.baseline() {
 			anchor = anchor.up
 		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x", uint64(s.id), parent,
-			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), uint64(s.target())))
+		d.Nodes = append(d.Nodes,
+			fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x address %d", uint64(s.id), parent,
+				anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), uint64(s.target()), s.Address))
 	}
 	slices.Sort(d.Nodes)
 	return d
@@ -898,13 +1130,15 @@ func (w *Result) Describe() Description {
 
 // Constants of packages critpath and observation.
 const (
-	serverHalf  = 0x5e72766572
+	otherID     = 0x5e72766572
 	skeletonLow = 0xd6e8feb86659fd93
 )
 
 // contentHash is the hash of package critpath that orders conflicting copies.
 func contentHash(s *trace.Span, extra uint64) uint64 {
-	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Peer), uint64(s.Kind), uint64(s.Flags), extra).Lo
+	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service),
+		uint64(s.Host), uint64(s.Tracepoint), uint64(s.Peer), uint64(s.Address),
+		uint64(s.Kind), uint64(s.Flags), extra).Lo
 }
 
 // Attributes of the protocol, which are not variables.

@@ -6,27 +6,12 @@ import (
 	"strings"
 )
 
-// The block of the document that is written, with the lines that delimit it.
-const (
-	beginBlock = "<!-- classify-set: make classify-set -->\n"
-	endBlock   = "<!-- end of classify-set -->\n"
-)
-
-// replaceBlock returns the document with new content in the block.
-func replaceBlock(doc, content string) (string, error) {
-	before, rest, ok := strings.Cut(doc, beginBlock)
-	_, after, found := strings.Cut(rest, endBlock)
-	if !ok || !found {
-		return "", fmt.Errorf("%s has no block %q", document, strings.TrimSpace(beginBlock))
-	}
-	return before + beginBlock + content + endBlock + after, nil
-}
-
 var kinds = []struct{ name, title string }{{"debian", "Debian's programs"}, {"maven", "Spring Boot applications and wars"}}
 
 // tables returns the figures as Markdown: sums, then each application.
 func tables(ours, others []score) string {
 	var b strings.Builder
+	b.WriteString("# own-classes\nWritten by `make classify-set`. `go doc ./bench/ownclasses` explains the columns.\n\n")
 	b.WriteString("| | applications | classes | own | right, pooled | right, mean | own classes found, pooled | mean |\n|---|---|---|---|---|---|---|---|\n")
 	for _, k := range kinds {
 		for _, m := range []struct {

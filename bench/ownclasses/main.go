@@ -1,8 +1,32 @@
 // Ownclasses trains and judges the classifier of an application's own classes, agents/jvm/classify.
 //
 // It downloads the applications of applications.txt with apt and Maven into a cache outside of the repository, counts
-// their classes by features in table.tsv, trains the model on that (agents/jvm/classify/weights.txt), and writes into
-// docs/benchmarks.md how models judge applications that they have not seen. With -table it uses table.tsv as it is.
+// their classes by features in table.tsv, trains the model on that (agents/jvm/classify/weights.txt), and writes the
+// decisions of models about applications that they have not seen to bench/results/own-classes.md. With -table it uses
+// table.tsv as it is.
+//
+// # Labels
+//
+// A class of a Debian program is its own if the jar with it is built from the same source package; the jars of all
+// other packages on which the program depends are libraries. Classes of Maven's artifacts are own by the packages of
+// the project that publishes the application, listed by hand. No feature reads the labels.
+//
+// # Columns
+//
+// Each application is judged by a model trained on all others, with the same weight for each application. Right is the
+// share of all classes, pooled or as the mean over applications. Own found is the share of the own classes. Unsure
+// classes lie within the band of the model; they count by the sign.
+//
+// As published is a reconstruction: naive Bayes with features of the class itself (package, super class, kind and
+// folder) and the estimates of textbooks. The publication is an article in the Chinese journal Computer Systems &
+// Applications of 2018 (27(2)) on a framework that changes instrumentation points at run time. We had only its
+// abstract, which names the method but not the features, so the authors' own classifier may be better or worse.
+//
+// # Jars of several projects
+//
+// The set cannot teach how to judge them: Debian forbids programs to bundle libraries, which others do, so in Debian
+// all classes of such a jar are own. The feature place therefore tells nothing about them, which cost 0.8 % of the
+// right decisions when we introduced it (97.4 instead of 98.2 %).
 package main
 
 import (
@@ -34,7 +58,7 @@ const (
 	tableFile     = "bench/ownclasses/table.tsv"
 	publishedFile = "bench/ownclasses/published.tsv"
 	weightsFile   = "agents/jvm/classify/weights.txt"
-	document      = "docs/benchmarks.md"
+	resultsFile   = "bench/results/own-classes.md"
 )
 
 func run(ctx context.Context, tableOnly bool, out io.Writer) error {
@@ -56,18 +80,10 @@ func run(ctx context.Context, tableOnly bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	doc, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	text, err := replaceBlock(string(doc), content)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(weightsFile, naiveBayes(rows).String()), write(document, text))
+	return errors.Join(write(weightsFile, naiveBayes(rows).String()), write(resultsFile, content))
 }
 
-// figures returns the tables of the document, from the counts of classes and the decisions as published.
+// figures returns the results as Markdown, from the counts of classes and the decisions as published.
 func figures(root string, rows []row) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, publishedFile))
 	if err != nil {

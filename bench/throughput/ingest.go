@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,41 +27,58 @@ const (
 type IngestOptions struct {
 	Options
 	Program string   // path of sibyl
+	Against string   // path of another build, to compare with; empty: none
 	Args    []string // more arguments of sibyl serve
 	Senders int      // concurrent requests
 	Rate    float64  // offered spans per second; 0: unlimited
 }
 
 // Ingest measures the whole service, a process of its own: from gRPC requests over loopback to durable and analysed.
-// This process encodes the requests beforehand and sends them; both share the machine.
+// It measures once the service has learned, and waits until no trace is open. With o.Against it measures a second
+// build at the same time, which gets the same requests. This process encodes the requests beforehand and sends them;
+// all share the machine.
 func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 	o.Options = o.withDefaults()
 	load, err := newLoad(o.Options)
 	if err != nil {
 		return nil, err
 	}
-	var sent sendStats
-	used, err := runServer(ctx, o.Program, []string{}, o.Args, func(s *server) (err error) {
-		sent, err = load.send(ctx, s, o)
+	programs := []string{o.Program}
+	if o.Against != "" {
+		programs = append(programs, o.Against)
+	}
+	args := append([]string{"--learning", loadLearning.String()}, o.Args...)
+	var m *sustained
+	used, err := runServers(ctx, programs, args, nil, func(servers []*server) (err error) {
+		m, err = load.sustain(ctx, servers, o)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Benchmark: "ingest", Input: fmt.Sprintf("gRPC requests of %d spans with %s each, %s per span, %d senders; server and load generator in separate processes",
-		spansPerRequest, units.Plural(attributesPerSpan, "attribute"), units.Plural(load.bytes/load.spans, "byte"), o.Senders)}
-	spans, seconds := float64(sent.spans), sent.duration.Seconds()
-	r.add("accepted", Value{"spans_per_second", spans / seconds, millions(spans/seconds) + " spans/s"},
-		Value{"spans", spans, millions(spans) + " spans"}, Value{"seconds", seconds, units.Ratio(seconds) + " s"},
-		Value{"retries", float64(sent.retries), units.Count(int(sent.retries)) + " retries"})
-	cpu := used.cpu.Seconds()
-	r.add("server CPU", Value{"cpu_seconds_per_million_spans", cpu / spans * 1e6, units.Ratio(cpu/spans*1e6) + " s per million spans"},
-		Value{"cpu_seconds", cpu, units.Ratio(cpu) + " s in total"})
-	r.addPeak(used.peak)
-	r.add("journal", Value{"commits", used.number("commits"), units.Count(int(used.number("commits"))) + " commits"},
-		Value{"fsyncs", used.number("fsyncs"), units.Count(int(used.number("fsyncs"))) + " fsyncs"},
-		Value{"journal_bytes_per_span", used.number("journal_bytes") / spans, units.Ratio(used.number("journal_bytes")/spans) + " bytes per span"})
+	r := &Result{Benchmark: "ingest", Input: fmt.Sprintf("gRPC requests of %d spans with %s each, %s "+
+		"per span, %d senders, after %s of learning; server and load generator in separate processes",
+		spansPerRequest, units.Plural(attributesPerSpan, "attribute"),
+		units.Plural(load.bytes/load.spans, "byte"), o.Senders, units.Duration(m.learned))}
+	m.report(r, 0, "", used[0])
+	if o.Against != "" {
+		m.report(r, 1, "against: ", used[1])
+		m.compare(r)
+	}
 	return r, nil
+}
+
+// runServers runs a server of each program, and calls use while all run. It returns what each used.
+func runServers(ctx context.Context, programs, args []string,
+	running []*server, use func([]*server) error) (all []*usage, err error) {
+	if len(programs) == 0 {
+		return nil, use(running)
+	}
+	used, err := runServer(ctx, programs[0], []string{}, args, func(s *server) (err error) {
+		all, err = runServers(ctx, programs[1:], args, append(running, s), use)
+		return err
+	})
+	return append([]*usage{used}, all...), err
 }
 
 // addPeak adds the server's peak memory.
@@ -71,11 +86,12 @@ func (r *Result) addPeak(bytes int64) {
 	r.add("peak server memory", Value{"peak_bytes", float64(bytes), mebibytes(int(bytes))})
 }
 
-// load is a list of encoded requests whose trace IDs can be changed.
+// load is a list of encoded requests whose trace IDs and times can be changed.
 type load struct {
 	data         [][]byte
-	ids          [][]int // offsets of trace IDs in data
+	ids, times   [][]int // offsets of trace IDs and of times in data
 	bytes, spans int
+	moves        moves
 	buffers      mem.BufferPool
 	offers       atomic.Uint32 // calls of offer, which reserves a range of trace IDs for each
 }
@@ -97,7 +113,11 @@ func newLoad(o Options) (*load, error) {
 			for _, t := range traces {
 				ids = append(ids, offsets(data, t.ID[:])...)
 			}
-			l.data, l.ids = append(l.data, data), append(l.ids, ids)
+			times, err := timesIn(data)
+			if err != nil {
+				return nil, err
+			}
+			l.data, l.ids, l.times = append(l.data, data), append(l.ids, ids), append(l.times, times)
 			l.bytes += len(data)
 			l.spans += spansPerRequest
 			longest = max(longest, len(data))
@@ -153,7 +173,7 @@ func offsets(data, pattern []byte) (at []int) {
 }
 
 // request returns request n of an endless sequence that repeats l. Repetitions, numbered from round, have other trace
-// IDs. The caller frees the request.
+// IDs. Traces begin when the first of their requests is asked for. The caller frees the request.
 func (l *load) request(n int, round uint32) mem.Buffer {
 	k := n % len(l.data)
 	buf := l.buffers.Get(len(l.data[k]))
@@ -161,47 +181,12 @@ func (l *load) request(n int, round uint32) mem.Buffer {
 	for _, at := range l.ids[k] {
 		binary.BigEndian.PutUint32((*buf)[at:], round+uint32(n/len(l.data)))
 	}
+	move := l.moves.of(n/requestsPerTrace, (*buf)[l.times[k][0]:])
+	for _, at := range l.times[k] {
+		field := (*buf)[at:]
+		binary.LittleEndian.PutUint64(field, binary.LittleEndian.Uint64(field)+move)
+	}
 	return mem.NewBuffer(buf, l.buffers)
-}
-
-// sendStats counts accepted requests.
-type sendStats struct {
-	spans    int64
-	retries  int64
-	duration time.Duration
-}
-
-// connections is the number of connections that the senders share, as a few Collectors would have.
-const connections = 4
-
-// send sends requests for o.Time. Each sender waits for the answer to its request before it sends the next.
-func (l *load) send(ctx context.Context, s *server, o IngestOptions) (sendStats, error) {
-	conns, closeAll, err := s.connect(connections)
-	if err != nil {
-		return sendStats{}, err
-	}
-	defer closeAll()
-	var next, spans, retries atomic.Int64
-	var wg sync.WaitGroup
-	errs := make([]error, o.Senders)
-	began := time.Now()
-	until := began.Add(o.Time)
-	for i := range o.Senders {
-		wg.Go(func() {
-			for time.Now().Before(until) && ctx.Err() == nil && errs[i] == nil {
-				n := next.Add(1) - 1
-				pace(began, n, o.Rate)
-				request := l.request(int(n), 1)
-				again, err := export(ctx, conns[i%connections], request)
-				request.Free()
-				retries.Add(again)
-				spans.Add(spansPerRequest)
-				errs[i] = err
-			}
-		})
-	}
-	wg.Wait()
-	return sendStats{spans.Load(), retries.Load(), time.Since(began)}, errors.Join(append(errs, ctx.Err())...)
 }
 
 // pace waits until request n is due at the given rate of spans per second; 0 means at once.

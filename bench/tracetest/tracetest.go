@@ -156,7 +156,7 @@ func (b *builder) breakParent(s *trace.Span) {
 // copy adds a span with the ID of another, identical or with one difference.
 func (b *builder) copy() {
 	s := b.t.Spans[b.index()]
-	switch b.draw("difference", 8) {
+	switch b.draw("difference", 9) {
 	case 1:
 		s.Kind = trace.Server
 	case 2:
@@ -171,6 +171,8 @@ func (b *builder) copy() {
 		s.Op++
 	case 7:
 		s.Kind, s.Start, s.End = trace.Server, s.Start+1, s.End-1
+	case 8:
+		s.Address++
 	}
 	b.t.Spans = append(b.t.Spans, s)
 }
@@ -182,7 +184,10 @@ func (b *builder) attr() {
 	} else {
 		a.Text = trace.Symbol(1 + b.draw("text", 3))
 	}
-	switch b.draw("protocol", 8) {
+	switch b.draw("protocol", 9) {
+	case 8: // the first span names a plan and an arm
+		b.t.Attrs = append(b.t.Attrs, trace.Attr{Key: trace.SymbolOf([]byte(trace.KeyPlan)), Numeric: true, Number: 1})
+		a = trace.Attr{Key: trace.SymbolOf([]byte(trace.KeyArm)), Text: 1}
 	case 7:
 		a.Key = trace.SymbolOf([]byte(trace.KeyPlan))
 	case 6:

@@ -97,7 +97,7 @@ func (x *chronicRun) epoch(at trace.Nanos) *int {
 	before := slices.Clone(x.core.Problems())
 	decisions := x.core.Epoch(at)
 	for _, i := range x.core.Incidents() {
-		if id := fmt.Sprintf("%016x", i.ID); i.Opened == at {
+		if id := fmt.Sprintf("%016x", i.ID); i.Opened() == at {
 			x.opened[id] = x.number
 		}
 	}

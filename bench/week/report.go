@@ -7,7 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
@@ -188,12 +189,13 @@ func (a *app) leakRaised(f *fault, incidents []engine.Incident) *float64 {
 	var ratio *float64
 	for i := range incidents {
 		x := &incidents[i]
-		if !f.window.Contains(x.Opened) || !slices.ContainsFunc(x.Suspects[:min(3, len(x.Suspects))], func(s baselinediff.Suspect) bool {
-			return s.Service == a.services[f.service].name
-		}) {
+		if !f.window.Contains(x.Opened()) ||
+			!slices.ContainsFunc(x.Suspects[:min(3, len(x.Suspects))], func(s compare.Suspect) bool {
+				return s.Service == a.services[f.service].name
+			}) {
 			continue
 		}
-		if at := leakedAt(x.Opened.Sub(f.window.From)); ratio == nil || at < *ratio {
+		if at := leakedAt(x.Opened().Sub(f.window.From)); ratio == nil || at < *ratio {
 			ratio = &at
 		}
 	}
@@ -201,9 +203,9 @@ func (a *app) leakRaised(f *fault, incidents []engine.Incident) *float64 {
 }
 
 // opened returns the number of incidents that opened in a window.
-func opened(incidents []engine.Incident, in baselinediff.Interval) (n int) {
+func opened(incidents []engine.Incident, in history.Interval) (n int) {
 	for i := range incidents {
-		if in.Contains(incidents[i].Opened) {
+		if in.Contains(incidents[i].Opened()) {
 			n++
 		}
 	}
@@ -212,11 +214,11 @@ func opened(incidents []engine.Incident, in baselinediff.Interval) (n int) {
 
 func (a *app) falseIncident(x *engine.Incident) False {
 	f := False{
-		Opened: int64(x.Opened), Hour: time.Unix(0, int64(x.Opened)).UTC().Format("Mon 2 Jan 15:04"),
+		Opened: int64(x.Opened()), Hour: time.Unix(0, int64(x.Opened())).UTC().Format("Mon 2 Jan 15:04"),
 		Service: a.table.Text(x.Suspects[0].Service), Score: x.Suspects[0].Score,
 	}
-	if x.Closed != 0 {
-		minutes := x.Closed.Sub(x.Opened).Minutes()
+	if !x.IsOpen() {
+		minutes := x.Closed().Sub(x.Opened()).Minutes()
 		f.Minutes = &minutes
 	}
 	return f
@@ -226,9 +228,10 @@ func (a *app) falseIncident(x *engine.Incident) False {
 // faults of the service.
 func (a *app) raisedBy(d *deploy, faults []fault, incidents []engine.Incident) bool {
 	return slices.ContainsFunc(incidents, func(x engine.Incident) bool {
-		return between(d.at, ofDeploy).Contains(x.Opened) && x.Suspects[0].Service == a.services[d.service].name &&
+		return between(d.at, ofDeploy).Contains(x.Opened()) && x.Suspects[0].Service == a.services[d.service].name &&
 			!slices.ContainsFunc(faults, func(f fault) bool {
-				return f.service == d.service && f.window.From <= x.Opened && x.Opened <= f.window.To.Add(backtest.Grace)
+				return f.service == d.service && f.window.From <= x.Opened() &&
+					x.Opened() <= f.window.To.Add(backtest.Grace)
 			})
 	})
 }
@@ -242,7 +245,8 @@ func openWithoutFault(faults []fault, r *backtest.Result) float64 {
 			continue
 		}
 		all++
-		if slices.ContainsFunc(r.Incidents, func(x engine.Incident) bool { return x.Opened <= at && (x.Closed == 0 || at < x.Closed) }) {
+		if slices.ContainsFunc(r.Incidents,
+			func(x engine.Incident) bool { return x.Opened() <= at && (x.IsOpen() || at < x.Closed()) }) {
 			open++
 		}
 	}

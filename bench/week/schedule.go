@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -49,7 +49,7 @@ const (
 // fault is a fault of the schedule with its window.
 type fault struct {
 	kind    string
-	window  baselinediff.Interval
+	window  history.Interval
 	service int
 	op      int // of all kinds but outage: the request type
 	factor  float64
@@ -96,7 +96,7 @@ type planner struct {
 	app   *app
 	rng   *rand.Rand
 	begin trace.Nanos
-	taken []baselinediff.Interval // windows of faults
+	taken []history.Interval // windows of faults
 }
 
 func (p *planner) week() {
@@ -133,9 +133,9 @@ func (p *planner) week() {
 func (p *planner) free(length time.Duration) trace.Nanos {
 	for {
 		from := p.begin.Add(time.Duration(p.rng.Int64N(int64(5*day - length))))
-		w := baselinediff.Interval{From: from.Add(-apart), To: from.Add(length + apart)}
-		if !slices.ContainsFunc(p.taken, func(x baselinediff.Interval) bool { return x.From < w.To && w.From < x.To }) {
-			p.taken = append(p.taken, baselinediff.Interval{From: from, To: from.Add(length)})
+		w := history.Interval{From: from.Add(-apart), To: from.Add(length + apart)}
+		if !slices.ContainsFunc(p.taken, func(x history.Interval) bool { return x.From < w.To && w.From < x.To }) {
+			p.taken = append(p.taken, history.Interval{From: from, To: from.Add(length)})
 			return from
 		}
 	}
@@ -145,7 +145,7 @@ func (p *planner) free(length time.Duration) trace.Nanos {
 func (p *planner) workingHour() trace.Nanos {
 	for {
 		at := p.begin.Add(time.Duration(p.rng.IntN(5))*day + 9*time.Hour + time.Duration(p.rng.Int64N(int64(9*time.Hour))))
-		if !slices.ContainsFunc(p.taken, func(x baselinediff.Interval) bool {
+		if !slices.ContainsFunc(p.taken, func(x history.Interval) bool {
 			return at > x.From.Add(-apart) && at < x.To.Add(apart)
 		}) {
 			return at
@@ -161,8 +161,8 @@ func (p *planner) add(f fault) *fault {
 	return &p.faults[len(p.faults)-1]
 }
 
-func between(from trace.Nanos, length time.Duration) baselinediff.Interval {
-	return baselinediff.Interval{From: from, To: from.Add(length)}
+func between(from trace.Nanos, length time.Duration) history.Interval {
+	return history.Interval{From: from, To: from.Add(length)}
 }
 
 // busy returns a random operation below the gateways that is called often enough at an instant, of another service than

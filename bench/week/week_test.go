@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -163,7 +163,9 @@ func TestJudge(t *testing.T) {
 	s := &schedule{faults: []fault{step(0, 5), step(100, 6)}, deploys: []deploy{{at: at(200), service: 7}, {at: at(300), service: 8}}}
 	opened := func(id uint64, from, to float64, service int) engine.Incident {
 		return engine.Incident{Incident: incident.Incident{
-			ID: id, Opened: at(from), Closed: at(to), Suspects: []baselinediff.Suspect{{Service: a.services[service].name}},
+			ID:       id,
+			History:  []incident.Transition{{At: at(from)}, {At: at(to), State: incident.Closed}},
+			Suspects: []compare.Suspect{{Service: a.services[service].name}},
 		}}
 	}
 	seconds, rank := 120.0, 1

@@ -7,8 +7,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/offline"
@@ -21,7 +21,7 @@ import (
 
 // explainer explains traces by their difference from normal ones.
 type explainer struct {
-	profile *baselinediff.Profile
+	profile *onetrace.Profile
 	table   *trace.Table // names of the profile and of all traces explained
 	merged  *trace.Table // the table that is part of table
 	json    bool
@@ -71,7 +71,7 @@ func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table,
 }
 
 // draw writes the waterfall of a trace and marks the suspects.
-func (x *explainer) draw(out io.Writer, path *critpath.Path, suspects []baselinediff.CallSuspect) error {
+func (x *explainer) draw(out io.Writer, path *critpath.Path, suspects []onetrace.CallSuspect) error {
 	x.drawing.Suspects = make(map[int32]int, len(suspects))
 	for i := range slices.Backward(suspects) {
 		x.drawing.Suspects[suspects[i].Node] = i + 1

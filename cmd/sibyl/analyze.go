@@ -55,7 +55,7 @@ func (p *process) analyzeCommand() *cobra.Command {
 problems it reports the edges of the critical path that carry the time or the variance, the variables that explain it,
 and the tracepoints to enable next.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard input.
 
 Formats:
   table    a summary for the terminal
@@ -221,7 +221,7 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 	c := configured
 	if c == nil {
 		c = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
-		c.Thresholds.CoV, c.Thresholds.Delayed = f.cov, f.delayed
+		c.Thresholds.CoV, c.Thresholds.Delayed, c.Failures = f.cov, f.delayed, ingest.FailureRuleNames()
 	} else {
 		o.Budget, o.Strategy = c.Budget.Search(), c.Strategy
 	}
@@ -239,12 +239,13 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 
 // keys returns the keys of attributes to search for causes, and the keys that c needs.
 func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
-	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
-		return ingest.AllKeys(), nil
-	}
 	with := *c
+	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
+		rules, err := ingest.NewFailureRules(c.Failures...)
+		return ingest.AllKeys().FailingBy(rules), err
+	}
 	with.Keys = f.attributes
-	return ingest.NewKeys(with.AttributeKeys()...)
+	return with.DecodedKeys()
 }
 
 // parseObjectives parses arguments like "shop GET /cart=250ms".

@@ -12,7 +12,6 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report"
@@ -35,7 +34,7 @@ func (p *process) backtestCommand() *cobra.Command {
 traces, and prints the incidents that the service would have reported: when each began, how long it lasted, and the
 services suspected. Incidents need nine minutes of history. Several hours of traces give a fair picture.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard
 input. Traces may be in any order.
 
 With --incidents it compares the incidents with known faults, one JSON object a line:
@@ -71,7 +70,7 @@ func (p *process) backtest(c *cobra.Command, f *backtestFlags, files []string) e
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	input := f.input.Options(p.in, n)
-	if input.Keys, err = ingest.NewKeys(e.Config.AttributeKeys()...); err != nil {
+	if input.Keys, err = e.Config.DecodedKeys(); err != nil {
 		return err
 	}
 	r, err := backtest.Files(c.Context(), files, labels, input, backtest.Options{Core: e.Config.Engine(), Assembly: e.Config.OpenTraces()})

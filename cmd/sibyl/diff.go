@@ -39,7 +39,7 @@ func (p *process) diffCommand() *cobra.Command {
 two runs of a benchmark, and ranks the services by the time, failures and calls that they add beyond the variation
 among the traces before. It lists the request types that are slower. The times of the two sets do not matter.
 
-BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd;
+BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd;
 - is standard input. To compare a window of time with the time before it, use sibyl analyze --window.`,
 		Example: `  sibyl diff v1.jsonl.gz -- v2.jsonl.gz
   sibyl diff -o json monday/ tuesday/ -- wednesday/ | jq '.suspects[0]'`,
@@ -79,7 +79,7 @@ func checkSides(files []string, before int) error {
 }
 
 func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
-	configured := &config.Config{}
+	configured := &config.Config{Failures: ingest.FailureRuleNames()}
 	if f.config != "" {
 		e, err := config.Load(config.Sources{File: f.config})
 		if err != nil {
@@ -110,7 +110,7 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 		return p.printConfigErrors(err)
 	}
 	if configured == nil {
-		configured = &config.Config{}
+		configured = &config.Config{Failures: ingest.FailureRuleNames()}
 	}
 	x := comparison{output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
 	return p.compare(c.Context(), &x, report.Labels{Window: "window", Baseline: "baseline"},
@@ -169,7 +169,7 @@ func (p *process) compare(ctx context.Context, x *comparison, labels report.Labe
 	with := *x.config
 	with.Keys = nil // a comparison reads no attributes
 	var err error
-	if o.Input.Keys, err = ingest.NewKeys(with.AttributeKeys()...); err != nil {
+	if o.Input.Keys, err = with.DecodedKeys(); err != nil {
 		return err
 	}
 	result, err := run(o)

@@ -104,8 +104,9 @@ func TestCompare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if first := byTime.Suspects[0]; first.Service != service || first.Score <= 0 || len(first.Parts) != 8 || len(first.Operations) == 0 {
-		t.Errorf("the first suspect is %+v, want %s with a score, eight parts and operations", first, service)
+	if first := byTime.Suspects[0]; first.Service != service ||
+		first.Score <= 0 || len(first.Parts) != 9 || len(first.Operations) == 0 {
+		t.Errorf("the first suspect is %+v, want %s with a score, nine parts and operations", first, service)
 	}
 	if !strings.Contains(byTime.Sentence, "since 14:13:50") || !strings.Contains(byFile.Sentence, "than before") {
 		t.Errorf("sentences %q and %q, want the time and the order", byTime.Sentence, byFile.Sentence)

@@ -32,23 +32,39 @@ func checkService(s *contract.Status, at time.Time) []finding {
 			Do: "Synchronize them with NTP.",
 		})
 	}
-	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s), checkRefused(s))
+	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s),
+		checkCoverage(s), checkOperations(s), checkRefused(s))
 }
 
-// checkArrival checks whether traces arrive.
+// checkArrival checks whether traces arrive. Duplicates are no sign that they do.
 func checkArrival(s *contract.Status, at time.Time) finding {
 	f := finding{Check: "traces", State: fine}
 	switch last := s.Ingest.LastArrival; {
 	case s.Ingest.Spans == 0 && last == nil:
 		f.State, f.Saw = failed, "No span has arrived."
 		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
-	case last != nil && at.Sub(*last) > client.Silence:
-		f.State, f.Saw = warning, fmt.Sprintf("The last span arrived %s ago.", units.Coarse(at.Sub(*last)))
+		return f
+	case last == nil:
+		f.State, f.Saw = warning, arrived(s)+" No request could be analysed yet."
+		f.Do = "Run sibyl doctor again in a minute: a trace is analysed once no span of it has " +
+			"arrived for some seconds. If this remains, the checks below tell what the spans lack."
+	case at.Sub(*last) > client.Silence:
+		f.State, f.Saw = warning,
+			fmt.Sprintf("The last request that could be analysed arrived %s ago.", units.Coarse(at.Sub(*last)))
 		f.Do = "If it was the end of a recording (sibyl replay), all is well. Otherwise look at the logs of the senders; if they report refused tokens or connections, see docs/operations.md."
 	default:
-		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "export request"))
+		f.Saw = arrived(s)
+	}
+	if n := s.Ingest.DuplicateSpans; n > 0 {
+		f.Saw += fmt.Sprintf(" %s since the start had arrived before and were ignored.", units.Plural(int(n), "span"))
 	}
 	return f
+}
+
+// arrived returns a sentence about the input since the start.
+func arrived(s *contract.Status) string {
+	return fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"),
+		units.Plural(int(s.Ingest.Requests), "export request"))
 }
 
 // checkLearning returns the time that learning still takes.
@@ -160,22 +176,55 @@ func differing(x *contract.Incident) string {
 // checkParents checks whether spans have parents.
 func checkParents(s *contract.Status) finding {
 	f := finding{Check: "parents", State: fine, Saw: "No trace has been closed yet."}
-	var closed int64
-	for _, n := range s.Closed {
-		closed += n
-	}
+	// idle: a span is missing. checkRefused judges those that were cut off
+	closed := s.Closed["complete"] + s.Closed["idle"]
 	if closed == 0 {
 		f.State = skipped
 		return f
 	}
-	incomplete := s.Unusable["incomplete"]
-	share := float64(incomplete) / float64(closed)
+	share := float64(s.Closed["idle"]) / float64(closed)
 	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Percent(share), units.Plural(int(closed), "closed trace"))
 	if share > mostIncomplete {
 		f.State = warning
 		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-settle if senders batch for longer."
 	}
 	return f
+}
+
+// checkCoverage checks whether enough spans of the last minutes are judged, in all and of each service.
+func checkCoverage(s *contract.Status) finding {
+	c := &s.Coverage
+	f := finding{Check: "coverage", State: fine, Saw: "No span has been judged in the last minutes."}
+	switch {
+	case c.Warning != "":
+		f.State, f.Saw, f.Do = warning, terminal.Printable(c.Warning), c.Remedy
+	case c.Received.Spans == 0:
+		f.State = skipped
+	default:
+		f.Saw = fmt.Sprintf("%s of the %s of the last minutes and %s of their time are judged.",
+			units.Percent(c.ShareOfSpans),
+			units.Plural(int(c.Received.Spans), "span"), units.Percent(c.ShareOfTime))
+		if n := c.RequestsOfTheirOwn.Spans; n > 0 {
+			f.Saw += fmt.Sprintf(" %s belong to requests of their own, such as work "+
+				"after a response and parts below missing spans.", units.Count(int(n)))
+		}
+	}
+	for _, h := range c.HopsWithoutSpans[:min(shownHops, len(c.HopsWithoutSpans))] {
+		f.Saw += " A hop between " + terminal.Printable(h.Caller) +
+			" and " + terminal.Printable(h.Callee) + " exports no spans."
+	}
+	return f
+}
+
+// shownHops is the number of hops without spans in a finding.
+const shownHops = 3
+
+// checkOperations checks whether names of operations hold identities.
+func checkOperations(s *contract.Status) finding {
+	if s.Names.Warning == "" {
+		return finding{Check: "operations", State: fine, Saw: "No names of operations seem to hold identities."}
+	}
+	return finding{Check: "operations", State: warning, Saw: terminal.Printable(s.Names.Warning), Do: s.Names.Remedy}
 }
 
 // refusals explains the reasons for which something of the traffic is not used.
@@ -186,13 +235,31 @@ var refusals = []struct {
 	do    string
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
-	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "trace", "with impossible times", "Synchronize the clocks of the senders."},
+	{func(s *contract.Status) int64 { return s.Unusable["no_duration"] + s.Unusable["too_long"] },
+		"request", "that took no time, or more than 39 hours",
+		"Synchronize the clocks of the senders, and look for SDKs that end spans with their start time."},
+	{lateSpans, "span", "that arrived after their trace was closed",
+		"Raise --assembly-settle and --assembly-idle above the longest delay of a sender, or look for a slow " +
+			"Collector. A workflow whose root span ends last needs an --assembly-idle above its longest pause."},
 	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
 	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
 	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without a separate group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
+	{func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
+		"Raise --assembly-max-age if requests take that long; end traces at queues with links instead of parents."},
 	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
+}
+
+// mostLate is the share of the spans that may be late: a retried request brings some.
+const mostLate = 0.01
+
+// lateSpans returns the number of late spans, or 0 if they are too few to matter.
+func lateSpans(s *contract.Status) int64 {
+	if n := s.Ingest.LateSpans; float64(n) > mostLate*float64(s.Ingest.Spans) {
+		return n
+	}
+	return 0
 }
 
 // checkRefused checks whether parts of the traffic are not used.

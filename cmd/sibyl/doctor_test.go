@@ -54,6 +54,7 @@ func TestDoctorOfService(t *testing.T) {
 		return &contract.Status{
 			Ready: true, RequestTypes: 3, Learning: contract.Learning{GrowthLeftNs: new(int64(time.Hour))}, Ingest: contract.Ingest{Spans: 100, Requests: 2, LastArrival: new(now)},
 			Closed: map[string]int64{"complete": 50}, Unusable: map[string]int64{}, Refused: map[string]int64{},
+			Coverage: contract.Coverage{Received: contract.CoveredSpans{Spans: 100}, ShareOfSpans: 1, ShareOfTime: 1},
 		}
 	}
 	for _, c := range []struct {
@@ -67,7 +68,13 @@ func TestDoctorOfService(t *testing.T) {
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", warning, "ago"}, // as after a recording
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
-		{func(s *contract.Status) { s.Unusable["incomplete"] = 5 }, "parents", warning, "10 %"},
+		{func(s *contract.Status) {
+			s.Coverage = contract.Coverage{Received: contract.CoveredSpans{Spans: 1000},
+				ShareOfSpans: 0.98, ShareOfTime: 0.99}
+		}, "coverage", fine, "98 % of the 1,000 spans of the last minutes and 99 % of their time are judged."},
+		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "Only 40 % are judged.", "Do it." }, "coverage", warning, "Only 40 %"},
+		{func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." }, "operations", warning, "Names hold IDs."},
+		{func(s *contract.Status) { s.Closed["idle"] = 5 }, "parents", warning, "9.1 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},
 		{func(s *contract.Status) { s.Closed["evicted"] = 7 }, "limits", warning, "memory"},
 	} {

@@ -39,7 +39,7 @@ func (p *process) replayCommand() *cobra.Command {
 		Long: `Replay sends traces, with every recorded field, to an OTLP endpoint. The first trace starts now. Each trace is shifted as a
 whole, so that durations within it do not change; intervals between traces are divided by --speed. A trace is sent when it ends.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard input.
 Replay reads all input into a temporary file before it sends anything. It retries requests that the endpoint refuses for now,
 for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
 
@@ -132,7 +132,9 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			_ = bar.Set64(traces) // the replay goes on without a bar
 		}
 	}
+	watch := p.watchDuplicates(c.Context(), f)
 	s, err := replay.Replay(c.Context(), to, options)
+	s.Duplicates = watch.count(c.Context(), s.Spans)
 	if bar != nil {
 		_ = bar.Finish() // as above
 	}
@@ -145,6 +147,19 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	return n.Complete()
 }
 
+// accepted describes the spans that an endpoint accepted.
+func accepted(s *replay.Summary) string {
+	text := units.Plural(int(s.Spans), "span")
+	switch n := s.Duplicates; {
+	case n == nil || *n == 0:
+		return text + " accepted"
+	case *n == s.Spans:
+		return text + ", all ignored as duplicates"
+	default:
+		return text + " accepted, " + units.Count(int(*n)) + " of them ignored as duplicates"
+	}
+}
+
 // printSummary writes the summary of a replay.
 func (p *process) printSummary(s *replay.Summary, f *replayFlags, cut []string) error {
 	if s.Requests == 0 {
@@ -153,8 +168,8 @@ func (p *process) printSummary(s *replay.Summary, f *replayFlags, cut []string) 
 	if f.output.Value == "json" {
 		return json.NewEncoder(p.out).Encode(s)
 	}
-	_, err := fmt.Fprintf(p.out, "%s sent: %s accepted, %d rejected; %s, %d retries\n", units.Plural(int(s.Traces), "trace"),
-		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "export request"), s.Retries)
+	_, err := fmt.Fprintf(p.out, "%s sent: %s, %d rejected; %s, %d retries\n", units.Plural(int(s.Traces), "trace"),
+		accepted(s), s.Rejected, units.Plural(int(s.Requests), "export request"), s.Retries)
 	if err == nil && s.Why != "" {
 		_, err = fmt.Fprintf(p.out, "first reason: %s\n", terminal.Printable(s.Why))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report/waterfall"
@@ -38,7 +39,7 @@ With --against, it explains each trace by its difference from normal ones: the c
 usually do, failed, are missing or new, ranked by their evidence. A normal file may hold some unusual traces, too. With
 --trace-id the waterfall follows, with the suspects marked.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard
 input. JSON output is one object per line: trace_id, flags, and for each root its sections, in nanoseconds since the
 root's start, and exclusive times. With --against, they are trace_id, excess_ns, duration_ns, usual_ns, and suspects.`,
 		Example: `  sibyl trace traces.jsonl
@@ -73,7 +74,9 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 		return err
 	}
 	n := cli.NewNotices("sibyl", p.err)
-	in, err := file.Read(c.Context(), files, f.input.Options(p.in, n))
+	input := f.input.Options(p.in, n)
+	input.Keys = ingest.FailureKeys()
+	in, err := file.Read(c.Context(), files, input)
 	n.Close()
 	if err != nil {
 		return err

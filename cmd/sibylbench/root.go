@@ -53,7 +53,8 @@ Exit codes: 0 success, 1 error, 2 wrong usage.`,
 	for _, b := range benchmarks {
 		c.AddCommand(p.partCommand(b))
 	}
-	c.AddCommand(p.ingestCommand(), p.overloadCommand(), p.controlCommand(), p.localizeCommand(), p.demoCommand(), p.estateCommand(), p.weekCommand(), p.overheadCommand(), p.jvmCommand())
+	c.AddCommand(p.ingestCommand(), p.overloadCommand(), p.controlCommand(), p.localizeCommand(),
+		p.demoCommand(), p.estateCommand(), p.weekCommand(), p.wildCommand(), p.overheadCommand(), p.jvmCommand())
 	c.AddCommand(p.estateProcesses(), p.kernelService())
 	c.AddCommand(p.demoProcesses()...)
 	return c

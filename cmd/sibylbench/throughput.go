@@ -73,10 +73,15 @@ func (p *process) ingestCommand() *cobra.Command {
 	c, o := p.serviceCommand(throughput.Ingest)
 	c.Use = "ingest"
 	c.Short = "Throughput of the whole service, from requests over the network to durable and analysed"
-	c.Long = `Starts sibyl serve with a temporary data directory and sends it requests over gRPC as fast as it accepts them. Server and load
-generator share the machine. Arguments after -- are passed to the server.`
-	c.Example = "  sibylbench ingest --time 30s\n  sibylbench ingest -o json -- --journal-durability process"
-	c.Flags().DurationVar(&o.Time, "time", 20*time.Second, "duration of the load")
+	c.Long = `Starts sibyl serve with a temporary data directory and sends it requests over gRPC as fast as it accepts them. It measures once the
+learning period, of ten seconds, is over, and waits at the end until no trace is open. With --against, another build of sibyl runs at the
+same time and gets the same requests: the ratios of both, with 95 % intervals, do not depend on other work on the machine. Servers and
+load generator share the machine. Arguments after -- are passed to the servers.`
+	c.Example = `  sibylbench ingest
+  sibylbench ingest --against /tmp/sibyl-before
+  sibylbench ingest -o json -- --journal-durability process`
+	c.Flags().DurationVar(&o.Time, "time", 75*time.Second, "duration of the load after the learning period")
+	c.Flags().StringVar(&o.Against, "against", "", "path of another build of sibyl, to compare with")
 	c.Flags().IntVar(&o.Senders, "senders", 16, "concurrent requests")
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "offered spans per second; 0: unlimited")
 	return c

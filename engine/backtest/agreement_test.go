@@ -1,4 +1,4 @@
-package backtest
+package backtest_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -37,8 +38,8 @@ func TestAgreesWithService(t *testing.T) {
 		traces = append(traces, copied)
 	}
 	slices.SortStableFunc(traces, func(a, b *trace.Trace) int {
-		_, x := Extent(a)
-		_, y := Extent(b)
+		_, x := backtest.Extent(a)
+		_, y := backtest.Extent(b)
 		return cmp.Compare(x, y)
 	})
 	o := live.DefaultOptions()
@@ -58,24 +59,25 @@ func TestAgreesWithService(t *testing.T) {
 	}
 	timeline := assemble.NewTimeline(assemble.Options{})
 	for x, err := range in.All() {
-		_, end := Extent(x)
+		_, end := backtest.Extent(x)
 		if err := errors.Join(err, timeline.Add(end, x)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := engine.NewCore(in.Table, o.Core)
-	p := newPlayer(got, nil, Options{Table: in.Table, Core: o.Core, Assembly: o.Assembly})
+	p := backtest.NewCorePlayer(got, backtest.Options{Table: in.Table, Core: o.Core, Assembly: o.Assembly})
 	for x := range timeline.All() {
 		p.Play(x)
 	}
 	p.Finish()
 
-	s := startService(t, o, traces)
+	_, first := backtest.Extent(traces[0])
+	s := startService(t, o, first)
 	for _, x := range traces {
-		_, end := Extent(x)
+		_, end := backtest.Extent(x)
 		s.send(end, x, app.Table())
 	}
-	s.pass(p.now)
+	s.pass(p.Now())
 	err = s.Ask(t.Context(), func(want *engine.Core) {
 		if !want.Learned() || len(want.Problems()) == 0 {
 			t.Errorf("the service has %d problems, want some", len(want.Problems()))
@@ -97,8 +99,8 @@ type service struct {
 	epoch trace.Nanos // length
 }
 
-// startService starts a service at the end of the first trace.
-func startService(t *testing.T, o live.Options, traces []*trace.Trace) *service {
+// startService starts a service at a time.
+func startService(t *testing.T, o live.Options, at trace.Nanos) *service {
 	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
@@ -113,8 +115,7 @@ func startService(t *testing.T, o live.Options, traces []*trace.Trace) *service 
 		t.Fatal(err)
 	}
 	s := &service{t: t, epoch: trace.Nanos(o.Core.Epoch)}
-	_, first := Extent(traces[0])
-	s.now.Store(int64(first))
+	s.now.Store(int64(at))
 	o.Clock, o.Log = func() time.Time { return time.Unix(0, s.now.Load()) }, log
 	if s.Service, err = live.Open(o); err != nil {
 		t.Fatal(err)
@@ -147,12 +148,18 @@ func (s *service) pass(to trace.Nanos) {
 // send sends a trace at a time.
 func (s *service) send(at trace.Nanos, x *trace.Trace, table *trace.Table) {
 	s.t.Helper()
-	s.pass(at)
 	body, err := tracegen.Protobuf([]*trace.Trace{x}, table)
-	if err == nil {
-		_, _, err = s.Take(s.t.Context(), body, journal.Protobuf)
-	}
 	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.take(at, body)
+}
+
+// take sends an export request at a time.
+func (s *service) take(at trace.Nanos, body []byte) {
+	s.t.Helper()
+	s.pass(at)
+	if _, _, err := s.Take(s.t.Context(), body, journal.Protobuf); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -10,13 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -28,6 +25,7 @@ type Result struct {
 	Table     *trace.Table // has the names of everything below
 	Traces    int
 	Misdated  int               // further traces, which were not played: their clocks were wrong
+	Coverage  trace.Coverage    // what became of their spans
 	From, To  trace.Nanos       // start of the first span, end of the last; 0 without a trace
 	Learned   trace.Nanos       // incidents are reported from this time on; 0: the recording is too short
 	Incidents []engine.Incident // in the order of opening, as of their end or that of the recording; not nil
@@ -38,8 +36,8 @@ type Result struct {
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
 // for temporary files, if ctx ends, or if there are labels but none can be scored. Options.Table is not used.
 //
-// Traces that end more than a year before or after the median one have a wrong clock. They are not played, since the
-// clock of the engine would follow them.
+// Traces far from the others have a wrong clock ([assemble.Calendar]). They are not played, since the clock of the
+// engine would follow them.
 func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
@@ -51,14 +49,14 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
 	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
-	calendar := make(calendar)
+	calendar := make(assemble.Calendar)
 	for t, err := range in.All() {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
 			from, to := Extent(t)
-			calendar.add(from, to)
+			calendar.Add(from, to)
 			err = timeline.Add(to, t)
 		}
 		if err != nil {
@@ -69,9 +67,10 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		return nil, err
 	}
 	if len(calendar) == 0 {
-		return &Result{Table: in.Table}, nil
+		return &Result{Table: in.Table, Coverage: rejected(&in.Summary)}, nil
 	}
-	recorded := calendar.recorded()
+	var recorded history.Interval
+	recorded.From, recorded.To = calendar.Recorded()
 	within, outside, err := during(labels, recorded)
 	if err != nil {
 		return nil, err
@@ -87,12 +86,17 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		}
 		if _, end := Extent(t); end < recorded.From || end > recorded.To {
 			misdated++
+			for i := range t.Spans {
+				p.result.Coverage.Leave(&t.Spans[i], trace.Misdated)
+			}
 			continue
 		}
 		p.Play(t)
 	}
 	result = p.Finish()
 	result.Misdated = misdated
+	refused := rejected(&in.Summary)
+	result.Coverage.Merge(&refused)
 	if result.Score == nil {
 		return result, nil
 	}
@@ -103,46 +107,12 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	return result, nil
 }
 
-// calendar holds the traces that ended on each day since 1970.
-type calendar map[int]*entry
-
-type entry struct {
-	traces int
-	extent baselinediff.Interval // from the first start to the last end
-}
-
-func (c calendar) add(from, to trace.Nanos) {
-	day := int(to / trace.Nanos(24*time.Hour))
-	e := c[day]
-	if e == nil {
-		e = &entry{extent: baselinediff.Interval{From: from, To: to}}
-		c[day] = e
+// rejected returns the spans refused while reading.
+func rejected(s *file.Summary) (c trace.Coverage) {
+	for reason, n := range s.Rejected {
+		c.LeaveSpans(n.Spans, reason)
 	}
-	e.traces++
-	e.extent.From, e.extent.To = min(e.extent.From, from), max(e.extent.To, to)
-}
-
-// recorded returns the time of the traces within a year of the day of the median one. There are traces.
-func (c calendar) recorded() baselinediff.Interval {
-	days, all := slices.Sorted(maps.Keys(c)), 0
-	for _, e := range c {
-		all += e.traces
-	}
-	median, passed := days[0], 0
-	for _, day := range days {
-		if median = day; 2*(passed+c[day].traces) >= all {
-			break
-		}
-		passed += c[day].traces
-	}
-	time := c[median].extent
-	for day, e := range c {
-		const year = 365
-		if median-year <= day && day <= median+year {
-			time.From, time.To = min(time.From, e.extent.From), max(time.To, e.extent.To)
-		}
-	}
-	return time
+	return c
 }
 
 // Extent returns the start of the first span of t, and the end of the last.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -21,7 +21,7 @@ import (
 type Label struct {
 	Name   string
 	Fault  string // kind of fault, for sums by kind
-	Window baselinediff.Interval
+	Window history.Interval
 	Target Target
 }
 
@@ -85,7 +85,7 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 
 // during returns the labels that lie in the recorded time, at least in part, and the names of the others. It returns an
 // error if all lie outside, or if a time is so far from the recorded time that it must be in another unit.
-func during(labels []Label, recorded baselinediff.Interval) (within []Label, outside []string, err error) {
+func during(labels []Label, recorded history.Interval) (within []Label, outside []string, err error) {
 	for _, l := range labels {
 		w := l.Window
 		switch {

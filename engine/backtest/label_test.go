@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
 func TestParseLabels(t *testing.T) {
@@ -54,13 +54,13 @@ func TestBrokenLabels(t *testing.T) {
 // Labels outside of the recording are set apart. If all of them are, or a time is in another unit, that is an error.
 func TestLabelsDuring(t *testing.T) {
 	const start = 1_790_000_000
-	recorded := baselinediff.Interval{From: start * second, To: (start + 3600) * second}
+	recorded := history.Interval{From: start * second, To: (start + 3600) * second}
 	before, first, last, after := label("before", start-20, start-10), label("first", start-20, start), label("last", start+3600, start+3700), label("after", start+3601, start+3700)
 	within, outside, err := during([]Label{before, first, last, after}, recorded)
 	if err != nil || len(within) != 2 || within[0].Name != "first" || within[1].Name != "last" || !cmp.Equal(outside, []string{"before", "after"}) {
 		t.Errorf("within %v, outside %v, %v", within, outside, err)
 	}
-	inSeconds := Label{Name: "seconds", Window: baselinediff.Interval{From: start, To: (start + 60) * second}}
+	inSeconds := Label{Name: "seconds", Window: history.Interval{From: start, To: (start + 60) * second}}
 	for want, labels := range map[string][]Label{
 		`"seconds" begins at 1970-01-01 00:00:01 UTC, and the traces at 2026-09-21 14:13:20: want nanoseconds`: {first, inSeconds},
 		"from 2026-09-21 14:13:20 to 2026-09-21 15:13:20 UTC; the first begins at 2026-09-21 15:13:21":         {after, before},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
@@ -29,6 +30,7 @@ type core interface {
 	Watching() bool
 	Incidents() []engine.Incident
 	AffectedTypes() []group.Summary
+	Coverage() *trace.Coverage
 }
 
 // longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
@@ -57,6 +59,8 @@ type Player struct {
 // NewPlayer returns a Player. Labels may be nil: then there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
+	// A chronic problem is older than any incident. To look for them takes a sixth of the time.
+	options.Core.Watch.Chronic.CoV, options.Core.Watch.Chronic.Delayed = 0, 0
 	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
 }
 
@@ -143,12 +147,16 @@ func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 		listed[x.ID] = true
 	}
 	for id, x := range p.incidents {
-		if x.Closed == 0 && !listed[id] {
-			x.Closed = at
+		if x.IsOpen() && !listed[id] {
+			x.Enter(incident.Transition{At: at, State: incident.Merged, Why: incident.SameCause})
 			p.incidents[id] = x
 		}
 	}
 }
+
+// Incidents returns the incidents so far, in any order, as of the end of the latest epoch. It returns the player's own
+// map, which the next call of [Player.Play] changes.
+func (p *Player) Incidents() map[uint64]engine.Incident { return p.incidents }
 
 // add adds the spans of t to the open traces.
 func (p *Player) add(t *trace.Trace) {
@@ -180,12 +188,14 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	p.versions[v] = seen
 }
 
-// ingest passes the traces that are due to the core.
+// ingest passes the traces that are due to the core, as the service does.
 func (p *Player) ingest(now trace.Nanos) {
 	for p.open.Next(now, &p.closed) {
-		if p.closed.Reason == assemble.Complete {
+		if p.closed.Reason.Settled() {
 			p.core.Ingest(&p.closed.Trace)
+			continue
 		}
+		p.closed.Leave(&p.result.Coverage)
 	}
 }
 
@@ -195,6 +205,8 @@ func (p *Player) Finish() *Result {
 		p.pass(p.endOfEpoch(p.now.Add(p.options.Assembly.Idle)))
 	}
 	r := &p.result
+	r.Coverage.Merge(p.core.Coverage())
+	p.open.Account(&r.Coverage)
 	r.Incidents = make([]engine.Incident, 0, len(p.incidents))
 	for _, x := range p.incidents {
 		r.Incidents = append(r.Incidents, x)
@@ -208,5 +220,5 @@ func (p *Player) Finish() *Result {
 }
 
 func byOpening(a, b engine.Incident) int {
-	return cmp.Or(cmp.Compare(a.Opened, b.Opened), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Opened(), b.Opened()), cmp.Compare(a.ID, b.ID))
 }

@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -49,6 +50,8 @@ func (c *fakeCore) Epoch(now trace.Nanos) []search.Decision {
 func (c *fakeCore) now() trace.Nanos { return c.epochs[len(c.epochs)-1] }
 
 func (c *fakeCore) Watching() bool { return c.now() >= 60*second }
+
+func (c *fakeCore) Coverage() *trace.Coverage { return new(trace.Coverage) }
 
 func (c *fakeCore) AffectedTypes() []group.Summary { return nil }
 
@@ -140,6 +143,8 @@ func TestWithoutSearch(t *testing.T) {
 	}
 }
 
+// A trace with a missing parent reaches the core, as in the service: whoever analyses it decides what it can tell. One
+// that was cut off at a limit does not.
 func TestIncompleteTrace(t *testing.T) {
 	c := &fakeCore{}
 	p := c.player(nil)
@@ -147,8 +152,14 @@ func TestIncompleteTrace(t *testing.T) {
 	x := request(101*second, 102*second)
 	x.Spans = append(x.Spans, trace.Span{ID: 2, Parent: 3, Start: 101 * second, End: 102 * second})
 	p.Play(x)
-	if r := p.Finish(); len(c.ingested) != 0 || r.Traces != 1 {
-		t.Errorf("%d of %d traces reached the core, want 0 of 1", len(c.ingested), r.Traces)
+	large := request(103*second, 104*second)
+	for i := range p.options.Assembly.MaxSpans {
+		large.Spans = append(large.Spans,
+			trace.Span{ID: trace.SpanID(i + 2), Parent: 1, Start: 103 * second, End: 104 * second})
+	}
+	p.Play(large)
+	if r := p.Finish(); len(c.ingested) != 1 || r.Traces != 2 {
+		t.Errorf("%d of %d traces reached the core, want 1 of 2", len(c.ingested), r.Traces)
 	}
 }
 
@@ -178,7 +189,8 @@ func (c *fakeCore) play(labels []Label, seconds trace.Nanos) *Result {
 }
 
 func label(name string, from, to trace.Nanos) Label {
-	return Label{Name: name, Fault: "cpu", Window: baselinediff.Interval{From: from * second, To: to * second}, Target: Target{Service: name}}
+	return Label{Name: name, Fault: "cpu",
+		Window: history.Interval{From: from * second, To: to * second}, Target: Target{Service: name}}
 }
 
 // open returns a script in which incidents are open. Each is given by its opening and end in seconds, and its suspects.
@@ -189,11 +201,16 @@ func (c *fakeCore) open(all ...opening) {
 			if now < x.from*second {
 				continue
 			}
-			n := engine.Incident{Incident: incident.Incident{ID: uint64(i + 1), Onset: (x.from - 5) * second, Opened: x.from * second}}
+			n := engine.Incident{Incident: incident.Incident{
+				ID:      uint64(i + 1),
+				Onset:   (x.from - 5) * second,
+				Seen:    now,
+				History: []incident.Transition{{At: x.from * second}},
+			}}
 			if now >= x.to*second {
-				n.Closed = x.to * second
+				n.Enter(incident.Transition{At: x.to * second, State: incident.Closed})
 			}
-			if x.merged && n.Closed > 0 {
+			if x.merged && !n.IsOpen() {
 				continue
 			}
 			names := x.suspects
@@ -201,7 +218,7 @@ func (c *fakeCore) open(all ...opening) {
 				names = x.later
 			}
 			for _, name := range names {
-				n.Suspects = append(n.Suspects, baselinediff.Suspect{Service: c.table.Symbol(name), Score: 1})
+				n.Suspects = append(n.Suspects, compare.Suspect{Service: c.table.Symbol(name), Score: 1})
 			}
 			list = append(list, n)
 		}
@@ -246,7 +263,7 @@ func TestScore(t *testing.T) {
 	if diff := cmp.Diff(want, &got); diff != "" {
 		t.Errorf("score (-want +got):\n%s", diff)
 	}
-	if len(r.Incidents) != 5 || r.Incidents[4].Closed != 1100*second {
+	if len(r.Incidents) != 5 || r.Incidents[4].Closed() != 1100*second {
 		t.Errorf("got %+v, want five incidents, all closed", r.Incidents)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -104,7 +104,7 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 }
 
 // deadline returns the time at which the suspects for a window are judged.
-func deadline(window baselinediff.Interval) trace.Nanos { return window.To.Add(Grace) }
+func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
 // epoch takes the incidents as of the end of an epoch.
 func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
@@ -114,7 +114,7 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 			continue
 		}
 		for id, x := range incidents {
-			if w.From <= x.Opened && x.Opened <= deadline(w) {
+			if w.From <= x.Opened() && x.Opened() <= deadline(w) {
 				s.judged[i][id] = x
 			}
 		}
@@ -200,7 +200,8 @@ func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident)
 		return c
 	}
 	c.Raised = true
-	c.SecondsToRaise = new(s.judged[label][c.Incident].Opened.Sub(l.Window.From).Seconds())
+	raised := s.judged[label][c.Incident]
+	c.SecondsToRaise = new(raised.Opened().Sub(l.Window.From).Seconds())
 	if rank := s.rank(label, c.Incident); rank > 0 {
 		c.RankService = new(rank)
 	}
@@ -212,12 +213,12 @@ func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	if r.Learned == 0 {
 		return 0
 	}
-	windows := make([]baselinediff.Interval, 0, len(s.labels))
+	windows := make([]history.Interval, 0, len(s.labels))
 	for i := range s.labels {
 		w := s.labels[i].Window
-		windows = append(windows, baselinediff.Interval{From: w.From, To: deadline(w)})
+		windows = append(windows, history.Interval{From: w.From, To: deadline(w)})
 	}
-	slices.SortFunc(windows, func(a, b baselinediff.Interval) int { return int(a.From - b.From) })
+	slices.SortFunc(windows, func(a, b history.Interval) int { return int(a.From - b.From) })
 	at := r.Learned
 	for _, w := range windows {
 		sum += max(0, min(w.From, r.To).Sub(at))

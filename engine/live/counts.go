@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -15,16 +16,19 @@ import (
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	Arrived  atomic.Int64 // time of the last accepted spans, or about that of the last trace of a checkpoint; ns since 1970, 0: none
+	// arrival of the last spans of observed requests, or about that of the last trace of a checkpoint;
+	// ns since 1970, 0: unknown
+	Arrived  atomic.Int64
 	Rejected atomic.Int64 // rejected spans of accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal
 	Damaged  atomic.Int64 // unreadable or missing records of the journal
 	Refused  struct {
 		Busy, Full atomic.Int64 // requests
 	}
-	Closed  [assemble.CloseReasons]atomic.Int64 // traces, by reason
-	Commits atomic.Int64                        // to the journal
-	Waited  atomic.Int64                        // ns, for commits
+	repeated atomic.Int64                        // copies of spans in closed traces
+	Closed   [assemble.CloseReasons]atomic.Int64 // traces, by reason
+	Commits  atomic.Int64                        // to the journal
+	Waited   atomic.Int64                        // ns, for commits
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
 	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
@@ -34,8 +38,11 @@ type Counts struct {
 
 	Names atomic.Int64 // deleted from the dictionary of the core
 
-	mu        sync.Mutex                             // guards unusables and values
-	unusables map[trace.Reason]int64                 // complete roots or traces that enter no statistics
+	mu sync.Mutex // guards unusables, coverage, recent and values
+	// roots that enter no statistics, and incomplete traces, which are judged in their parts
+	unusables map[trace.Reason]int64
+	coverage  trace.Coverage                         // of all spans but those of open traces
+	recent    [2]recentCoverage                      // of this period and the one before, in any order
 	values    map[string]int64                       // values of attributes without a name, by key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
@@ -69,6 +76,20 @@ func (c *Counts) commit(took time.Duration) {
 	c.Waited.Add(int64(took))
 }
 
+// arrived notes the arrival of an observed request.
+func (c *Counts) arrived(at trace.Nanos) {
+	for {
+		last := c.Arrived.Load()
+		if int64(at) <= last || c.Arrived.CompareAndSwap(last, int64(at)) {
+			return
+		}
+	}
+}
+
+// Duplicates returns the number of accepted spans that were ignored because they had arrived before: within one trace,
+// or after it was closed. After a restart, those of traces closed before it count as late.
+func (c *Counts) Duplicates() int64 { return c.repeated.Load() + c.Open().Duplicates }
+
 func (c *Counts) unusable(reason trace.Reason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,6 +97,66 @@ func (c *Counts) unusable(reason trace.Reason) {
 		c.unusables = make(map[trace.Reason]int64)
 	}
 	c.unusables[reason]++
+}
+
+// coveragePeriod is the unit of time of recent coverage.
+const coveragePeriod = trace.Nanos(10 * time.Minute)
+
+// recentCoverage is the coverage of a period.
+type recentCoverage struct {
+	period trace.Nanos // number of the period since 1970
+	of     trace.Coverage
+}
+
+// cover adds the accounts of spans, which were closed or refused at a time.
+func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.coverage.Merge(of)
+	period := at / coveragePeriod
+	r := &c.recent[period%2]
+	if r.period < period {
+		*r = recentCoverage{period: period}
+	}
+	if r.period == period { // a shard may be behind the others
+		r.of.Merge(of)
+	}
+}
+
+// reject counts spans that were refused while reading.
+func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
+	var of trace.Coverage
+	for _, r := range all {
+		of.LeaveSpans(int64(r.Spans), r.Reason)
+		spans += r.Spans
+	}
+	if spans > 0 {
+		c.Rejected.Add(int64(spans))
+		c.cover(at, &of)
+	}
+	return spans
+}
+
+// Coverage returns what became of the spans since the start. Spans of open traces are not among them.
+func (c *Counts) Coverage() *trace.Coverage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all trace.Coverage
+	all.Merge(&c.coverage)
+	return &all
+}
+
+// RecentCoverage returns what became of the spans in the last ten to twenty minutes before now.
+func (c *Counts) RecentCoverage(now trace.Nanos) *trace.Coverage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all trace.Coverage
+	for i := range c.recent {
+		if r := &c.recent[i]; r.period >= now/coveragePeriod-1 {
+			all.Merge(&r.of)
+		}
+	}
+	return &all
 }
 
 // unnamed counts values of attributes that have no name because their key has too many, by key.
@@ -103,7 +184,8 @@ func (c *Counts) Unnamed() map[string]int64 {
 	return maps.Clone(c.values)
 }
 
-// Unusable returns the numbers of complete traces, or roots of traces, that enter no statistics, by reason.
+// Unusable returns the numbers of roots of settled traces that enter no statistics, by reason, and the number of
+// settled traces that are incomplete, which are judged in their parts.
 func (c *Counts) Unusable() map[trace.Reason]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,6 +204,7 @@ func (c *Counts) Open() assemble.OnlineStats {
 		all.Spans += s.Spans
 		all.Bytes += s.Bytes
 		all.Late += s.Late
+		all.Duplicates += s.Duplicates
 		all.Remembered += s.Remembered
 		all.Oldest = min(all.Oldest, s.Oldest)
 	}

@@ -226,7 +226,7 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 	}
 	rejected, why = d.batch.RejectedSpans(), rejectionText(&d.batch)
 	if len(d.batch.Spans) == 0 { // nothing to store
-		s.counts.Rejected.Add(int64(rejected))
+		s.counts.reject(trace.Nanos(s.options.Clock().UnixNano()), d.batch.Rejected)
 		s.intake.release(d)
 		return rejected, why, nil
 	}
@@ -251,6 +251,12 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 		return 0, "", err
 	}
 	return rejected, why, nil
+}
+
+// Reject counts spans of an accepted request that were rejected before [Service.Take], and returns their number. It is
+// safe for concurrent use.
+func (s *Service) Reject(rejected []ingest.Rejection) int {
+	return s.counts.reject(trace.Nanos(s.options.Clock().UnixNano()), rejected)
 }
 
 // rejectionText returns the reasons for the rejected spans of b, with a detail of the first span of each kind.

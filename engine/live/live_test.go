@@ -26,6 +26,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -195,6 +196,16 @@ func (r *running) send(bodies [][]byte) {
 		})
 	}
 	wg.Wait()
+}
+
+// until waits until a condition holds, and fails the test if it does not.
+func (r *running) until(what string, holds func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatal("timed out: " + what)
+		}
+	}
 }
 
 // counted returns the number of requests in the groups of request types.
@@ -890,7 +901,7 @@ func TestExemplars(t *testing.T) {
 }
 
 // The time of the last arrival is known, also from the journal after a crash, and roughly from a checkpoint. Requests
-// without spans do not count.
+// without spans, and those that arrive again, do not count.
 func TestLastArrival(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -898,14 +909,29 @@ func TestLastArrival(t *testing.T) {
 	if at := r.Counts().Arrived.Load(); at != 0 {
 		t.Errorf("before the first spans: %d", at)
 	}
-	bodies, _ := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(time.Second))
+	bodies, traces := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}),
+		start, start.Add(time.Second))
 	r.send(bodies)
+	c.add(r.options.Assembly.Settle)
+	r.until("all traces are closed",
+		func() bool { return r.Counts().Closed[assemble.Complete].Load() == int64(traces) })
 	at := trace.Nanos(r.Counts().Arrived.Load())
 	if late := at.Sub(start); late < 0 || late > time.Second {
 		t.Errorf("arrived %v after the time at which spans were sent", late)
 	}
-	c.add(time.Second)
+	if n := r.Counts().Duplicates(); n != 0 {
+		t.Errorf("%d duplicates of spans that arrived once", n)
+	}
 	r.send([][]byte{{}})
+	r.send(bodies)
+	r.until("half of the spans are duplicates",
+		func() bool { return 2*r.Counts().Duplicates() == r.Counts().Spans.Load() })
+	if late := r.Counts().Open().Late; late != 0 {
+		t.Errorf("%d duplicates are taken for late spans", late)
+	}
+	if got := trace.Nanos(r.Counts().Arrived.Load()); got != at {
+		t.Errorf("after duplicates: %d, want %d", got, at)
+	}
 	r = run(t, r.crash(dir), c, nil)
 	if got := trace.Nanos(r.Counts().Arrived.Load()); got != at {
 		t.Errorf("after a crash: %d, want %d", got, at)

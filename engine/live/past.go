@@ -134,7 +134,7 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 	incidents := l.core.Incidents()
 	for i := range incidents {
 		x := &incidents[i]
-		if x.Closed == 0 && !keepDue(max(x.Opened, x.Reopened), last, now) || x.Closed != 0 && x.Closed <= last {
+		if x.IsOpen() && !keepDue(x.LastOpened(), last, now) || !x.IsOpen() && x.Closed() <= last {
 			continue
 		}
 		for k := range x.Types[:min(len(x.Types), keptTypes)] {

@@ -205,10 +205,7 @@ func (q *sequencer) broadcast(m message) {
 func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Requests.Add(1)
 	q.counts.Spans.Add(int64(len(d.batch.Spans)))
-	if len(d.batch.Spans) > 0 {
-		q.counts.Arrived.Store(int64(at))
-	}
-	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
+	q.counts.reject(at, d.batch.Rejected)
 	if d.names != nil {
 		q.names <- &shardOutput{names: d.names}
 		d.names = nil

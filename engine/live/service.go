@@ -196,7 +196,8 @@ var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote i
 	"journal by moving the folder store out of the data directory")
 
 // errOldStrategy is the error of a checkpoint or a journal with a strategy that this version does not have.
-var errOldStrategy = errors.New("an earlier version of sibyl wrote it with another strategy: start that version once more with a strategy that both " +
+var errOldStrategy = errors.New("another version of sibyl wrote it with " +
+	"another strategy: start that version once more with a strategy that both " +
 	"have, stop it, and start this one; or start anew by moving the folders store and journal out of the data directory")
 
 // restore restores the last checkpoint, if there is one.
@@ -219,14 +220,11 @@ func (s *Service) restore() error {
 		}
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}
-	if core.Relearning() {
-		s.options.Log.Warn("an earlier version wrote the checkpoint with other identities: request types, groups, problems and trees are learned anew; " +
-			"names, overrides, versions, deploys, decisions and reports of agents were kept")
-	}
-	for _, x := range c.Closed {
-		for _, sh := range s.shards {
+	for _, sh := range s.shards {
+		for _, x := range c.Closed {
 			sh.open.Recall(x.At, x.Hashes)
 		}
+		sh.open.Resume(c.Seq)
 	}
 	s.options.Journal.Continue(c.Seq)
 	restored := core.Options()

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -24,7 +24,8 @@ type shard struct {
 	observer  observation.Observer
 	closed    assemble.Closed
 	spans     *observation.SpanTally // of the traces closed since the last barrier
-	sites     *baselinediff.Tally    // of the same traces and of incomplete ones
+	sites     *history.Tally         // of the same traces
+	coverage  *trace.Coverage        // of all spans since the last flush
 	out       *shardOutput
 }
 
@@ -37,7 +38,7 @@ type shardOutput struct {
 	oldest   uint64                 // with a barrier: first record with spans of open traces
 	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
 	spans    *observation.SpanTally // with a barrier: of these traces
-	sites    *baselinediff.Tally    // with a barrier: of these traces
+	sites    *history.Tally         // with a barrier: of these traces
 	names    *trace.Table           // new names; if set, the other fields are not
 }
 
@@ -116,8 +117,8 @@ func newShard(number int, in <-chan message, o *Options, from *intake, outputs *
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
 		number: number, in: in, intake: from, outputs: outputs, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTally), sites: baselinediff.NewTally(),
-		out: &shardOutput{shard: number},
+		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTally), sites: history.NewTally(),
+		coverage: new(trace.Coverage), out: &shardOutput{shard: number},
 	}
 }
 
@@ -138,30 +139,37 @@ func (sh *shard) run() {
 		if m.barrier != nil {
 			sh.out.barrier, sh.out.oldest, sh.out.closed = m.barrier, sh.open.Stats().Oldest, sh.open.NewlyClosed()
 			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTally)
-			sh.out.sites, sh.sites = sh.sites, baselinediff.NewTally()
+			sh.out.sites, sh.sites = sh.sites, history.NewTally()
 		}
 		sh.flush()
+		sh.open.Account(sh.coverage)
+		sh.counts.cover(m.at, sh.coverage)
+		sh.coverage = new(trace.Coverage)
 		sh.counts.open[sh.number].Store(new(sh.open.Stats()))
 	}
 }
 
-// close closes the traces that are due.
+// close closes the traces that are due and observes those that settled. The others were cut at any point: the calls
+// that were open then would look unanswered.
 func (sh *shard) close(now trace.Nanos) {
 	for sh.open.Next(now, &sh.closed) {
 		sh.counts.Closed[sh.closed.Reason].Add(1)
-		if sh.closed.Reason == assemble.Complete {
+		if sh.closed.Reason.Settled() {
 			sh.observe()
+			continue
 		}
+		sh.closed.Leave(sh.coverage)
 	}
 }
 
 // observe reduces the closed trace to shardOutputs.
 func (sh *shard) observe() {
 	p := sh.extractor.Extract(&sh.closed.Trace)
+	p.Cover(sh.coverage)
 	sh.sites.Observe(p)
+	sh.counts.repeated.Add(int64(p.Counts.Duplicates))
 	if !p.Complete() {
 		sh.counts.unusable(trace.Incomplete)
-		return
 	}
 	sh.spans.Observe(p, sh.closed.At)
 	for i := range p.Roots {
@@ -173,6 +181,7 @@ func (sh *shard) observe() {
 			sh.out.requests = append(sh.out.requests, request{})
 		}
 		r := &sh.out.requests[sh.out.n]
+		sh.counts.arrived(sh.closed.Last)
 		sh.observer.Observe(p, i, &r.Observation)
 		r.simulation.Capture(p, i)
 		r.Records = append(r.Records[:0], sh.closed.Records...)

@@ -1,12 +1,10 @@
 package live
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -118,16 +116,7 @@ func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	case err != nil:
 		return nil, nil //nolint:nilerr // the record was trimmed
 	case r.Kind == journal.JSON:
-		return protobufOf(r.Data)
+		return otlp.FromJSON(r.Data)
 	}
 	return r.Data, nil
-}
-
-// protobufOf converts an export request that was decoded before, so its nesting is limited.
-func protobufOf(json []byte) ([]byte, error) {
-	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
-	if err != nil {
-		return nil, fmt.Errorf("convert a request from JSON: %w", err)
-	}
-	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -40,7 +42,7 @@ func TestWholeTraces(t *testing.T) {
 		if request == nil { // of the learning period
 			continue
 		}
-		x, err := otlp.DecodeWholeTrace(o.Trace, request, &trace.Table{})
+		x, err := otlp.DecodeWholeTrace(o.Trace, request, &trace.Table{}, ingest.AllFailureRules)
 		if err != nil || len(x.Spans) < 2 || len(x.Attrs) == 0 {
 			t.Fatalf("trace %s has %d spans and %d attributes, %v", o.Trace, len(x.Spans), len(x.Attrs), err)
 		}
@@ -51,6 +53,43 @@ func TestWholeTraces(t *testing.T) {
 	}
 	if request, err := r.WholeTrace(trace.ID{1}); request != nil || err != nil {
 		t.Errorf("an unknown trace: %d bytes, %v", len(request), err)
+	}
+}
+
+// A trace can be copied from a request in JSON whose attributes and identifiers are not written as pdata writes them.
+func TestWholeTraceOfOddJSON(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, nil)
+	defer r.end()
+	body := []byte(`{"batches":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"instrumentationLibrarySpans":[{"spans":[
+		{"traceId":"AQIDBAUGBwgJCgsMDQ4PEA==","spanId":"AQIDBAUGBwg=","name":"GET /","startTimeUnixNano":1.76e18,"endTimeUnixNano":"1760000000000000009",
+		"attributes":[{"key":"i","value":{"intValue":7.0}},{"key":"b","value":{"boolValue":"true"}},{"key":"s","value":{"stringValue":7}}]}]}]}]}`)
+	if rejected, why, err := r.Take(t.Context(), body, journal.JSON); rejected != 0 || err != nil {
+		t.Fatal(rejected, why, err)
+	}
+	id := trace.ID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	found := false
+	for record, err := range r.journal.Read(1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Kind != journal.JSON {
+			continue
+		}
+		found = true
+		request, err := recordedTrace(id, []uint64{record.Seq},
+			func(seq uint64) ([]byte, error) { return readRecord(r.journal, seq, nil) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := otlp.DecodeWholeTrace(id, request, &trace.Table{}, ingest.AllFailureRules)
+		if err != nil || len(x.Spans) != 1 || len(x.Attrs) != 4 {
+			t.Errorf("%+v, %v, want a span with the attributes of its resource and its own", x, err)
+		}
+	}
+	if !found {
+		t.Error("the journal has no request in JSON")
 	}
 }
 

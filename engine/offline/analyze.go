@@ -70,6 +70,9 @@ type analyzer struct {
 	aliases  group.Aliases // of all requests
 	grouper  *group.Grouper
 	trees    map[analysis.Hash]*cct.Builder // by request type
+
+	from, to trace.Nanos       // of the requests whose clocks may be right
+	misdated map[trace.ID]bool // traces of the others
 }
 
 // Analyze reads traces from files and directories and reports the problems of their requests. The report depends on the
@@ -91,6 +94,7 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 		requests: spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
 		types:    &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
 		trees:    make(map[analysis.Hash]*cct.Builder),
+		misdated: make(map[trace.ID]bool),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.requests.Close()) }()
 	for _, pass := range []func(context.Context) error{a.extract, a.learnTypes, a.group, a.judge} {
@@ -98,18 +102,22 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 			return nil, err
 		}
 	}
+	a.report.Families = a.report.Table.Families()
 	return a.report, nil
 }
 
-// extract reduces every trace to observations, and learns the targets of calls.
+// extract reduces every trace to observations, and learns the targets of calls. It leaves out traces from wrong clocks:
+// rates per second would extend over the time between them and the others.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
 		r.Rejected[reason] += int(n.Records + n.Spans)
+		r.Coverage.LeaveSpans(n.Spans, reason)
 	}
 	extractor := critpath.NewExtractor(a.options.Path)
 	var observer observation.Observer
 	var o observation.Observation
+	calendar, days := make(assemble.Calendar), make(map[trace.Nanos]*dayAccounts)
 	for t, err := range a.input.All() {
 		if err != nil {
 			return err
@@ -120,10 +128,8 @@ func (a *analyzer) extract(ctx context.Context) error {
 		r.Traces++
 		r.Spans += len(t.Spans)
 		p := extractor.Extract(t)
-		if !p.Complete() {
-			r.Rejected[trace.Incomplete]++
-			continue
-		}
+		d := dayOf(days, p)
+		p.Cover(&d.coverage)
 		usable := false
 		for i := range p.Roots {
 			if reason := p.Unusable(i); reason != "" {
@@ -132,20 +138,63 @@ func (a *analyzer) extract(ctx context.Context) error {
 			}
 			usable = true
 			observer.Observe(p, i, &o)
+			calendar.Add(o.Start, end(&o))
 			a.aliases.Learn(&o, r.Table)
 			if err := a.requests.Add(&o); err != nil {
 				return err
 			}
 		}
 		if usable {
-			r.Complete++
+			d.judged++
+			if p.Complete() {
+				d.complete++
+			}
 		}
 	}
 	a.aliases.Close(0)
+	a.from, a.to = calendar.Recorded()
+	a.addUp(days)
 	return nil
 }
 
-// learnTypes learns the request types.
+// dayAccounts holds the accounts of the traces that begin on one day. Days with wrong clocks are only known in the end.
+type dayAccounts struct {
+	coverage         trace.Coverage
+	judged, complete int // traces
+}
+
+const dayLength = trace.Nanos(24 * time.Hour)
+
+// dayOf returns the day on which the trace of p begins.
+func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
+	var start trace.Nanos
+	if len(p.Roots) > 0 {
+		start = p.Nodes[p.Roots[0].Node].Start
+	}
+	d := days[start/dayLength]
+	if d == nil {
+		d = &dayAccounts{}
+		days[start/dayLength] = d
+	}
+	return d
+}
+
+// addUp adds the days to the report. Those outside the recorded time have wrong clocks.
+func (a *analyzer) addUp(days map[trace.Nanos]*dayAccounts) {
+	for number, d := range days {
+		if number*dayLength > a.to || (number+1)*dayLength < a.from {
+			d.coverage.LeaveJudged(trace.Misdated)
+		} else {
+			a.report.Judged += d.judged
+			a.report.Complete += d.complete
+		}
+		a.report.Coverage.Merge(&d.coverage)
+	}
+}
+
+func end(o *observation.Observation) trace.Nanos { return o.Start + trace.Nanos(o.Duration) }
+
+// learnTypes learns the request types, and counts the traces that all passes leave out.
 func (a *analyzer) learnTypes(ctx context.Context) error {
 	for o, err := range a.each(ctx) {
 		if err != nil {
@@ -154,6 +203,9 @@ func (a *analyzer) learnTypes(ctx context.Context) error {
 		a.types.Learn(o)
 	}
 	a.types.Freeze()
+	if n := len(a.misdated); n > 0 {
+		a.report.Rejected[trace.Misdated] = n
+	}
 	return nil
 }
 
@@ -195,11 +247,15 @@ func (a *analyzer) group(ctx context.Context) error {
 	return nil
 }
 
-// each yields the observations, with the targets of calls that lost their callee; each is valid until the next. If ctx
-// is done or the spool fails, it yields an error last.
+// each yields the observations except those from wrong clocks, with the targets of calls that lost their callee; each
+// is valid until the next. If ctx is done or the spool fails, it yields an error last.
 func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.requests.All() {
+			if err == nil && (end(o) < a.from || end(o) > a.to) {
+				a.misdated[o.Trace] = true
+				continue
+			}
 			if err == nil {
 				a.aliases.Apply(o, a.report.Table)
 				err = context.Cause(ctx)

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -22,21 +23,23 @@ import (
 
 // Comparison is the difference between some traces, the window, and others, the baseline.
 type Comparison struct {
-	Table        *trace.Table // has the names of everything below
-	Traces       int          // read, including those of neither side
-	Window       Side
-	Baseline     Side
-	Around       bool                   // the baseline has traces before and after the window
-	Mean         float64                // mean duration of a trace in the baseline, in ns: the unit of the times in Suspects
-	Suspects     []baselinediff.Suspect // ranked
-	Usual        []float64              // highest scores of stretches of the baseline that are as long as the window; empty if it is too short
-	RequestTypes []TypeChange           // those in the window: slower ones first, by added time
+	Table    *trace.Table   // has the names of everything below
+	Traces   int            // read, including those of neither side
+	Coverage trace.Coverage // what became of the spans read
+	Window   Side
+	Baseline Side
+	Around   bool              // the baseline has traces before and after the window
+	Mean     float64           // mean duration of a trace in the baseline, in ns: the unit of the times in Suspects
+	Suspects []compare.Suspect // ranked
+	// highest scores of stretches of the baseline that are as long as the window; empty if it is too short
+	Usual        []float64
+	RequestTypes []TypeChange // those in the window: slower ones first, by added time
 }
 
 // Side is one side of a [Comparison].
 type Side struct {
-	Interval baselinediff.Interval // an open end is the beginning of the first trace, or the time after that of the last
-	Open     bool                  // the range had no end
+	Interval history.Interval // an open end is the beginning of the first trace, or the time after that of the last
+	Open     bool             // the range had no end
 	Traces   int
 }
 
@@ -46,7 +49,7 @@ type TypeChange struct {
 	Baseline uint64        // number of requests in the baseline
 	Expected time.Duration // mean in the baseline; 0 without requests
 	// Rise is the increase of the mean beyond the variation of the baseline, in ns; 0 if the type is not slower, NaN if
-	// there are too few requests to judge. See [baselinediff.Rise].
+	// there are too few requests to judge. See [compare.Rise].
 	Rise float64
 }
 
@@ -58,7 +61,7 @@ func (t *TypeChange) Slower() bool { return t.Rise > 0 }
 
 // Numbers of traces that a comparison needs.
 const (
-	// leastBaseline is the number of pieces of a history whose variation baselinediff judges.
+	// leastBaseline is the number of pieces of a history whose variation compare judges.
 	leastBaseline = 16
 	// enoughBaseline is the number of traces before a window from which no others are needed, unless the window has
 	// more: the default number of requests that a group needs to be judged.
@@ -70,7 +73,7 @@ const mostStretches = 8
 
 // Sets of a recording.
 const (
-	beforeSet baselinediff.Set = iota
+	beforeSet compare.Set = iota
 	afterSet
 )
 
@@ -120,21 +123,21 @@ func CompareFiles(ctx context.Context, before, after []string, options Options) 
 }
 
 // choice reports whether a trace or request that begins at start, in a set, is selected.
-type choice func(start trace.Nanos, set baselinediff.Set) bool
+type choice func(start trace.Nanos, set compare.Set) bool
 
-func within(i baselinediff.Interval) choice {
-	return func(start trace.Nanos, _ baselinediff.Set) bool { return i.Contains(start) }
+func within(i history.Interval) choice {
+	return func(start trace.Nanos, _ compare.Set) bool { return i.Contains(start) }
 }
 
-func of(want baselinediff.Set) choice {
-	return func(_ trace.Nanos, set baselinediff.Set) bool { return set == want }
+func of(want compare.Set) choice {
+	return func(_ trace.Nanos, set compare.Set) bool { return set == want }
 }
 
 // comparer is the state of one comparison.
 type comparer struct {
 	options          Options
 	result           *Comparison
-	recording        *baselinediff.Recording
+	recording        *compare.Recording
 	types            *group.RequestTypes
 	requests         [2]*spool.Spool // by set
 	baseline, window choice
@@ -149,7 +152,7 @@ func newComparer(options Options) (*comparer, error) {
 	}
 	table := &trace.Table{}
 	c := &comparer{
-		options: options, result: &Comparison{Table: table}, recording: baselinediff.NewRecording(table),
+		options: options, result: &Comparison{Table: table}, recording: compare.NewRecording(table),
 		types: &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)},
 	}
 	for i := range c.requests {
@@ -167,7 +170,7 @@ func (c *comparer) close() error {
 }
 
 // read adds the traces in files to a set.
-func (c *comparer) read(ctx context.Context, paths []string, set baselinediff.Set) (err error) {
+func (c *comparer) read(ctx context.Context, paths []string, set compare.Set) (err error) {
 	in, err := file.Read(ctx, paths, c.options.Input)
 	if err != nil {
 		return err
@@ -186,6 +189,7 @@ func (c *comparer) read(ctx context.Context, paths []string, set baselinediff.Se
 		}
 		c.result.Traces++
 		p := extractor.Extract(t)
+		p.Cover(&c.result.Coverage)
 		c.recording.Add(p, set)
 		for i := range p.Roots {
 			if p.Unusable(i) != "" {
@@ -198,6 +202,9 @@ func (c *comparer) read(ctx context.Context, paths []string, set baselinediff.Se
 			}
 		}
 	}
+	for reason, n := range in.Summary.Rejected {
+		c.result.Coverage.LeaveSpans(n.Spans, reason)
+	}
 	return nil
 }
 
@@ -205,7 +212,7 @@ var errNoRoot = errors.New("no trace of the input has a root span, so there is n
 
 // selectWindow selects the sides of [CompareWindow].
 func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
-	all := c.recording.Within(baselinediff.Always())
+	all := c.recording.Within(history.Always())
 	if all.Len() == 0 {
 		return errNoRoot
 	}
@@ -229,17 +236,17 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 	if baseline != nil {
 		return c.selectBaseline(*baseline, w, first, last)
 	}
-	before := baselinediff.Interval{From: first, To: w.From}
+	before := history.Interval{From: first, To: w.From}
 	c.baseline = within(before)
-	history := c.recording.Select(c.baseline)
-	c.result.Baseline = side(history, before, false)
-	if history.Len() < max(enoughBaseline, traces.Len()) {
-		c.baseline = func(start trace.Nanos, _ baselinediff.Set) bool { return !w.Contains(start) }
+	earlier := c.recording.Select(c.baseline)
+	c.result.Baseline = side(earlier, before, false)
+	if earlier.Len() < max(enoughBaseline, traces.Len()) {
+		c.baseline = func(start trace.Nanos, _ compare.Set) bool { return !w.Contains(start) }
 		all := c.recording.Select(c.baseline)
-		c.result.Around = 0 < history.Len() && history.Len() < all.Len()
-		if all.Len() > history.Len() {
+		c.result.Around = 0 < earlier.Len() && earlier.Len() < all.Len()
+		if all.Len() > earlier.Len() {
 			from, to := all.Extent()
-			c.result.Baseline = side(all, baselinediff.Interval{From: from, To: to + 1}, false)
+			c.result.Baseline = side(all, history.Interval{From: from, To: to + 1}, false)
 		}
 	}
 	if c.result.Baseline.Traces < leastBaseline {
@@ -250,7 +257,7 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 }
 
 // selectBaseline selects the baseline that was asked for.
-func (c *comparer) selectBaseline(baseline TimeRange, w baselinediff.Interval, first, last trace.Nanos) error {
+func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first, last trace.Nanos) error {
 	b, err := baseline.resolve(first, last)
 	if err != nil {
 		return fmt.Errorf("baseline: %w", err)
@@ -259,12 +266,12 @@ func (c *comparer) selectBaseline(baseline TimeRange, w baselinediff.Interval, f
 		return fmt.Errorf("the baseline %s overlaps with the window: choose a baseline that ends before the window begins, or begins after it", baseline.text)
 	}
 	c.baseline = within(b)
-	history := c.recording.Select(c.baseline)
-	if history.Len() < leastBaseline {
+	earlier := c.recording.Select(c.baseline)
+	if earlier.Len() < leastBaseline {
 		return fmt.Errorf("too few traces to compare with begin in the baseline %[2]s: %[1]d, want at least %[3]d; choose a longer baseline (the traces begin between %[4]s and %[5]s, UTC)",
-			history.Len(), baseline.text, leastBaseline, dateTime(first), dateTime(last))
+			earlier.Len(), baseline.text, leastBaseline, dateTime(first), dateTime(last))
 	}
-	c.result.Baseline = side(history, b, baseline.to.kind == open)
+	c.result.Baseline = side(earlier, b, baseline.to.kind == open)
 	return nil
 }
 
@@ -278,14 +285,14 @@ func (c *comparer) selectSets() error {
 	case after.Len() == 0:
 		return errors.New("the files after hold no trace that could be used: name files with traces")
 	}
-	c.result.Baseline, c.result.Window = side(before, baselinediff.Always(), true), side(after, baselinediff.Always(), true)
+	c.result.Baseline, c.result.Window = side(before, history.Always(), true), side(after, history.Always(), true)
 	return nil
 }
 
 // side returns the side of t, which were selected from an interval.
-func side(t baselinediff.Traces, i baselinediff.Interval, openEnd bool) Side {
+func side(t compare.Traces, i history.Interval, openEnd bool) Side {
 	first, last := t.Extent()
-	always := baselinediff.Always()
+	always := history.Always()
 	if i.From == always.From {
 		i.From = first
 	}
@@ -333,7 +340,7 @@ func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 	c.types.Freeze()
 	byType := make(map[analysis.Hash]*typeRequests)
 	for i, requests := range c.requests {
-		set := baselinediff.Set(i)
+		set := compare.Set(i)
 		for o, err := range requests.All() {
 			if err == nil {
 				err = context.Cause(ctx)
@@ -365,7 +372,7 @@ func (t *TypeChange) added() float64 {
 }
 
 // assign adds a request to its side.
-func (c *comparer) assign(byType map[analysis.Hash]*typeRequests, o *observation.Observation, set baselinediff.Set) {
+func (c *comparer) assign(byType map[analysis.Hash]*typeRequests, o *observation.Observation, set compare.Set) {
 	inWindow, inBaseline := c.window(o.Start, set), c.baseline(o.Start, set)
 	if !inWindow && !inBaseline {
 		return
@@ -396,7 +403,7 @@ func (c *comparer) typeChange(id analysis.Hash, r *typeRequests) TypeChange {
 			Distinct: c.types.Distinct(r.entry, id, distinctOps),
 			Count:    uint64(len(window)), Failed: r.failed, Mean: mean(window),
 		},
-		Baseline: uint64(len(history)), Expected: mean(history), Rise: baselinediff.Rise(history, window),
+		Baseline: uint64(len(history)), Expected: mean(history), Rise: compare.Rise(history, window),
 	}
 }
 

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // ReadNormal reads normal traces and returns their profile, with the table of their names. Only the fields Input and
 // Path of the options matter. It returns an error if no trace has a root.
-func ReadNormal(ctx context.Context, paths []string, options Options) (profile *baselinediff.Profile, table *trace.Table, err error) {
+func ReadNormal(ctx context.Context, paths []string,
+	options Options) (profile *onetrace.Profile, table *trace.Table, err error) {
 	if options.Path.OverlapTolerance > 0 {
 		return nil, nil, errOverlap
 	}
@@ -21,7 +22,7 @@ func ReadNormal(ctx context.Context, paths []string, options Options) (profile *
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	profile = baselinediff.NewProfile(in.Table)
+	profile = onetrace.NewProfile(in.Table)
 	extractor := critpath.NewExtractor(options.Path)
 	for t, err := range in.All() {
 		if err == nil {

@@ -13,8 +13,11 @@ type Report struct {
 	Table    *trace.Table // has the names of everything below
 	Traces   int
 	Spans    int
-	Complete int                   // traces in the statistics
-	Rejected map[trace.Reason]int  // spans and traces that are not
+	Judged   int                   // traces in the statistics, with all or some of their roots
+	Complete int                   // of these, traces without a missing parent
+	Rejected map[trace.Reason]int  // spans and roots that are not
+	Coverage trace.Coverage        // what became of the spans
+	Families []trace.Family        // operations whose names seem to hold identities
 	Refused  uint64                // requests counted by request type only, because there were too many groups
 	Groups   []group.Summary       // request types first, each followed by its groups; most requests first
 	Problems []Problem             // ranked

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -89,8 +89,8 @@ func parsePoint(text string) (timePoint, error) {
 }
 
 // resolve returns the interval that r denotes, for traces that begin between first and last.
-func (r TimeRange) resolve(first, last trace.Nanos) (baselinediff.Interval, error) {
-	i := baselinediff.Always()
+func (r TimeRange) resolve(first, last trace.Nanos) (history.Interval, error) {
+	i := history.Always()
 	if r.from.kind != open {
 		from, err := r.from.resolve(first, last)
 		if err != nil {

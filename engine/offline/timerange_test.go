@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -19,7 +19,7 @@ func at(t *testing.T, text string) trace.Nanos {
 }
 
 func TestTimeRange(t *testing.T) {
-	always := baselinediff.Always()
+	always := history.Always()
 	for _, c := range []struct {
 		first, last string // of the traces
 		text        string

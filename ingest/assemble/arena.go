@@ -23,7 +23,7 @@ type arena struct {
 const (
 	linkSize   = 8  // position of the trace's next fragment; in memory only
 	headerSize = 12 // counts of spans, attributes and joins
-	spanSize   = 9*8 + 2
+	spanSize   = 9*8 + 4 + 2
 	attrSize   = 3*8 + 4 + 1
 	joinSize   = 4 + 8
 )
@@ -124,7 +124,8 @@ func putSpan(b []byte, s *trace.Span) {
 	le.PutUint64(b[48:], uint64(s.Host))
 	le.PutUint64(b[56:], uint64(s.Tracepoint))
 	le.PutUint64(b[64:], uint64(s.Peer))
-	b[72], b[73] = byte(s.Kind), byte(s.Flags)
+	le.PutUint32(b[72:], uint32(s.Address))
+	b[76], b[77] = byte(s.Kind), byte(s.Flags)
 }
 
 // getSpan decodes the first spanSize bytes of b.
@@ -141,8 +142,9 @@ func getSpan(b []byte) trace.Span {
 		Host:       trace.Symbol(le.Uint64(b[48:])),
 		Tracepoint: trace.Symbol(le.Uint64(b[56:])),
 		Peer:       trace.Op(le.Uint64(b[64:])),
-		Kind:       trace.Kind(b[72]),
-		Flags:      trace.Flags(b[73]),
+		Address:    trace.Address(le.Uint32(b[72:])),
+		Kind:       trace.Kind(b[76]),
+		Flags:      trace.Flags(b[77]),
 	}
 }
 

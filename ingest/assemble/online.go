@@ -10,7 +10,7 @@ import (
 // CloseReason is the reason for closing a trace.
 type CloseReason uint8
 
-// Reasons for closing a trace. Only complete traces may enter statistics.
+// Reasons for closing a trace.
 const (
 	Complete     CloseReason = iota // no span is missing, and none arrived for a time
 	Idle                            // a span is missing, but none arrived for a time
@@ -24,6 +24,10 @@ var closeReasonNames = [...]string{"complete", "idle", "age", "size", "evicted"}
 
 // String returns the name of c in metrics and the API.
 func (c CloseReason) String() string { return closeReasonNames[c] }
+
+// Settled reports whether the spans of the trace had the time that they need to arrive. The live engine and backtests
+// analyse the traces that settled. The others were cut off while their spans still arrived.
+func (c CloseReason) Settled() bool { return c == Complete || c == Idle }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
@@ -60,8 +64,11 @@ type Online struct {
 	ready   []ready            // closed, not yet returned by Next
 	closed  remembered
 	spans   int64 // of open traces
-	late    int64
-	ids     idSet // scratch
+	// spans of closed traces, since the start
+	late, duplicates int64
+	left             trace.Coverage // the same, since the last call of Account
+	resumed          uint64         // see Resume
+	ids              idSet          // scratch
 }
 
 // ownerShares is the number of shares into which services are divided by their hash. When memory runs out, the largest
@@ -127,6 +134,7 @@ type Closed struct {
 	trace.Trace
 	Reason  CloseReason
 	At      trace.Nanos // time of closing
+	Last    trace.Nanos // arrival of its last span
 	Records []uint64    // numbers of the records with its spans, ascending
 }
 
@@ -137,8 +145,10 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	live := o.blocks.live()
 	n, ok := o.index[id]
 	if !ok {
-		if o.closed.has(id.Hash()) {
-			o.late += int64(r.To - r.From)
+		if h := id.Hash(); o.closed.has(h) {
+			if record > o.resumed {
+				o.turnAway(h, b.Spans[r.From:r.To])
+			}
 			return
 		}
 		n = o.begin(now, record, id, b.Spans[r.From].Service)
@@ -146,6 +156,9 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	t := &o.open[n]
 	if t.spans < 0 {
 		o.late += int64(r.To - r.From) // closed, but not yet returned by Next
+		for i := r.From; i < r.To; i++ {
+			o.left.Leave(&b.Spans[i], trace.Late)
+		}
 		return
 	}
 	if t.lastRecord != record || !ok {
@@ -164,6 +177,33 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 		o.end(n, Size, now)
 	case o.blocks.live() > o.options.Memory && o.lists[aging].first >= 0:
 		o.end(o.largestOwner().traces.first, Evicted, now)
+	}
+}
+
+// turnAway counts spans of the closed trace with hash h.
+func (o *Online) turnAway(h uint64, spans []trace.Span) {
+	for i := range spans {
+		if o.closed.hasSpan(h, spans[i].ID) {
+			o.duplicates++
+			o.left.Leave(&spans[i], trace.Duplicate)
+		} else {
+			o.late++
+			o.left.Leave(&spans[i], trace.Late)
+		}
+	}
+}
+
+// Account adds the spans of closed traces that arrived since the last call to c.
+func (o *Online) Account(c *trace.Coverage) {
+	c.Merge(&o.left)
+	o.left = trace.Coverage{}
+}
+
+// Leave adds the spans of a trace that did not settle to c.
+func (t *Closed) Leave(c *trace.Coverage) {
+	c.Traces++
+	for i := range t.Spans {
+		c.Leave(&t.Spans[i], trace.Cut)
 	}
 }
 
@@ -253,10 +293,14 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	o.ready = o.ready[:copy(o.ready, o.ready[1:])]
 	x := &o.open[r.trace]
 	t.Reset()
-	t.ID, t.Reason, t.At = x.id, r.reason, r.at
+	t.ID, t.Reason, t.At, t.Last = x.id, r.reason, r.at, x.last
 	t.Records = o.blocks.read(x.block, &t.Trace, t.Records[:0])
 	o.blocks.release(x.block)
-	o.closed.add(x.id.Hash())
+	h := x.id.Hash()
+	o.closed.add(h)
+	for i := range t.Spans {
+		o.closed.addSpan(h, t.Spans[i].ID)
+	}
 	delete(o.index, x.id)
 	o.spans -= int64(len(t.Spans))
 	o.unused = append(o.unused, r.trace)
@@ -410,6 +454,7 @@ type OnlineStats struct {
 	Traces, Spans int64  // open
 	Bytes         int64  // memory of open spans
 	Late          int64  // spans that arrived after their trace was closed, since the start
+	Duplicates    int64  // spans of closed traces that arrived again, since the start
 	Remembered    int64  // closed traces remembered
 	Oldest        uint64 // lowest number of a record with a span of an open trace; math.MaxUint64: none
 }
@@ -417,7 +462,8 @@ type OnlineStats struct {
 // Stats returns the current statistics of o.
 func (o *Online) Stats() OnlineStats {
 	s := OnlineStats{
-		Traces: int64(len(o.index)), Spans: o.spans, Bytes: o.blocks.live(), Late: o.late, Remembered: o.closed.len(), Oldest: ^uint64(0),
+		Traces: int64(len(o.index)), Spans: o.spans, Bytes: o.blocks.live(), Late: o.late, Duplicates: o.duplicates,
+		Remembered: o.closed.len(), Oldest: ^uint64(0),
 	}
 	if first := o.lists[aging].first; first >= 0 {
 		s.Oldest = o.open[first].record
@@ -431,3 +477,7 @@ func (o *Online) NewlyClosed() []uint64 { return o.closed.drain() }
 
 // Recall remembers traces as closed at about the given time. Call it before any Add, with ascending times.
 func (o *Online) Recall(at trace.Nanos, hashes []uint64) { o.closed.recall(at, hashes) }
+
+// Resume tells that the records up to the given one are replayed: the spans of recalled traces in them have been
+// judged, and are not counted again.
+func (o *Online) Resume(record uint64) { o.resumed = record }

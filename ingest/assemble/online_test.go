@@ -194,8 +194,8 @@ func TestOnlineIsBounded(t *testing.T) {
 			if s.Bytes > options.Memory {
 				t.Fatalf("%d bytes held, %d allowed", s.Bytes, options.Memory)
 			}
-			if int64(in) != int64(out)+s.Spans+s.Late {
-				t.Fatalf("%d spans in, %d out, %d held, %d late", in, out, s.Spans, s.Late)
+			if int64(in) != int64(out)+s.Spans+s.Late+s.Duplicates {
+				t.Fatalf("%d spans in, %d out, %d held, %d late, %d duplicates", in, out, s.Spans, s.Late, s.Duplicates)
 			}
 		}
 	})

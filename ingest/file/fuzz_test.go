@@ -17,6 +17,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(`{"data":[{"spans":[{"traceID":"1","spanID":"2"}]}],"result":{"result":{}}}`))
 	f.Add([]byte("{\n\"a\\\"\":\"\\\n[{]}"))
+	f.Add([]byte(`[[{"traceId":"1","id":"2","timestamp":3}],[{"spanId":1}],{"trace":{"trace":{}}}]`))
 	f.Add(append([]byte{0, 0, 0, 9}, "\x28\xb5\x2f\xfdxxxxx"...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in, err := file.Read(t.Context(), []string{file.Stdin}, file.Options{Stdin: bytes.NewReader(data), Workers: 1})

@@ -1,13 +1,16 @@
 package file
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/translate"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/ingest/zipkin"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -15,8 +18,8 @@ import (
 // the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns the errors of Read and
 // of take.
 //
-// It uses the collector's decoder, which accepts or rejects a record as a whole and recurses into nested values.
-// ReadOTLP must not be used with untrusted input.
+// Protobuf is read with the collector's decoder, which accepts or rejects a record as a whole and recurses into nested
+// values. ReadOTLP must not be used with untrusted input.
 func ReadOTLP(ctx context.Context, paths []string, options Options, take func(ptrace.Traces) error) (Summary, error) {
 	sources, err := list(paths)
 	if err != nil {
@@ -41,9 +44,16 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 			if f == otherSignal {
 				return nil
 			}
-			traces, err := decodeOTLP(data, f)
+			traces, rejected, err := decodeOTLP(data, f)
 			if err != nil {
 				return broken(trace.Malformed, err, at)
+			}
+			for _, left := range rejected {
+				b := at.failed(s.path, left.Reason, errors.New(left.Detail))
+				b.Spans = left.Spans
+				if err := r.count(b); err != nil {
+					return err
+				}
 			}
 			summary.Records++
 			summary.Spans += int64(traces.SpanCount())
@@ -59,31 +69,25 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 	return *summary, nil
 }
 
-// decodeOTLP decodes a record without loss.
-func decodeOTLP(data []byte, f format) (ptrace.Traces, error) {
+// decodeOTLP decodes a record without loss, except for the rejected spans.
+func decodeOTLP(data []byte, f format) (traces ptrace.Traces, rejected []ingest.Rejection, err error) {
 	switch f {
-	case otlpProtobuf:
-		return (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 	case jaegerJSON:
-		return translate.JSON(data)
+		traces, err = translate.JSON(data)
+		return traces, nil, err
+	case zipkinJSON:
+		data, rejected, err = zipkin.Translate(data)
 	case otlpResource:
-		data = append(append([]byte(`{"resourceSpans":[`), data...), "]}"...)
+		data, err = otlp.FromJSON(slices.Concat([]byte(`{"resourceSpans":[`), data, []byte("]}")))
 	case otlpJSON:
-		data = unwrapEnvelope(data)
+		data, err = otlp.FromJSON(data)
 	case unknown, otherSignal:
-		return ptrace.Traces{}, errNoTraces
+		err = noTraces(data)
+	case otlpProtobuf:
 	}
-	return (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
-}
-
-// unwrapEnvelope removes the envelope of Jaeger's API from a request, if it has one.
-func unwrapEnvelope(data []byte) []byte {
-	if bytes.HasPrefix(data, []byte(`{"resourceSpans"`)) {
-		return data
+	if err != nil {
+		return ptrace.Traces{}, nil, err
 	}
-	var envelope struct{ Result json.RawMessage }
-	if json.Unmarshal(data, &envelope) != nil || !bytes.HasPrefix(envelope.Result, []byte("{")) {
-		return data
-	}
-	return envelope.Result
+	traces, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+	return traces, rejected, err
 }

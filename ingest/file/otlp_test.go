@@ -46,13 +46,14 @@ func TestEverythingIsRead(t *testing.T) {
 func TestEverythingBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.jsonl")
 	good := string(marshalJSON(requests(1)[0]))
-	if err := os.WriteFile(path, []byte(good+"\n{\"resourceSpans\":[7]}\n{\"x\":1}\n{\"resourceMetrics\":[]}\n"+good+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(good+"\n{\"resourceSpans\":[7]}\n{\"x\":1}\n{\"resourceMetrics\":[]}\n[{\"id\":\"x\",\"traceId\":\"1\"}]\n"+good+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	reported := 0
 	count := func(ptrace.Traces) error { return nil }
 	summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Report: func(file.InputError) { reported++ }}, count)
-	if err != nil || reported != 2 || summary.Rejected[trace.Malformed].Records != 2 || summary.Spans != 12 {
+	if err != nil || reported != 3 || summary.Rejected[trace.Malformed].Records != 2 ||
+		summary.Rejected[trace.BadSpanID].Spans != 1 || summary.Spans != 12 {
 		t.Errorf("%d reports, %+v, %v", reported, summary, err)
 	}
 	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true}, count); err == nil {

@@ -1,8 +1,8 @@
 // Package file reads traces from files, directories and standard input. It closes traces at the end of the input.
 //
-// It recognises formats by content: OTLP as JSON (one or more documents, also within the envelope of Jaeger's API), as
-// JSON lines or as protobuf (one request, or requests with length prefixes), and Jaeger's JSON; each plain or
-// compressed with gzip or zstd.
+// It recognises formats by content: OTLP as JSON (one or more documents, also as the APIs of Jaeger and Tempo answer),
+// as JSON lines or as protobuf (one request), requests with length prefixes, Jaeger's JSON, and Zipkin's; each plain or
+// compressed with gzip or zstd, prefixed requests also one by one.
 //
 //	paths ─▶ open, decompress, split into records ─▶ decode    ─▶ count, report, assemble
 //	         (one goroutine)                         (workers)    (one goroutine)
@@ -29,10 +29,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-faster/jx"
+
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/ingest/zipkin"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -292,7 +295,21 @@ func (r *pipeline) decode(w worker) {
 	}
 }
 
-var errNoTraces = errors.New("a JSON document without resourceSpans, scopeSpans, data or spans")
+// noTraces returns the error for a JSON document of unknown format. It names the first field.
+func noTraces(data []byte) error {
+	const formats = "want OTLP (resourceSpans or batches), Jaeger (data) or Zipkin (a list of spans with traceId)"
+	j := jx.DecodeBytes(data)
+	for j.Next() == jx.Array {
+		if it, err := j.ArrIter(); err != nil || !it.Next() {
+			break
+		}
+	}
+	if it, err := j.ObjIter(); err == nil && it.Next() {
+		return fmt.Errorf("no traces in a JSON document that begins with the field %q; %s",
+			it.Key()[:min(len(it.Key()), 40)], formats)
+	}
+	return errors.New("not a JSON document with traces; " + formats)
+}
 
 // record decodes one record of c.
 func (w worker) record(c *chunk, rec record) {
@@ -306,10 +323,12 @@ func (w worker) record(c *chunk, rec record) {
 		err = w.otlp.Protobuf(data, &c.batch)
 	case jaegerJSON:
 		err = w.jaeger.JSON(data, &c.batch)
+	case zipkinJSON:
+		err = w.zipkin(data, &c.batch)
 	case otherSignal:
 		return
 	case unknown:
-		err = errNoTraces
+		err = noTraces(data)
 	}
 	broken := rec.failed(c.path, "", nil)
 	if err != nil {
@@ -326,6 +345,18 @@ func (w worker) record(c *chunk, rec record) {
 		c.broken = append(c.broken, broken)
 	}
 	c.batch.Rejected = c.batch.Rejected[:0]
+}
+
+// zipkin decodes spans of Zipkin.
+func (w worker) zipkin(data []byte, into *ingest.Batch) error {
+	request, rejected, err := zipkin.Translate(data)
+	if err != nil {
+		return err
+	}
+	for _, r := range rejected {
+		into.Reject(r.Reason, r.Detail, r.Spans)
+	}
+	return w.otlp.Protobuf(request, into)
 }
 
 // collect processes decoded chunks in the order of the input until the channel is closed.

@@ -64,7 +64,7 @@ func marshalProtobuf(traces ptrace.Traces) []byte {
 // forms returns the same requests in all formats.
 func forms(all []ptrace.Traces) map[string][]byte {
 	merged := ptrace.NewTraces()
-	var lines, concatenated, pretty, delimited, prefixed, framed bytes.Buffer
+	var lines, concatenated, pretty, delimited, prefixed, prefixedText, framed, framedText bytes.Buffer
 	z, _ := zstd.NewWriter(nil)
 	for _, traces := range all {
 		text, wire := marshalJSON(traces), marshalProtobuf(traces)
@@ -77,9 +77,13 @@ func forms(all []ptrace.Traces) map[string][]byte {
 		delimited.Write(wire)
 		prefixed.Write(binary.BigEndian.AppendUint32(nil, uint32(len(wire))))
 		prefixed.Write(wire)
-		packed := z.EncodeAll(wire, nil)
-		framed.Write(binary.BigEndian.AppendUint32(nil, uint32(len(packed))))
-		framed.Write(packed)
+		prefixedText.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
+		prefixedText.Write(text)
+		for into, data := range map[*bytes.Buffer][]byte{&framed: wire, &framedText: text} {
+			packed := z.EncodeAll(data, nil)
+			into.Write(binary.BigEndian.AppendUint32(nil, uint32(len(packed))))
+			into.Write(packed)
+		}
 		for _, rs := range traces.ResourceSpans().All() {
 			rs.CopyTo(merged.ResourceSpans().AppendEmpty())
 		}
@@ -100,7 +104,19 @@ func forms(all []ptrace.Traces) map[string][]byte {
 		"delimited":          delimited.Bytes(),
 		"prefixed":           prefixed.Bytes(),
 		"prefixed-zstd":      framed.Bytes(),
+		"prefixed-json":      prefixedText.Bytes(),
+		"prefixed-json-zstd": framedText.Bytes(),
+		"library-lines":      library(lines.Bytes()),
+		"library-pretty":     library(pretty.Bytes()),
+		"tempo":              bytes.ReplaceAll(library(one), []byte("resourceSpans"), []byte("batches")),
+		"tempo-api":          []byte(`{"trace":` + string(one) + `,"metrics":{"x":[1]}}`),
 	}
+}
+
+// library returns a document with the names of OTLP before 0.19.
+func library(data []byte) []byte {
+	data = bytes.ReplaceAll(data, []byte(`"scopeSpans"`), []byte(`"instrumentationLibrarySpans"`))
+	return bytes.ReplaceAll(data, []byte(`"scope"`), []byte(`"instrumentationLibrary"`))
 }
 
 func gzipped(data []byte) []byte {
@@ -174,6 +190,47 @@ func TestFormsAreEqual(t *testing.T) {
 	}
 }
 
+// Spans of Zipkin are read from one list, a list for each line, lists of traces, and spans one a line, and mix with
+// OTLP.
+func TestZipkin(t *testing.T) {
+	span := func(trace, id, service string) string {
+		return fmt.Sprintf(`{"traceId":%q,"id":%q,"name":"get","kind":"SERVER","timestamp":5,"duration":"3","localEndpoint":{"serviceName":%q}}`, trace, id, service)
+	}
+	a, b, c := span("a", "1", "web"), span("a", "2", "api"), span("463ac35c9f6413ad48485a3953bb6124", "3", "web")
+	want := ""
+	for name, data := range map[string]string{
+		"list":           "[" + a + "," + b + "," + c + "]",
+		"pretty":         "[\n  " + a + ",\n" + b + ",\n" + c + "\n]\n",
+		"lists":          "[" + a + "," + b + "]\n[" + c + "]\n",
+		"traces":         "[[" + a + "," + b + "],[" + c + "]]",
+		"pretty traces":  "[\n[\n" + a + ",\n" + b + "],\n[" + c + "]\n]",
+		"traces by line": "[[" + a + "," + b + "]]\n[[" + c + "]]\n",
+		"spans by line":  a + "\n" + b + "\n" + c + "\n",
+		"with others":    "[" + a + "," + b + "]\n{\"resourceLogs\":[]}\n[" + c + "]\n[]\n",
+	} {
+		path := write(t, t.TempDir(), "f.json", []byte(data))
+		got, summary := read(t, file.Options{Report: func(b file.InputError) { t.Errorf("%s: %v", name, b) }}, path)
+		if want == "" {
+			want = got
+		}
+		if summary.Spans != 3 || got != want || strings.Count(got, "web") != 2 {
+			t.Errorf("%s: %d spans:\n%s", name, summary.Spans, got)
+		}
+		n := 0
+		if _, err := file.ReadOTLP(t.Context(), []string{path},
+			file.Options{Strict: true}, func(traces ptrace.Traces) error {
+				n += traces.SpanCount()
+				return nil
+			}); err != nil || n != 3 {
+			t.Errorf("%s: %d spans as OTLP, %v", name, n, err)
+		}
+	}
+	mixed := "[" + a + "]\n" + string(marshalJSON(requests(1)[0])) + "\n"
+	if _, summary := read(t, file.Options{}, write(t, t.TempDir(), "f", []byte(mixed))); summary.Spans != 7 {
+		t.Errorf("%d spans of both formats, want 7", summary.Spans)
+	}
+}
+
 // A broken record is reported with its position and reason and skipped; intact records are used.
 func TestBroken(t *testing.T) {
 	line := func(i int) string { return string(marshalJSON(requests(i)[i-1])) }
@@ -187,7 +244,7 @@ func TestBroken(t *testing.T) {
 	}{
 		{"lines", []byte(line(1) + "\n{\"resourceSpans\":[{]}\n" + line(2) + "\n"), 12, []string{"f:2: malformed at byte 2: "}},
 		{"first-line", []byte("{\"resourceSpans\":[{\n" + line(2) + "\n"), 6, []string{"f:1: malformed at byte 2: "}},
-		{"garbage-line", []byte("garbage\n" + line(2) + "\n"), 6, []string{"f:1: malformed: a JSON document without"}},
+		{"garbage-line", []byte("garbage\n" + line(2) + "\n"), 6, []string{"f:1: malformed: not a JSON document with traces"}},
 		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
 		{
 			"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
@@ -196,15 +253,25 @@ func TestBroken(t *testing.T) {
 		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
 		{"no-value", []byte(strings.Replace(line(1), `"startTimeUnixNano":`, `"startTimeUnixNano":NaN,"x":`, 1) + "\n" + line(2)), 6, []string{"the value is not valid in JSON"}},
 		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
-		{"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6, []string{"f:1: malformed at byte ", "f:2: malformed: a JSON document without"}},
+		{"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6, []string{"f:1: malformed at byte ", "f:2: malformed: not a JSON document with traces"}},
 		{"document-then-garbage", []byte("{\n" + line(1)[1:] + "}}\nx\n" + line(2)), 12, []string{"f:byte "}},
 		{"torn-protobuf", cut(wire(1)), 3, []string{"malformed: the data ends within a record"}},
 		{"protobuf-then-garbage", append(wire(1), "xyz"...), 6, []string{"malformed: not a field of an OTLP request"}},
-		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON"}},
+		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: not OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON"}},
 		{
 			"bare-spans", []byte(strings.Repeat(`{"traceID":"1","spanID":"2","operationName":"a","startTime":1,"duration":5}`+"\n", 2)), 0,
 			[]string{"f:1: malformed at byte ", "f:2: malformed at byte 16: a span outside a trace"},
 		},
+		{
+			"unknown-fields", []byte("{\"a\":1,\"b\":[]}\n" + line(1) + "\n{\"resourceSpans\":[{\"spans\":[{}]}]}\n"), 6,
+			[]string{`f:1: malformed: no traces in a JSON document that begins with the field "a"; want OTLP`, `f:3: malformed at byte 20: unknown field "spans", and none of scopeSpans`},
+		},
+		{
+			"zipkin-id", []byte(`[{"traceId":"1","id":"x"},{"traceId":"1","id":"2","timestamp":3}]`), 1,
+			[]string{`f:byte 1: 1 span left out: id "x": want at most 16 hexadecimal digits`},
+		},
+		{"zipkin-v1", []byte(`[{"traceId":"1","id":"2","binaryAnnotations":[]}]`), 0, []string{"version 1 of Zipkin's JSON: use version 2"}},
+		{"otlp-span", []byte(`{"traceId":"1","spanId":"2"}`), 0, []string{"a span with a spanId outside of resourceSpans"}},
 		{"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0, []string{"f:byte 0 of the decompressed data: malformed: compressed twice: decompress it once"}},
 		{"gzipped-lines", gzipped([]byte(line(1) + "\n{\"resourceSpans\":[{]}\n")), 6, []string{"f:2: malformed at byte 2: "}},
 		{"utf-16", []byte("\xff\xfe{\x00}\x00"), 0, []string{"f:byte 0: malformed: UTF-16 text: convert it to UTF-8"}},

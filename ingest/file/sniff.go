@@ -17,6 +17,7 @@ const (
 	otlpResource        // one element of a request's resourceSpans, in JSON
 	otlpProtobuf        // an export request
 	jaegerJSON          // see jaeger.Decoder
+	zipkinJSON          // spans, see zipkin.Translate
 	otherSignal         // logs or metrics in OTLP
 )
 
@@ -29,7 +30,7 @@ const (
 	documents                // consecutive JSON documents, read element by element
 	fields                   // the fields of one protobuf request
 	delimited                // protobuf requests, each prefixed with its size as a varint
-	prefixed                 // protobuf requests with a size of four bytes before each, as from the collector's file exporter
+	prefixed                 // requests with a size of four bytes before each, as from the collector's file exporter
 )
 
 // sniffSize is the number of bytes that sniff sees. A long first line must fit to distinguish lines from documents.
@@ -65,7 +66,7 @@ func isJSON(data []byte) bool {
 	case '{':
 		return len(rest) > 1 && rest[0] == '"' && rest[1] >= ' ' || len(rest) > 0 && rest[0] == '}'
 	case '[':
-		return len(rest) > 0 && (rest[0] == '{' || rest[0] == ']')
+		return len(rest) > 0 && (rest[0] == '{' || rest[0] == '[' || rest[0] == ']')
 	}
 	return false
 }
@@ -83,7 +84,8 @@ func sniffJSON(data []byte) framing {
 	}
 	w := newWindow(bytes.NewReader(line), len(line)+windowSize)
 	complete := skipValue(w) == nil
-	if complete && len(rest) > 0 || bytes.HasPrefix(rest, []byte("{\"")) {
+	opens := len(bytes.Trim(line, "[ \t\r")) == 0 // a list with an element a line
+	if complete && len(rest) > 0 || bytes.HasPrefix(rest, []byte("{\"")) && !opens {
 		return lines
 	}
 	return documents
@@ -117,13 +119,16 @@ func isDelimited(data []byte) bool {
 	return n > 0 && fits(data[n:], size)
 }
 
-// isPrefixed reports whether data begins with a big-endian size of four bytes and a request of at most that size.
+// isPrefixed reports whether data begins with a big-endian size of four bytes and a request of at most that size, in
+// protobuf, JSON or a zstd frame.
 func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
 		return false
 	}
 	size := uint64(binary.BigEndian.Uint32(data))
-	return fits(data[4:], size) || size > 4 && bytes.HasPrefix(data[4:], zstdMagic)
+	message := data[4:]
+	return fits(message, size) || size > 4 && bytes.HasPrefix(message, zstdMagic) ||
+		size > 1 && message[0] == '{' && isJSON(message)
 }
 
 func fits(data []byte, size uint64) bool {
@@ -157,8 +162,7 @@ func formatOf(data []byte) format {
 func look(data []byte) (f format, sure bool) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	j := jx.DecodeBytes(data)
-	list := j.Next() == jx.Array
-	if list {
+	for j.Next() == jx.Array { // of Jaeger's traces, or of Zipkin's spans or traces
 		it, err := j.ArrIter()
 		if err != nil || !it.Next() {
 			return jaegerJSON, err == nil && it.Err() == nil // an empty list
@@ -174,8 +178,8 @@ func look(data []byte) (f format, sure bool) {
 			return f, true
 		}
 		empty = false
-		if string(it.Key()) == "result" && j.Next() == jx.Object {
-			return otlpJSON, true // the splitter removes the envelope of Jaeger's API
+		if isEnvelope(string(it.Key())) && j.Next() == jx.Object {
+			return otlpJSON, true // the splitter removes the envelope
 		}
 		if j.Skip() != nil {
 			return unknown, false
@@ -190,14 +194,19 @@ func look(data []byte) (f format, sure bool) {
 // formatByKey returns the format of JSON documents with a field named key, or unknown.
 func formatByKey(key string) format {
 	switch key {
-	case "resourceSpans", "resource_spans":
+	case "resourceSpans", "resource_spans", "batches":
 		return otlpJSON
-	case "scopeSpans", "scope_spans":
+	case "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans":
 		return otlpResource
 	case "data", "spans", "processes", "traceID":
 		return jaegerJSON
+	case "traceId", "localEndpoint":
+		return zipkinJSON
 	case "resourceLogs", "resourceMetrics", "resource_logs", "resource_metrics":
 		return otherSignal
 	}
 	return unknown
 }
+
+// isEnvelope reports whether an object under key may be a request in the envelope of Jaeger's or Tempo's API.
+func isEnvelope(key string) bool { return key == "result" || key == "trace" }

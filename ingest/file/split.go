@@ -46,7 +46,7 @@ func unrecognised(head []byte) error {
 			return errors.New(o.advice)
 		}
 	}
-	return errors.New("neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON")
+	return errors.New("not OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON")
 }
 
 // splitter splits a stream into records. It looks only at the structure around records, so that a record with broken
@@ -55,7 +55,7 @@ type splitter struct {
 	w    *window
 	line int64 // number of the current line; 0: unknown
 
-	inResult bool // within the envelope of Jaeger's API
+	inEnvelope bool // within the envelope of Jaeger's or Tempo's API
 
 	// record is called for each record with the offset of its first byte. data is valid until it returns.
 	record recordFunc
@@ -207,8 +207,8 @@ func (s *splitter) resync() error {
 	}
 }
 
-// object reads a document that is an object. Each element of "resourceSpans" and "data" is a record; an object with
-// neither field is one record.
+// object reads a document that is an object. Each element of "resourceSpans", "batches" and "data" is a record; an
+// object without these fields is one record.
 func (s *splitter) object(offset int64) error {
 	w := s.w
 	w.hold()
@@ -247,7 +247,7 @@ func (s *splitter) object(offset int64) error {
 			return err
 		}
 		switch {
-		case c == '[' && (key == "resourceSpans" || key == "resource_spans" || key == "data"):
+		case c == '[' && (keyFormat == otlpJSON || key == "data"):
 			element := otlpResource
 			if key == "data" {
 				element = jaegerJSON
@@ -256,10 +256,10 @@ func (s *splitter) object(offset int64) error {
 				return err
 			}
 			w.drop() // the rest of the document contains no records
-		case c == '{' && key == "result" && !s.inResult: // the envelope of Jaeger's API
-			s.inResult = true
+		case c == '{' && isEnvelope(key) && !s.inEnvelope:
+			s.inEnvelope = true
 			err := s.object(w.offset())
-			s.inResult = false
+			s.inEnvelope = false
 			w.drop()
 			if err != nil {
 				return err
@@ -492,7 +492,7 @@ func (s *splitter) delimited(how framing) error {
 	}
 }
 
-// request reads one request of a delimited stream. It may be compressed.
+// request reads one request of a delimited stream, in protobuf or JSON. It may be compressed.
 func (s *splitter) request(data []byte, offset int64) error {
 	if bytes.HasPrefix(data, zstdMagic) {
 		plain, err := decompress(data, s.w.limit)
@@ -500,6 +500,9 @@ func (s *splitter) request(data []byte, offset int64) error {
 			return s.broken(trace.Malformed, err, s.at(0, offset))
 		}
 		data = plain
+	}
+	if isJSON(data) {
+		return s.record(data, formatOf(data), s.at(0, offset))
 	}
 	return s.record(data, otlpProtobuf, s.at(0, offset))
 }

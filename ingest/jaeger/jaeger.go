@@ -4,8 +4,8 @@
 // [Decoder] appends its spans to an [ingest.Batch]. It interprets spans by Jaeger's model: the parent is the first
 // CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID; kind, errors and
 // protocol attributes come from tags. Other FOLLOWS_FROM references are links. Identifiers are hexadecimal and may lack
-// leading zeros. The decoder skips fields that the analysis does not need: logs, warnings, and the spans that some
-// exports repeat inside references.
+// leading zeros. The decoder skips fields that the analysis does not need: logs except exceptions, warnings, and the
+// spans that some exports repeat inside references.
 //
 // The module jaeger-idl defines the model only in protobuf, whose JSON encoding differs, so this package reads the
 // fields directly.
@@ -210,6 +210,8 @@ func (d *Decoder) span(j *jx.Decoder) error {
 			d.duration, err = d.micros(j)
 		case "tags":
 			err = jsonwalk.Elements(j, d.spanTag)
+		case "logs":
+			err = jsonwalk.Elements(j, d.log)
 		case "processID":
 			process, err = jsonwalk.Text(j)
 		case "process":
@@ -236,19 +238,21 @@ func (d *Decoder) span(j *jx.Decoder) error {
 // end completes the current span.
 func (d *Decoder) end() {
 	s := d.build
-	s.Start, s.End = uint64(d.start)*1000, (uint64(d.start)+uint64(d.duration))*1000
-	if d.badTime {
-		s.Cause = ingest.TimeDefect
+	start, end := int64(d.start), int64(d.start)+int64(d.duration)
+	if d.badTime || start < 0 || end < 0 {
+		s.Cause |= ingest.TimeDefect
+	} else {
+		s.Start, s.End = uint64(start)*1000, uint64(end)*1000
 	}
 	switch {
 	case d.traceID.bad:
-		s.Cause, s.Trace = ingest.TraceIDDefect, d.traceID.text
+		s.Cause, s.Trace = s.Cause|ingest.TraceIDDefect, d.traceID.text
 	case d.traceID.given:
 		s.Trace = d.traceID.bytes[:]
 	}
 	switch {
 	case d.id.bad || [8]byte(d.id.bytes[:8]) != [8]byte{}: // more than 16 digits
-		s.Cause, s.ID = ingest.SpanIDDefect, d.id.text
+		s.Cause, s.ID = s.Cause|ingest.SpanIDDefect, d.id.text
 	case d.id.given:
 		s.ID = d.id.bytes[8:]
 	}
@@ -277,7 +281,7 @@ func (d *Decoder) relate() {
 	case parent >= 0:
 		d.build.Parent = d.refs[parent].span.bytes[8:]
 	case d.parent.bad:
-		d.build.Cause, d.build.ID = ingest.SpanIDDefect, d.parent.text
+		d.build.Cause, d.build.Parent = d.build.Cause|ingest.ParentIDDefect, d.parent.text
 	case d.parent.given:
 		d.build.Parent = d.parent.bytes[8:]
 	}
@@ -310,22 +314,38 @@ func (d *Decoder) spanTag(j *jx.Decoder) error {
 	if err != nil || !ok {
 		return err
 	}
-	switch string(key) {
-	case "span.kind":
+	if string(key) == "span.kind" {
 		d.build.Kind, _ = trace.ParseKind(string(v.Text))
-	case "error":
-		if v.True() {
-			d.build.Flags |= trace.Error
-		}
-	case "otel.status_code":
-		if string(v.Text) == "ERROR" {
-			d.build.Flags |= trace.Error
-		}
 	}
 	if found := d.keys.Find(key); found != ingest.Unwanted {
 		d.build.Attr(found, key, v)
 	}
 	return nil
+}
+
+// log reads a log of the current span, which records an exception if its field event says so.
+func (d *Decoder) log(j *jx.Decoder) error {
+	exception, escape := false, ingest.EscapeUnknown
+	err := d.walk.Fields(j, func(key []byte) error {
+		if string(key) != "fields" {
+			return j.Skip()
+		}
+		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+			key, v, ok, err := d.tag(j)
+			switch {
+			case err != nil || !ok:
+			case string(key) == "event":
+				exception = string(v.Text) == ingest.ExceptionEvent
+			case string(key) == ingest.ExceptionEscaped:
+				escape = ingest.EscapeOf(v)
+			}
+			return err
+		})
+	})
+	if exception {
+		d.build.Exception(escape)
+	}
+	return err
 }
 
 // tag reads a tag {"key", "type", "value"}. It returns false if the value is binary or no scalar.
@@ -397,13 +417,13 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 }
 
 // micros reads a number of microseconds or a string that contains one. A number out of range is a defect of the span,
-// not of the record.
+// not of the record. Durations may be negative: clocks that are set back during a span cause them.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
 	if !v.Numeric && err == nil {
 		v.Number, _ = orNaN(v.Text, nil)
 	}
-	if !ok || !(v.Number >= 0 && v.Number <= float64(trace.MaxNanos/1000)) {
+	if !ok || !(math.Abs(v.Number) <= float64(trace.MaxNanos/1000)) {
 		d.badTime = true
 		return 0, err
 	}

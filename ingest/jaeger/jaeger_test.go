@@ -110,18 +110,18 @@ func TestVersions(t *testing.T) {
 // An invalid span is counted with its reason and does not affect others.
 func TestRejected(t *testing.T) {
 	tests := map[string]trace.Reason{
-		`"traceID":"xyz","spanID":"1"`:                                                     trace.BadTraceID,
-		`"traceID":"","spanID":"1"`:                                                        trace.BadTraceID,
-		`"traceID":"` + strings.Repeat("1", 33) + `","spanID":"1"`:                         trace.BadTraceID,
-		`"traceID":"1"`:                                                                    trace.BadSpanID,
-		`"traceID":"1","spanID":"0"`:                                                       trace.BadSpanID,
-		`"traceID":"1","spanID":"12345678901234567"`:                                       trace.BadSpanID,
-		`"traceID":"1","spanID":"1","parentSpanID":"?"`:                                    trace.BadSpanID,
-		`"traceID":"1","spanID":"1","startTime":-1`:                                        trace.BadTime,
-		`"traceID":"1","spanID":"1","startTime":9e18`:                                      trace.BadTime,
-		`"traceID":"1","spanID":"1","startTime":9000000000000000,"duration":1`:             trace.BadTime,
-		`"traceID":"1","spanID":"1","duration":"soon"`:                                     trace.BadTime,
-		`"traceID":"1","spanID":"1","operationName":"` + strings.Repeat("n", 10<<20) + `"`: trace.TooLarge,
+		`"traceID":"xyz","spanID":"1"`:                                         trace.BadTraceID,
+		`"traceID":"","spanID":"1"`:                                            trace.BadTraceID,
+		`"traceID":"` + strings.Repeat("1", 33) + `","spanID":"1"`:             trace.BadTraceID,
+		`"traceID":"1"`:                                                        trace.BadSpanID,
+		`"traceID":"1","spanID":"0"`:                                           trace.BadSpanID,
+		`"traceID":"1","spanID":"12345678901234567"`:                           trace.BadSpanID,
+		`"traceID":"1","spanID":"1","parentSpanID":"?"`:                        trace.BadSpanID,
+		`"traceID":"1","spanID":"1","startTime":-1`:                            trace.BadTime,
+		`"traceID":"1","spanID":"1","startTime":9e18`:                          trace.BadTime,
+		`"traceID":"1","spanID":"1","startTime":9000000000000000,"duration":1`: trace.BadTime,
+		`"traceID":"1","spanID":"1","startTime":5,"duration":-6`:               trace.BadTime,
+		`"traceID":"1","spanID":"1","duration":"soon"`:                         trace.BadTime,
 	}
 	for span, want := range tests {
 		got, rejected := decode(t, `{"spans":[{`+span+`},{"traceID":"1","spanID":"9","operationName":"x"}]}`)
@@ -131,6 +131,15 @@ func TestRejected(t *testing.T) {
 		if got != "9 \"\" x unspecified 0..0\n" {
 			t.Errorf("%.60s: left %q", span, got)
 		}
+	}
+}
+
+// A span that ends before it starts, because a clock was set back, is kept as in OTLP.
+func TestNegativeDuration(t *testing.T) {
+	got, rejected := decode(t,
+		`{"spans":[{"traceID":"1","spanID":"1","operationName":"x","startTime":1000,"duration":-300}]}`)
+	if want := "1 \"\" x unspecified 1000000..700000\n"; got != want || len(rejected) != 0 {
+		t.Errorf("%q, rejected %v, want %q", got, rejected, want)
 	}
 }
 

@@ -2,16 +2,18 @@
 //
 // The input is an ExportTraceServiceRequest, whose encoding equals that of TracesData. [Decoder] appends its spans to
 // an [ingest.Batch]. It reads only the data that the analysis needs: identifiers, times, name, kind, status, flags,
-// links, the service and host of the resource, and the requested attributes. It skips all other fields and allocates
-// nothing in the steady state. Fuzz tests compare it with pdata, the collector's decoder. The two differ in that the
-// Decoder is
+// links, exceptions, the service and host of the resource, and the requested attributes. It skips all other fields and
+// allocates nothing in the steady state. Fuzz tests compare it with pdata, the collector's decoder. The two differ in
+// that the Decoder is
 //
-//   - finer: an identifier of the wrong length, an impossible time or a name too long rejects the span, not the
-//     request;
+//   - finer: an identifier of the wrong length or an impossible time rejects the span, not the request;
 //   - stricter: bytes after the request, field numbers and varints out of range, unbalanced groups, and in JSON a
-//     duplicate resource or scope, are errors;
-//   - laxer: it does not notice errors inside skipped values (events, unwanted attributes), and accepts JSON null for
-//     any field as its default, as the protobuf mapping allows.
+//     duplicate resource or scope, or an unknown list in place of the spans, are errors;
+//   - laxer: it does not notice errors inside events and skipped values (unwanted attributes), and in JSON it accepts
+//     null for any field as its default, as the protobuf mapping allows, attribute values of other types, identifiers
+//     in base64, and former names.
+//
+// [FromJSON] converts JSON to protobuf where all data is needed. It accepts what the Decoder accepts.
 //
 // Source: opentelemetry-proto trace.proto and the OTLP specification, "JSON Protobuf Encoding".
 package otlp

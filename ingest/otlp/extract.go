@@ -11,10 +11,11 @@ import (
 
 // Field numbers on the path from a request to a trace ID.
 const (
-	fieldResourceSpans protowire.Number = 1 // of a request
-	fieldScopeSpans    protowire.Number = 2 // of ResourceSpans
-	fieldSpans         protowire.Number = 2 // of ScopeSpans
-	fieldTraceID       protowire.Number = 1 // of Span
+	fieldResourceSpans protowire.Number = 1    // of a request
+	fieldScopeSpans    protowire.Number = 2    // of ResourceSpans
+	fieldLibrarySpans  protowire.Number = 1000 // of ResourceSpans, formerly
+	fieldSpans         protowire.Number = 2    // of ScopeSpans
+	fieldTraceID       protowire.Number = 1    // of Span
 )
 
 // AppendTrace appends to b the spans of one trace in a protobuf request, with their resources, scopes and all other
@@ -22,17 +23,26 @@ const (
 // the request contains no span of the trace.
 func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	return extract(b, request, fieldResourceSpans, func(b, resource []byte) ([]byte, error) {
-		return extract(b, resource, fieldScopeSpans, func(b, scope []byte) ([]byte, error) {
-			return extract(b, scope, fieldSpans, func(b, span []byte) ([]byte, error) {
-				if !bytes.Contains(span, id[:]) { // fast path for most spans of a large request
-					return b, nil
-				}
-				of, err := traceOf(span)
-				if err != nil || string(of) != string(id[:]) {
-					return b, err
-				}
-				return append(b, span...), nil
-			})
+		appended, err := appendScopes(b, resource, fieldScopeSpans, id)
+		if len(appended) == len(b) && err == nil {
+			return appendScopes(b, resource, fieldLibrarySpans, id)
+		}
+		return appended, err
+	})
+}
+
+// appendScopes appends a ResourceSpans, without the spans of other traces in the list of the given number.
+func appendScopes(b, resource []byte, number protowire.Number, id trace.ID) ([]byte, error) {
+	return extract(b, resource, number, func(b, scope []byte) ([]byte, error) {
+		return extract(b, scope, fieldSpans, func(b, span []byte) ([]byte, error) {
+			if !bytes.Contains(span, id[:]) { // fast path for most spans of a large request
+				return b, nil
+			}
+			of, err := traceOf(span)
+			if err != nil || string(of) != string(id[:]) {
+				return b, err
+			}
+			return append(b, span...), nil
 		})
 	})
 }
@@ -66,7 +76,7 @@ func extract(b, message []byte, number protowire.Number, inner func(b, field []b
 				b = b[:at]
 			} else {
 				found = true
-				b = closeField(b, at, head)
+				b = closeField(b, at+protowire.SizeTag(number), head)
 			}
 		}
 		message = message[tag+size:]
@@ -77,11 +87,11 @@ func extract(b, message []byte, number protowire.Number, inner func(b, field []b
 	return b, nil
 }
 
-// closeField writes the length of the field with its tag at b[at:] and its contents at b[head:]. The contents must not
+// closeField writes the length of a field at b[at:] and moves its contents there from b[head:]. The contents must not
 // be longer than the space reserved for the length allows.
 func closeField(b []byte, at, head int) []byte {
 	content := b[head:]
-	end := protowire.AppendVarint(b[:at+1], uint64(len(content))) // tags of small numbers take one byte
+	end := protowire.AppendVarint(b[:at], uint64(len(content)))
 	return append(end, content...)
 }
 

@@ -38,7 +38,6 @@ func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 
 // An invalid span is counted with its reason and does not affect others, in both encodings.
 func TestRejected(t *testing.T) {
-	name := string(bytes.Repeat([]byte("n"), 10<<20))
 	tests := []struct {
 		name     string
 		change   func(ptrace.ResourceSpans, ptrace.Span)
@@ -52,8 +51,6 @@ func TestRejected(t *testing.T) {
 		{"start in year 1", func(_ ptrace.ResourceSpans, s ptrace.Span) {
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(time.Time{}))
 		}, trace.BadTime, 1},
-		{"name", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetName(name) }, trace.TooLarge, 1},
-		{"service", func(rs ptrace.ResourceSpans, _ ptrace.Span) { rs.Resource().Attributes().PutStr("service.name", name) }, trace.TooLarge, 2},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,7 +103,7 @@ func TestRejectedJSON(t *testing.T) {
 		good + `,"startTimeUnixNano":""`:                                           trace.BadTime,
 		good + `,"startTimeUnixNano":"-1"`:                                         trace.BadTime,
 		good + `,"startTimeUnixNano":-1`:                                           trace.BadTime,
-		good + `,"endTimeUnixNano":1e18`:                                           trace.BadTime,
+		good + `,"endTimeUnixNano":1.5`:                                            trace.BadTime,
 		good + `,"endTimeUnixNano":"99999999999999999999"`:                         trace.BadTime,
 		good + `,"endTimeUnixNano":99999999999999999999999`:                        trace.BadTime,
 		good + `,"startTimeUnixNano":"0001-01-01T00:00:00Z"`:                       trace.BadTime,
@@ -119,6 +116,52 @@ func TestRejectedJSON(t *testing.T) {
 		}
 		if len(b.Spans) != 1 || len(b.Rejected) != 1 || b.Rejected[0].Reason != want {
 			t.Errorf("%s: %d spans, rejected %+v, want %s", span, len(b.Spans), b.Rejected, want)
+		}
+	}
+}
+
+// The detail of a rejected span names its defect, also if it has several.
+func TestDetails(t *testing.T) {
+	for span, want := range map[string]string{
+		`"traceId":"0100","spanId":"01"`:                   `trace id "0100": want 32 hexadecimal digits, or the base64 of 16 bytes`,
+		`"traceId":"F+XTKM0Z5gz9f8pFKHWG1A=","spanId":"1"`: `trace id "F+XTKM0Z5gz9f8pFKHWG1A=": want 32 hexadecimal digits, or the base64 of 16 bytes`,
+		goodIDs + `,"parentSpanId":"x"`:                    `parent span id "x": want 16 hexadecimal digits, or the base64 of 8 bytes`,
+		goodIDs + `,"startTimeUnixNano":"1.76e-3"`:         "a time of span 0100000000000000 is negative, too large, fractional, or not a number",
+		`"traceId":"00000000000000000000000000000000"`:     "trace id is all zero",
+	} {
+		var b ingest.Batch
+		err := otlp.NewDecoder(&trace.Table{},
+			wanted(t)).JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+span+`}]}]}]}`), &b)
+		if err != nil || len(b.Rejected) != 1 || b.Rejected[0].Detail != want {
+			t.Errorf("%s: error %v, rejected %+v, want %q", span, err, b.Rejected, want)
+		}
+	}
+}
+
+const goodIDs = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
+
+// A list under an unknown name in place of the spans is an error that names it; next to a known name it is ignored.
+func TestUnknownNames(t *testing.T) {
+	const spans = `"scopeSpans":[{"spans":[{` + goodIDs + `}]}]`
+	for data, want := range map[string]string{
+		`{"resourceLogs":[{}]}`: `unknown field "resourceLogs", and none of resourceSpans, batches: are these traces in OTLP/JSON?`,
+		`{"a":1}`:               `unknown field "a", and none of resourceSpans, batches: are these traces in OTLP/JSON?`,
+		`{"resourceSpans":[{"resource":{},"scopespans":[]}]}`: `unknown field "scopespans", and none of scopeSpans, instrumentationLibrarySpans: are these traces in OTLP/JSON?`,
+		`{"resourceSpans":[{"scopeSpans":[{"Spans":[]}]}]}`:   `unknown field "Spans", and none of spans: are these traces in OTLP/JSON?`,
+		`{}`:                     "",
+		`{"result":{}}`:          "",
+		`{"resourceSpans":[{}]}`: "",
+		`{"x":[],"resourceSpans":[{"y":[],` + spans + `}]}`:    "",
+		`{"resourceSpans":[{"schemaUrl":"","resource":null}]}`: "",
+	} {
+		var b ingest.Batch
+		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(data), &b)
+		unknown, ok := errors.AsType[*otlp.UnknownError](err)
+		if err == nil && want != "" || err != nil && (!ok || unknown.Error() != want) {
+			t.Errorf("%s: error %v, want %q", data, err, want)
+		}
+		if _, err := otlp.FromJSON([]byte(data)); err != nil && want == "" {
+			t.Errorf("%s: FromJSON: %v", data, err)
 		}
 	}
 }

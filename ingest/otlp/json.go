@@ -1,8 +1,13 @@
 package otlp
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/go-faster/jx"
@@ -14,13 +19,33 @@ import (
 
 // Errors in valid JSON that is no valid request.
 var (
-	errNumber = errors.New("not a number in the range of its field")
-	errEnum   = errors.New("not a name of its enumeration")
+	errNumber  = errors.New("not a number in the range of its field")
+	errEnum    = errors.New("not a name of its enumeration")
+	errNesting = errors.New("a value nested more than 100 deep")
 )
 
+// UnknownError is the error for a document, or an element of it, that has an unknown field in place of the list of
+// spans. Without it a misspelt name would be an empty success.
+type UnknownError struct {
+	Field string // at most 40 bytes of it
+	Want  string // the names of the list
+}
+
+// Error names the field and the expected names.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown field %q, and none of %s: are these traces in OTLP/JSON?", e.Field, e.Want)
+}
+
+func unknownField(key []byte, want string) error {
+	return &UnknownError{Field: string(key[:min(len(key), 40)]), Want: want}
+}
+
 // JSON decodes one request in OTLP/JSON and appends its spans to into, as [Decoder.Protobuf] does. Field names may be
-// in camel or snake case; unknown ones are ignored. Numbers of 64 bits may be strings, enumerations may be names, and
-// identifiers are hexadecimal in either case. The offset of an error is that of the last field name before it.
+// in camel or snake case, or those of OTLP before 0.19 ("instrumentationLibrarySpans") and of Tempo ("batches").
+// Unknown ones are ignored, unless they stand in place of a list on the way to the spans. Numbers of 64 bits may be
+// strings, enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of protobuf's
+// JSON, whose length differs. An attribute value of another type is converted, or ignored if it cannot be. The offset
+// of an error is that of the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.document(data, into, d.requestJSON)
 }
@@ -41,27 +66,42 @@ func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decode
 	return err
 }
 
-// requestJSON reads a request, with or without the envelope of Jaeger's API, {"result": request}.
 func (d *Decoder) requestJSON(j *jx.Decoder) error {
-	return d.walk.Fields(j, func(key []byte) error {
+	return requestFields(&d.walk, j, d.resourceSpansJSON)
+}
+
+// requestFields calls read for each element of a request's resourceSpans. The request may be in an envelope of Jaeger's
+// API, {"result": request}, or of Tempo's, {"trace": request}.
+func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
+	known := false
+	var unknown []byte
+	err := w.Fields(j, func(key []byte) error {
 		switch string(key) {
-		case "resourceSpans", "resource_spans":
-			return jsonwalk.Elements(j, d.resourceSpansJSON)
-		case "result":
-			return d.envelopeJSON(j)
+		case "resourceSpans", "resource_spans", "batches":
+			known = true
+			return jsonwalk.Elements(j, read)
+		case "result", "trace":
+			known = true
+			if j.Next() == jx.Object {
+				return envelopeFields(w, j, read)
+			}
+		default:
+			unknown = key
 		}
 		return j.Skip()
 	})
+	if err == nil && !known && unknown != nil {
+		err = unknownField(unknown, "resourceSpans, batches")
+	}
+	return err
 }
 
-func (d *Decoder) envelopeJSON(j *jx.Decoder) error {
-	if j.Next() != jx.Object {
-		return j.Skip()
-	}
-	return d.walk.Fields(j, func(key []byte) error {
+// envelopeFields is requestFields for a request in an envelope.
+func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
+	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
-		case "resourceSpans", "resource_spans":
-			return jsonwalk.Elements(j, d.resourceSpansJSON)
+		case "resourceSpans", "resource_spans", "batches":
+			return jsonwalk.Elements(j, read)
 		}
 		return j.Skip()
 	})
@@ -69,36 +109,57 @@ func (d *Decoder) envelopeJSON(j *jx.Decoder) error {
 
 func (d *Decoder) resourceSpansJSON(j *jx.Decoder) error {
 	d.build.NewResource()
-	return d.prefixed(j, "resource", d.resourceJSON, "scopeSpans", "scope_spans", d.scopeSpansJSON)
+	return d.prefixed(j, &resourceSpansLevel, d.resourceJSON, d.scopeSpansJSON)
 }
 
 func (d *Decoder) scopeSpansJSON(j *jx.Decoder) error {
 	defer d.build.Unshare(d.build.Shared())
-	return d.prefixed(j, "scope", d.scopeJSON, "spans", "spans", d.spanJSON)
+	return d.prefixed(j, &scopeSpansLevel, d.scopeJSON, d.spanJSON)
 }
 
-// prefixed reads an object that contains a head and a list of elements that the head applies to. If the list comes
-// first, it is read at the end of the object.
-func (d *Decoder) prefixed(j *jx.Decoder, head string, readHead func(*jx.Decoder) error,
-	list, listSnake string, readElement func(*jx.Decoder) error,
-) error {
-	known := false
+// level is a message with a head and a list of elements that the head applies to.
+type level struct {
+	heads, lists []string // the names of both in JSON
+	want         string   // the names of the list, for people
+}
+
+var (
+	resourceSpansLevel = level{
+		heads: []string{"resource"},
+		lists: []string{"scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans"},
+		want:  "scopeSpans, instrumentationLibrarySpans",
+	}
+	scopeSpansLevel = level{
+		heads: []string{"scope", "instrumentationLibrary", "instrumentation_library"},
+		lists: []string{"spans"},
+		want:  "spans",
+	}
+)
+
+// prefixed reads a message of a level. If the list comes before the head, it is read at the end of the object. A list
+// with an unknown name in place of a known one is an error.
+func (d *Decoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*jx.Decoder) error) error {
+	known, listed := false, false
 	var later []jx.Raw
+	var unknown []byte
 	err := d.walk.Fields(j, func(key []byte) error {
-		switch string(key) {
-		case head:
+		switch {
+		case slices.Contains(l.heads, string(key)):
 			if known {
 				return errTwice
 			}
 			known = true
 			return readHead(j)
-		case list, listSnake:
+		case slices.Contains(l.lists, string(key)):
+			listed = true
 			if known {
 				return jsonwalk.Elements(j, readElement)
 			}
 			raw, err := j.Raw()
 			later = append(later, raw)
 			return err
+		case j.Next() == jx.Array:
+			unknown = key
 		}
 		return j.Skip()
 	})
@@ -106,6 +167,9 @@ func (d *Decoder) prefixed(j *jx.Decoder, head string, readHead func(*jx.Decoder
 		if err == nil {
 			err = jsonwalk.Elements(jx.DecodeBytes(raw), readElement)
 		}
+	}
+	if err == nil && !listed && unknown != nil {
+		err = unknownField(unknown, l.want)
 	}
 	return err
 }
@@ -161,17 +225,11 @@ func (d *Decoder) spanJSON(j *jx.Decoder) error {
 		var err error
 		switch string(key) {
 		case "traceId", "trace_id":
-			if s.Trace, err = hexJSON(j, d.traceID[:]); err == nil && len(s.Trace) != 0 && &s.Trace[0] != &d.traceID[0] {
-				s.Cause = ingest.TraceIDDefect
-			}
+			s.Trace, err = d.identifier(j, d.traceID[:], ingest.TraceIDDefect)
 		case "spanId", "span_id":
-			if s.ID, err = hexJSON(j, d.spanID[:]); err == nil && len(s.ID) != 0 && &s.ID[0] != &d.spanID[0] {
-				s.Cause = ingest.SpanIDDefect
-			}
+			s.ID, err = d.identifier(j, d.spanID[:], ingest.SpanIDDefect)
 		case "parentSpanId", "parent_span_id":
-			if s.Parent, err = hexJSON(j, d.parent[:]); err == nil && len(s.Parent) != 0 && &s.Parent[0] != &d.parent[0] {
-				s.Cause = ingest.SpanIDDefect
-			}
+			s.Parent, err = d.identifier(j, d.parent[:], ingest.ParentIDDefect)
 		case "name":
 			s.Name, err = jsonwalk.Text(j)
 		case "kind":
@@ -183,18 +241,17 @@ func (d *Decoder) spanJSON(j *jx.Decoder) error {
 		case "endTimeUnixNano", "end_time_unix_nano":
 			s.End, err = d.timeJSON(j)
 		case "flags":
-			var v uint64
-			var ok bool
-			if v, ok, err = uintJSON(j); err == nil && (!ok || v > 1<<32-1) {
-				err = errNumber
-			}
-			d.flags(uint32(v))
+			var v uint32
+			v, err = flagsJSON(j)
+			d.flags(v)
 		case "status":
 			err = d.statusJSON(j)
 		case "attributes":
 			err = jsonwalk.Elements(j, d.attrJSON)
 		case "links":
 			err = jsonwalk.Elements(j, d.linkJSON)
+		case "events":
+			err = jsonwalk.Elements(j, d.eventJSON)
 		default:
 			err = j.Skip()
 		}
@@ -211,14 +268,32 @@ var (
 		"SPAN_KIND_UNSPECIFIED": 0, "SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2,
 		"SPAN_KIND_CLIENT": 3, "SPAN_KIND_PRODUCER": 4, "SPAN_KIND_CONSUMER": 5,
 	}
-	statusCodes = map[string]int32{"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": statusError}
+	statusCodes = map[string]int32{"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 )
+
+// identifier reads an identifier into buf. It returns the text itself, with a defect of the span, if it is invalid.
+func (d *Decoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([]byte, error) {
+	id, err := idJSON(j, buf)
+	if len(id) != 0 && &id[0] != &buf[0] {
+		d.build.Cause |= defect
+	}
+	return id, err
+}
+
+// flagsJSON reads 32 bits.
+func flagsJSON(j *jx.Decoder) (uint32, error) {
+	v, ok, err := uintJSON(j)
+	if err == nil && (!ok || v > 1<<32-1) {
+		err = errNumber
+	}
+	return uint32(v), err
+}
 
 // timeJSON reads a time. An invalid one is a defect of the span, not of the request.
 func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 	v, ok, err := uintJSON(j)
 	if !ok {
-		d.build.Cause = ingest.TimeDefect
+		d.build.Cause |= ingest.TimeDefect
 	}
 	return v, err
 }
@@ -242,6 +317,51 @@ func (d *Decoder) attrJSON(j *jx.Decoder) error {
 	return err
 }
 
+// eventJSON reads an event of the current span. It reads no value but that of exception.escaped, because spans whose
+// events have malformed values are usable.
+func (d *Decoder) eventJSON(j *jx.Decoder) error {
+	exception, escape := false, ingest.EscapeUnknown
+	err := d.walk.Fields(j, func(key []byte) error {
+		switch string(key) {
+		case "name":
+			name, err := jsonwalk.Text(j)
+			exception = string(name) == ingest.ExceptionEvent
+			return err
+		case "attributes":
+			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+				key, raw, err := d.rawPairJSON(j)
+				if err == nil && raw != nil && string(key) == ingest.ExceptionEscaped {
+					v, _, _ := d.valueJSON(jx.DecodeBytes(raw))
+					escape = ingest.EscapeOf(v)
+				}
+				return err
+			})
+		}
+		return j.Skip()
+	})
+	if exception {
+		d.build.Exception(escape)
+	}
+	return err
+}
+
+// rawPairJSON is pairJSON with the value as it is.
+func (d *Decoder) rawPairJSON(j *jx.Decoder) (key []byte, value jx.Raw, err error) {
+	err = d.walk.Fields(j, func(field []byte) error {
+		var err error
+		switch string(field) {
+		case "key":
+			key, err = jsonwalk.Text(j)
+		case "value":
+			value, err = j.Raw()
+		default:
+			err = j.Skip()
+		}
+		return err
+	})
+	return key, value, err
+}
+
 func (d *Decoder) linkJSON(j *jx.Decoder) error {
 	var traceID [16]byte
 	var spanID [8]byte
@@ -251,9 +371,9 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 		var err error
 		switch string(key) {
 		case "traceId", "trace_id":
-			t, err = hexJSON(j, traceID[:])
+			t, err = idJSON(j, traceID[:])
 		case "spanId", "span_id":
-			s, err = hexJSON(j, spanID[:])
+			s, err = idJSON(j, spanID[:])
 		case "attributes":
 			err = jsonwalk.Elements(j, func(j *jx.Decoder) error {
 				key, v, kind, err := d.pairJSON(j, d.keys)
@@ -289,6 +409,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 			case wanted != nil && wanted.Find(key) == ingest.Unwanted:
 				err = j.Skip()
 			default:
+				later = nil // the last value counts
 				v, kind, err = d.valueJSON(j)
 			}
 		default:
@@ -304,47 +425,61 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 
 // valueJSON reads an AnyValue. For a list it returns isArray and the first element, if that is a string.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
+	if j.Next() != jx.Object {
+		return v, isNothing, j.Skip()
+	}
 	err = d.walk.Fields(j, func(key []byte) error {
 		if j.Next() == jx.Null && string(key) != "stringValue" && string(key) != "string_value" {
 			return j.Null()
 		}
 		var err error
+		ok := false
+		read, readKind := ingest.Value{}, isScalar
 		switch string(key) {
 		case "stringValue", "string_value":
-			v, kind = ingest.Value{}, isString
-			v.Text, err = jsonwalk.Text(j)
+			readKind = isString
+			read.Text, ok, err = lenientText(j)
 		case "boolValue", "bool_value":
 			var b bool
-			b, err = j.Bool()
-			v, kind = boolValue(b), isScalar
+			b, ok, err = lenientBool(j)
+			read = boolValue(b)
 		case "intValue", "int_value":
-			v, kind = ingest.Value{Numeric: true}, isScalar
-			v.Number, err = intJSON(j)
+			var n int64
+			n, ok, err = lenientInt(j)
+			read = ingest.Value{Number: float64(n), Numeric: true}
 		case "doubleValue", "double_value":
-			v, kind = ingest.Value{Numeric: true}, isScalar
-			v.Number, err = floatJSON(j)
+			read.Numeric = true
+			read.Number, ok, err = lenientFloat(j)
 		case "arrayValue", "array_value":
-			v, kind = ingest.Value{}, isArray
-			v.Text, err = d.firstTextJSON(j)
+			ok, readKind = j.Next() == jx.Object, isArray
+			read.Text, err = d.firstTextJSON(j)
 		case "kvlistValue", "kvlist_value", "bytesValue", "bytes_value", "stringValueStrindex", "string_value_strindex":
-			v, kind = ingest.Value{}, isNothing
+			ok, readKind = true, isNothing
 			err = j.Skip()
 		default:
 			err = j.Skip()
+		}
+		if ok {
+			v, kind = read, readKind
 		}
 		return err
 	})
 	return v, kind, err
 }
 
+// firstTextJSON returns the first element of an ArrayValue if it is a string.
 func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
+	if j.Next() != jx.Object {
+		return nil, j.Skip()
+	}
 	first := true
 	err = d.walk.Fields(j, func(key []byte) error {
-		if string(key) != "values" {
+		if string(key) != "values" || j.Next() != jx.Array {
 			return j.Skip()
 		}
 		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
-			if !first {
+			if !first || j.Next() != jx.Object {
+				first = false
 				return j.Skip()
 			}
 			first = false
@@ -352,7 +487,7 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 				var err error
 				switch string(key) {
 				case "stringValue", "string_value":
-					text, err = jsonwalk.Text(j)
+					text, _, err = lenientText(j)
 				default:
 					err = j.Skip()
 				}
@@ -363,36 +498,96 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// hexJSON reads an identifier into id and returns id. It returns nil for an empty identifier, and the text itself if it
-// is not len(id) bytes in hexadecimal.
-func hexJSON(j *jx.Decoder, id []byte) ([]byte, error) {
+// idJSON reads an identifier into id and returns id. It returns nil for an empty identifier, and the text itself if it
+// is len(id) bytes neither in hexadecimal nor in base64 with padding. The two forms have different lengths.
+func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
 		return nil, err
 	}
-	if len(text) != 2*len(id) {
-		return text, nil
+	switch n := len(text); {
+	case n == 2*len(id):
+		if _, err := hex.Decode(id, text); err == nil {
+			return id, nil
+		}
+	case n == base64.StdEncoding.EncodedLen(len(id)):
+		var raw [18]byte // room for an identifier without padding
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+			if n, err := encoding.Decode(raw[:], text); err == nil && n == len(id) {
+				copy(id, raw[:])
+				return id, nil
+			}
+		}
 	}
-	if _, err := hex.Decode(id, text); err != nil {
-		return text, nil //nolint:nilerr // the caller compares the result with id
-	}
-	return id, nil
+	return text, nil
 }
 
-// uintJSON reads an unsigned number or a string that contains one; null is 0. It returns false if the value is
+// uintJSON reads an unsigned whole number or a string that contains one; null is 0. It returns false if the value is
 // something else or does not fit into 64 bits.
 func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	digits, err := digitsJSON(j)
 	if err != nil || digits == nil {
 		return 0, err == nil, err
 	}
-	for _, c := range digits {
-		if c < '0' || c > '9' || v > (1<<64-1-uint64(c-'0'))/10 {
-			return 0, false, nil
-		}
-		v = v*10 + uint64(c-'0')
+	v, negative, ok := wholeNumber(digits)
+	if !ok || negative {
+		return 0, false, nil
 	}
-	return v, len(digits) != 0, nil
+	return v, true, nil
+}
+
+// wholeNumber returns the absolute value and the sign of a decimal number, like -12, 12.0 or 1.2e1. It returns false if
+// the text is no number, has a fraction, or exceeds 64 bits.
+func wholeNumber(text []byte) (v uint64, negative, ok bool) {
+	if negative = len(text) > 0 && text[0] == '-'; negative {
+		text = text[1:]
+	}
+	mantissa, exponent := text, 0
+	if e := bytes.IndexAny(text, "eE"); e >= 0 {
+		var err error
+		if exponent, err = strconv.Atoi(string(text[e+1:])); err != nil || exponent < -400 || exponent > 400 {
+			return 0, false, false
+		}
+		mantissa = text[:e]
+	}
+	zeros := 0 // read but not yet counted: they matter only before another digit
+	digits, point := 0, false
+	for _, c := range mantissa {
+		switch {
+		case c == '.' && !point && digits > 0:
+			point = true
+			continue
+		case c < '0' || c > '9':
+			return 0, false, false
+		}
+		digits++
+		if point {
+			exponent--
+		}
+		if zeros++; c == '0' {
+			continue
+		}
+		if v, ok = shifted(v, zeros); !ok || v > math.MaxUint64-uint64(c-'0') {
+			return 0, false, false
+		}
+		v, zeros = v+uint64(c-'0'), 0
+	}
+	if exponent += zeros; digits == 0 || v != 0 && exponent < 0 {
+		return 0, false, false
+	}
+	v, ok = shifted(v, exponent)
+	return v, negative && v != 0, ok
+}
+
+// shifted returns v with n zeros appended. It returns false if that exceeds 64 bits.
+func shifted(v uint64, n int) (uint64, bool) {
+	for ; n > 0 && v != 0; n-- {
+		if v > math.MaxUint64/10 {
+			return 0, false
+		}
+		v *= 10
+	}
+	return v, true
 }
 
 // digitsJSON returns the text of a number or a string, or nil for null.
@@ -407,28 +602,53 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	return j.Num()
 }
 
-func intJSON(j *jx.Decoder) (float64, error) {
-	digits, err := digitsJSON(j)
-	if err != nil {
-		return 0, err
+// lenientText reads a scalar as text. Like the other lenient functions it returns false for a value that cannot be
+// converted: encoders in weakly typed languages confuse the types of attributes, which is no reason to refuse a
+// request.
+func lenientText(j *jx.Decoder) (text []byte, ok bool, err error) {
+	switch j.Next() {
+	case jx.String, jx.Number, jx.Null:
+		text, err = digitsJSON(j)
+		return text, true, err
+	case jx.Bool:
+		b, err := j.Bool()
+		return boolValue(b).Text, true, err
+	case jx.Array, jx.Object, jx.Invalid:
 	}
-	v, err := strconv.ParseInt(string(digits), 10, 64)
-	if err != nil {
-		return 0, errNumber
-	}
-	return float64(v), nil
+	return nil, false, j.Skip()
 }
 
-func floatJSON(j *jx.Decoder) (float64, error) {
-	digits, err := digitsJSON(j)
-	if err != nil {
-		return 0, err
+func lenientBool(j *jx.Decoder) (b, ok bool, err error) {
+	text, ok, err := lenientText(j)
+	if !ok || err != nil {
+		return false, false, err
 	}
-	v, err := strconv.ParseFloat(string(digits), 64)
-	if err != nil {
-		return 0, errNumber
+	b, bad := strconv.ParseBool(string(text))
+	return b, bad == nil, nil
+}
+
+func lenientInt(j *jx.Decoder) (n int64, ok bool, err error) {
+	text, ok, err := lenientText(j)
+	if !ok || err != nil {
+		return 0, false, err
 	}
-	return v, nil
+	v, negative, ok := wholeNumber(text)
+	switch {
+	case !ok || v > 1<<63 || v == 1<<63 && !negative:
+		return 0, false, nil
+	case negative:
+		return -int64(v), true, nil
+	}
+	return int64(v), true, nil
+}
+
+func lenientFloat(j *jx.Decoder) (n float64, ok bool, err error) {
+	text, ok, err := lenientText(j)
+	if !ok || err != nil {
+		return 0, false, err
+	}
+	n, bad := strconv.ParseFloat(string(text), 64)
+	return n, bad == nil, nil
 }
 
 // enumJSON reads a value of an enumeration by number or name; null is 0.

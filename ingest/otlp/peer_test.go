@@ -120,6 +120,45 @@ func TestPeerHosts(t *testing.T) {
 	}
 }
 
+// Spellings of one address are equal, other addresses and ports differ, and local ones are none.
+func TestAddresses(t *testing.T) {
+	address := func(kind ptrace.SpanKind, attrs ...string) trace.Address {
+		traces := ptrace.NewTraces()
+		s := addSpan(traces, kind)
+		for i := 0; i < len(attrs); i += 2 {
+			s.Attributes().PutStr(attrs[i], attrs[i+1])
+		}
+		return decodePeers(t, traces, &trace.Table{}).Spans[0].Address
+	}
+	for _, same := range [][][]string{
+		{{"server.address", "10.0.0.7", "server.port", "8080"}, {"server.address", "10.0.0.7:8080"}, {"url.full", "http://10.0.0.7:8080/x"}},
+		{{"server.address", "10.0.0.7", "server.port", "80"}, {"url.full", "http://10.0.0.7/x"}, {"net.peer.name", "10.0.0.7"}},
+		{{"server.address", "2001:db8::1", "server.port", "8080"}, {"http.host", "[2001:db8::1]:8080"}},
+	} {
+		for _, attrs := range same {
+			got, own := address(ptrace.SpanKindClient, attrs...), address(ptrace.SpanKindServer, attrs...)
+			if want := address(ptrace.SpanKindClient, same[0]...); got != want || got == 0 || own != got {
+				t.Errorf("%v: %x, of a server %x, want %x", attrs, got, own, want)
+			}
+		}
+	}
+	seen := make(map[trace.Address]bool)
+	for _, other := range []string{"10.0.0.7", "10.0.0.7:8080", "10.0.0.7:8081", "10.0.0.8:8080", "cart-1", "cart-2"} {
+		seen[address(ptrace.SpanKindClient, "server.address", other)] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d different addresses, want 6", len(seen))
+	}
+	for _, none := range []string{"localhost:80", "127.0.0.1:8080", "[::1]:7", ":8080"} {
+		if got := address(ptrace.SpanKindClient, "server.address", none); got != 0 {
+			t.Errorf("%s: %x, want none", none, got)
+		}
+	}
+	if got := address(ptrace.SpanKindInternal, "server.address", "10.0.0.7"); got != 0 {
+		t.Errorf("an INTERNAL span: %x, want none", got)
+	}
+}
+
 // The decoder names the same callees as the reference, whatever the attributes.
 func TestPeersEqualReference(t *testing.T) {
 	keys := []string{

@@ -1,6 +1,7 @@
 package otlp_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"regexp"
@@ -76,8 +77,6 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 		into.Reject(trace.BadSpanID, "span id is empty", 1)
 	case uint64(max(s.StartTimestamp(), s.EndTimestamp())) > uint64(trace.MaxNanos):
 		into.Reject(trace.BadTime, "time out of range", 1)
-	case max(len(s.Name()), len(service)) > ingest.MaxName:
-		into.Reject(trace.TooLarge, "name too long", 1)
 	default:
 		out := trace.Span{
 			ID:      spanIDOf(s.SpanID()),
@@ -90,9 +89,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 		if k := s.Kind(); k >= ptrace.SpanKindInternal && k <= ptrace.SpanKindConsumer {
 			out.Kind = trace.Kind(k)
 		}
-		if s.Status().Code() == ptrace.StatusCodeError {
-			out.Flags |= trace.Error
-		}
+		out.Flags = failure(s)
 		if s.Flags()&0x100 != 0 && s.Flags()&0x200 != 0 {
 			out.Flags |= trace.RemoteParent
 		}
@@ -108,10 +105,89 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 	}
 }
 
+// failure returns the flags of a span that failed by one of all rules; 0 if it did not.
+func failure(s ptrace.Span) trace.Flags {
+	status := s.Status().Code()
+	if status != ptrace.StatusCodeError && status != ptrace.StatusCodeOk {
+		status = ptrace.StatusCodeUnset
+		for k, v := range s.Attributes().All() {
+			if k == "otel.status_code" && v.Type() == pcommon.ValueTypeStr {
+				status = cmp.Or(map[string]ptrace.StatusCode{"OK": ptrace.StatusCodeOk,
+					"ERROR": ptrace.StatusCodeError}[v.Str()], status)
+			}
+		}
+	}
+	switch status {
+	case ptrace.StatusCodeError:
+		return trace.ByStatus.Fail()
+	case ptrace.StatusCodeOk:
+		return 0
+	case ptrace.StatusCodeUnset:
+	}
+	client := s.Kind() == ptrace.SpanKindClient || s.Kind() == ptrace.SpanKindProducer
+	code := number(s.Attributes(), 100, 999, "http.response.status_code", "http.status_code")
+	grpc := number(s.Attributes(), 0, 16, "rpc.response.status_code",
+		"rpc.grpc.status_code", "rpc.connect_rpc.error_code", "grpc.status_code")
+	refused := !client && code >= 400
+	if grpc > 0 {
+		fault := slices.Contains([]int{2, 4, 12, 13, 14, 15}, grpc) || client && grpc != 1
+		refused = refused || !fault
+		if fault && code < 500 && (!client || code < 400) {
+			return trace.ByGRPC.Fail()
+		}
+	}
+	if code >= 500 || client && code >= 400 {
+		return trace.ByHTTP.Fail()
+	}
+	return weakFailure(s, refused, code < 0 && grpc < 0)
+}
+
+// weakFailure is failure for a span whose code, if it has one, tells no fault.
+func weakFailure(s ptrace.Span, refused, unknown bool) trace.Flags {
+	var typed, tagged bool
+	for k, v := range s.Attributes().All() {
+		scalar := v.Type() != pcommon.ValueTypeEmpty && v.Type() < pcommon.ValueTypeMap
+		if k != "error.type" && k != "error" || !scalar || v.AsString() == "" {
+			continue
+		}
+		server := s.Kind() != ptrace.SpanKindClient && s.Kind() != ptrace.SpanKindProducer
+		refused = refused || server && regexp.MustCompile(`^4[0-9][0-9]$`).MatchString(v.AsString())
+		typed = typed || k == "error.type"
+		tagged = tagged || k == "error" && !regexp.MustCompile(`(?i)^(false|-?0)$`).MatchString(v.AsString())
+	}
+	switch {
+	case refused:
+	case typed:
+		return trace.ByErrorType.Fail()
+	case tagged:
+		return trace.ByErrorTag.Fail()
+	default:
+		for _, e := range s.Events().All() {
+			if escaped := text(e.Attributes(), "exception.escaped"); e.Name() == "exception" &&
+				(escaped == "true" || escaped == "" && unknown && s.Kind() != ptrace.SpanKindInternal) {
+				return trace.ByException.Fail()
+			}
+		}
+	}
+	return 0
+}
+
+// number returns the last number from low to high under keys; −1 if there is none.
+func number(attrs pcommon.Map, low, high int, keys ...string) int {
+	last := -1
+	for k, v := range attrs.All() {
+		n, err := strconv.Atoi(v.AsString())
+		if slices.Contains(keys, k) && v.Type() < pcommon.ValueTypeMap && err == nil && low <= n && n <= high {
+			last = n
+		}
+	}
+	return last
+}
+
 // version adds the version of a resource with some spans.
 func (r *reference) version(resource pcommon.Map, spans []trace.Span, into *ingest.Batch) {
 	service, version := text(resource, "service.name"), text(resource, "service.version")
-	if service == "" || len(service) > ingest.MaxName || version == "" {
+	if service == "" || version == "" {
 		return
 	}
 	v := ingest.ServiceVersion{Service: r.names.Symbol([]byte(service)), Version: r.names.Value(0, []byte(version))}
@@ -227,7 +303,7 @@ func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
 		detail = firstText(attrs, nil, "http.route")
 		if detail == "" && regexp.MustCompile(`^(HTTP )?(GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS|QUERY|TRACE|CONNECT|HTTP)$`).MatchString(name) {
 			path := regexp.MustCompile(`(?s)^(?:.*?://[^/?#]*)?((?:/[^/?#]*){1,4})`)
-			detail = firstText(attrs, path, "url.full", "http.url", "url.path", "http.target")
+			detail = withoutItems(firstText(attrs, path, "url.full", "http.url", "url.path", "http.target"))
 		}
 	case trace.Consumer:
 		detail = firstText(attrs, nil, "messaging.destination.template", "messaging.destination.name", "messaging.destination")
@@ -236,6 +312,21 @@ func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
 		return name
 	}
 	return joined(" ", name, detail)
+}
+
+// withoutItems replaces the segments of a raw path that name things.
+func withoutItems(path string) string {
+	segments := strings.Split(path, "/")
+	collection := regexp.MustCompile(`^[a-z]{2,}[a-rt-z]s$`)
+	action := regexp.MustCompile(`^(search|list|new|all|count|batch|bulk|export|import|me|latest|status|health)$`)
+	for i := range segments {
+		behind := i > 0 && collection.MatchString(segments[i-1]) &&
+			segments[i] != "" && !action.MatchString(segments[i])
+		if behind || strings.Count(segments[i], "-")+strings.Count(segments[i], "_") >= 2 {
+			segments[i] = "{}"
+		}
+	}
+	return strings.Join(segments, "/")
 }
 
 // firstText returns the text of the first of keys or, of that text, the part that a pattern matches. It ignores empty

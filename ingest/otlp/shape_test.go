@@ -38,7 +38,8 @@ var scalars = map[string]map[protowire.Number]protowire.Type{
 // texts are field values with a meaning in some field.
 var texts = []string{
 	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
-	"127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
+	"error", "error.type", "http.status_code", "grpc.status_code", "otel.status_code", "OK", "404", "503", "14", "false", "exception",
+	"exception.escaped", "127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
 }
 
 // shape draws a message with fields in any order and number, sometimes with an unknown field or a wrong wire type.

@@ -6,23 +6,28 @@ import (
 )
 
 // DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
-// depend on, except for those of the tracepoint protocol. The trace has no spans if the request has none of it.
-func DecodeTrace(id trace.ID, request []byte) (*trace.Trace, error) {
-	return DecodeNamedTrace(id, request, &trace.Table{})
+// depend on, except for those of the tracepoint protocol. Its spans fail by the given rules. The trace has no spans if
+// the request has none of it.
+func DecodeTrace(id trace.ID, request []byte, failing ingest.FailureRules) (*trace.Trace, error) {
+	return DecodeNamedTrace(id, request, &trace.Table{}, failing)
 }
 
 // DecodeNamedTrace is DecodeTrace and adds the names of the trace to a table.
-func DecodeNamedTrace(id trace.ID, request []byte, names *trace.Table) (*trace.Trace, error) {
+func DecodeNamedTrace(
+	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
+) (*trace.Trace, error) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
 		return nil, err
 	}
-	return decodeTrace(id, request, names, keys)
+	return decodeTrace(id, request, names, keys.FailingBy(failing))
 }
 
 // DecodeWholeTrace is DecodeNamedTrace with all attributes.
-func DecodeWholeTrace(id trace.ID, request []byte, names *trace.Table) (*trace.Trace, error) {
-	return decodeTrace(id, request, names, ingest.AllKeys())
+func DecodeWholeTrace(
+	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
+) (*trace.Trace, error) {
+	return decodeTrace(id, request, names, ingest.AllKeys().FailingBy(failing))
 }
 
 func decodeTrace(id trace.ID, request []byte, names *trace.Table, keys *ingest.Keys) (*trace.Trace, error) {

@@ -5,6 +5,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -31,7 +32,7 @@ func TestDecodeTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeTrace(trace.ID{15: 2}, request)
+	got, err := DecodeTrace(trace.ID{15: 2}, request, ingest.AllFailureRules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestDecodeTrace(t *testing.T) {
 		}
 	}
 	names := &trace.Table{}
-	whole, err := DecodeWholeTrace(trace.ID{15: 2}, request, names)
+	whole, err := DecodeWholeTrace(trace.ID{15: 2}, request, names, ingest.AllFailureRules)
 	if err != nil || len(whole.Spans) != 3 || len(whole.Attrs) < 3 {
 		t.Fatalf("%+v, %v", whole, err)
 	}
@@ -62,10 +63,11 @@ func TestDecodeTrace(t *testing.T) {
 			t.Errorf("span %d has %d joins", i, joins[i])
 		}
 	}
-	if none, err := DecodeTrace(trace.ID{15: 3}, request); err != nil || len(none.Spans)+len(none.Joins) > 0 {
+	if none, err := DecodeTrace(trace.ID{15: 3}, request, ingest.AllFailureRules); err != nil ||
+		len(none.Spans)+len(none.Joins) > 0 {
 		t.Errorf("another trace: %+v, %v", none, err)
 	}
-	if broken, err := DecodeTrace(trace.ID{15: 2}, request[:len(request)-1]); err == nil {
+	if broken, err := DecodeTrace(trace.ID{15: 2}, request[:len(request)-1], ingest.AllFailureRules); err == nil {
 		t.Errorf("half a request: %+v", broken)
 	}
 }

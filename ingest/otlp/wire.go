@@ -32,6 +32,7 @@ const (
 	resourceSpansResource = 1<<3 | length
 	resourceSpansScope    = 2<<3 | length
 	resourceSpansURL      = 3<<3 | length
+	resourceSpansLibrary  = uint64(fieldLibrarySpans)<<3 | length
 
 	resourceAttributes = 1<<3 | length
 	resourceDropped    = 2<<3 | varint
@@ -62,6 +63,9 @@ const (
 	spanDroppedLi  = 14<<3 | varint
 	spanStatus     = 15<<3 | length
 	spanFlags      = 16<<3 | fixed32
+
+	eventName       = 2<<3 | length
+	eventAttributes = 3<<3 | length
 
 	statusMessage = 2<<3 | length
 	statusCode    = 3<<3 | varint
@@ -94,9 +98,6 @@ const (
 	flagHasRemote = 1 << 8
 	flagRemote    = 1 << 9
 )
-
-// statusError is the status code ERROR.
-const statusError = 2
 
 // Protobuf decodes one request and appends its spans to into, which also counts invalid spans. If data is not a
 // request, Protobuf returns an *[ingest.RecordError] and leaves into unchanged. The batch keeps no reference to data.
@@ -144,17 +145,18 @@ func (d *Decoder) request(b []byte) error {
 	return nil
 }
 
-// resourceSpans reads all data of the resource first, because it may follow its spans.
+// resourceSpans reads all data of the resource first, because it may follow its spans. Encoders of OTLP 0.15 to 0.19
+// write scope spans under their former number, some under both.
 func (d *Decoder) resourceSpans(message []byte) error {
 	d.build.NewResource()
-	scopes := 0
+	scopes, libraries := 0, 0
 	for b := message; len(b) > 0; {
 		tag, rest, err := d.tag(b)
 		if err != nil {
 			return err
 		}
 		switch tag {
-		case resourceSpansResource, resourceSpansScope, resourceSpansURL:
+		case resourceSpansResource, resourceSpansScope, resourceSpansURL, resourceSpansLibrary:
 			field, rest, ok := bytesField(rest)
 			if !ok {
 				return d.failure(b, errTruncated)
@@ -166,6 +168,8 @@ func (d *Decoder) resourceSpans(message []byte) error {
 				}
 			case resourceSpansScope:
 				scopes++
+			case resourceSpansLibrary:
+				libraries++
 			}
 			b = rest
 		default:
@@ -174,9 +178,13 @@ func (d *Decoder) resourceSpans(message []byte) error {
 			}
 		}
 	}
+	list := resourceSpansScope
+	if scopes == 0 {
+		list, scopes = resourceSpansLibrary, libraries
+	}
 	for b := message; scopes > 0; {
 		tag, rest, _ := d.tag(b) // the first pass checked that all fields are complete
-		if tag == resourceSpansScope {
+		if tag == list {
 			var field []byte
 			field, b, _ = bytesField(rest)
 			if err := d.scopeSpans(field); err != nil {
@@ -395,7 +403,9 @@ func (d *Decoder) span(b []byte) error {
 			err = d.link(field)
 		case spanStatus:
 			err = d.status(field)
-		case spanState, spanEvents:
+		case spanEvents:
+			d.event(field)
+		case spanState:
 		default:
 			err = d.unknown(b[at:], tag, spanFlags>>3)
 		}
@@ -671,9 +681,41 @@ func (d *Decoder) status(b []byte) error {
 
 // statusCode sets the status of the current span.
 func (d *Decoder) statusCode(code int32) {
-	d.build.Flags &^= trace.Error
-	if code == statusError {
-		d.build.Flags |= trace.Error
+	status := ingest.StatusUnset
+	if code == int32(ingest.StatusOK) || code == int32(ingest.StatusError) {
+		status = ingest.Status(code)
+	}
+	d.build.Status(status)
+}
+
+// event reads an event of the current span. It ignores events that are malformed, because their spans are usable.
+func (d *Decoder) event(b []byte) {
+	exception, escape := false, ingest.EscapeUnknown
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return
+		}
+		if tag != eventName && tag != eventAttributes {
+			if b, err = d.pass(b, rest, tag); err != nil {
+				return
+			}
+			continue
+		}
+		field, rest, ok := bytesField(rest)
+		if !ok {
+			return
+		}
+		if tag == eventName {
+			exception = string(field) == ingest.ExceptionEvent
+		} else if key, raw, err := d.pair(field); err == nil && string(key) == ingest.ExceptionEscaped {
+			v, _, _ := d.value(raw)
+			escape = ingest.EscapeOf(v)
+		}
+		b = rest
+	}
+	if exception {
+		d.build.Exception(escape)
 	}
 }
 

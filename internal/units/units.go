@@ -169,10 +169,14 @@ func Ratio(x float64) string {
 	return fixed(x, 2)
 }
 
-// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s".
+// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s". A small one has two digits, since it stands in
+// narrow columns.
 func Rate(x float64) string {
 	if !finite(x) {
 		return Unknown
+	}
+	if x < 0.1 {
+		x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
 	}
 	return digits(x) + "/s"
 }

@@ -98,8 +98,8 @@ func state(x *contract.Incident, now time.Time) string {
 		return "open for " + units.Span(now.Sub(x.Onset))
 	}
 	s := "closed, lasted " + units.Span(x.Ended.Sub(x.Onset))
-	if x.AcceptedBy != nil {
-		s += ", accepted as normal by " + cmp.Or(*x.AcceptedBy, "somebody")
+	if x.End != nil {
+		s += ": " + x.End.Text
 	}
 	return s
 }
@@ -151,6 +151,7 @@ const leastPart = 0.005
 func Parts(s *contract.SuspectParts) (parts []Part) {
 	for _, x := range []Part{
 		{"time in it", s.Own},
+		{"time of calls that it adds", s.Added},
 		{"time to it", s.In + s.Rest},
 		{"time from it", s.Out},
 		{"errors", s.Errors},

@@ -10,9 +10,18 @@ import (
 )
 
 type jsonTrace struct {
-	TraceID string     `json:"trace_id"`
-	Flags   []string   `json:"flags"`
-	Roots   []jsonRoot `json:"roots"`
+	TraceID  string       `json:"trace_id"`
+	Flags    []string     `json:"flags"`
+	Coverage jsonCoverage `json:"coverage"`
+	Roots    []jsonRoot   `json:"roots"`
+}
+
+// jsonCoverage accounts for the spans of the trace: its parts add up to Received.
+type jsonCoverage struct {
+	Received trace.Part                  `json:"received"`
+	Requests trace.Part                  `json:"requests"`
+	Own      trace.Part                  `json:"requests_of_their_own"`
+	Left     map[trace.Reason]trace.Part `json:"left_out"`
 }
 
 type jsonRoot struct {
@@ -20,6 +29,11 @@ type jsonRoot struct {
 	DurationNS  int64            `json:"duration_ns"`
 	Sections    []jsonSection    `json:"sections"`
 	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
+	// Origin is the reason why the span is a root: "parentless", "below_missing" or "detached".
+	Origin string `json:"origin"`
+	// CallerID is the span from which a detached root started, or that called the missing hop above the root; "": none.
+	CallerID string `json:"caller_id,omitempty"`
+	WaitNS   *int64 `json:"wait_ns,omitempty"` // from the end of the caller to the start of a detached root
 	// Refined holds the path including the spans of enabled tracepoints; empty if there are none.
 	Refined []jsonSection `json:"refined,omitempty"`
 }
@@ -38,17 +52,30 @@ func JSON(w io.Writer, p *critpath.Path) error {
 	if t.Flags == nil {
 		t.Flags = []string{}
 	}
+	var c trace.Coverage
+	p.Cover(&c)
+	total := c.Total()
+	t.Coverage = jsonCoverage{total.Received(), total.Requests, total.Own, total.Left}
+	if t.Coverage.Left == nil {
+		t.Coverage.Left = map[trace.Reason]trace.Part{}
+	}
 	for i := range p.Roots {
-		t.Roots = append(t.Roots, newJSONRoot(p, &p.Roots[i]))
+		t.Roots = append(t.Roots, newJSONRoot(p, i))
 	}
 	return json.NewEncoder(w).Encode(t)
 }
 
-func newJSONRoot(p *critpath.Path, r *critpath.Root) jsonRoot {
+func newJSONRoot(p *critpath.Path, number int) jsonRoot {
+	r := &p.Roots[number]
 	root := &p.Nodes[r.Node]
 	j := jsonRoot{
 		SpanID: root.ID.String(), DurationNS: int64(p.Duration(r)), Sections: jsonSections(p, root.Start, r.Sections),
-		ExclusiveNS: make(map[string]int64), Refined: jsonSections(p, root.Start, r.Refined),
+		ExclusiveNS: make(map[string]int64), Origin: r.Origin.String(), Refined: jsonSections(p, root.Start, r.Refined),
+	}
+	if w, ok := p.Wait(number); ok {
+		j.CallerID, j.WaitNS = p.Trace.Spans[r.From].ID.String(), new(int64(w.Time))
+	} else if r.Gap >= 0 {
+		j.CallerID = p.Nodes[r.Gap].ID.String()
 	}
 	for node, ns := range exclusive(r, r.Sections) {
 		if ns > 0 {

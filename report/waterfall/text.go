@@ -48,6 +48,7 @@ type drawing struct {
 	path    *critpath.Path
 	table   *trace.Table
 	options Options
+	attrs   map[spanKey]*trace.Attr // nil: not needed yet
 	out     strings.Builder
 }
 
@@ -86,6 +87,7 @@ func (d *drawing) root(index int) {
 	if len(r.Refined) > 0 {
 		sections = r.Refined
 	}
+	d.origin(index)
 	c := d.newCanvas(r, sections)
 	rows := d.rows(index, c)
 	shown := rows
@@ -100,6 +102,29 @@ func (d *drawing) root(index int) {
 	d.left(r, len(shown), len(rows))
 	if r.AsyncTail > 0 {
 		d.printf("  work went on for %s after the end of the request\n", units.Duration(r.AsyncTail))
+	}
+}
+
+// origin writes where a root comes from that has no part in the request of another root.
+func (d *drawing) origin(index int) {
+	text := ""
+	if w, ok := d.path.Wait(index); ok {
+		text = "a request of its own, " + units.Duration(w.Time) + " after " +
+			d.table.ServiceName(w.Caller) + " " + d.table.OpName(w.Caller)
+		if w.Queue != 0 {
+			text += ", by way of " + d.table.ServiceName(w.Queue)
+		}
+	} else if g, ok := d.path.Gap(index); ok {
+		text = "below a hop without spans"
+		if g.Hop != 0 {
+			text += ", " + d.table.ServiceName(g.Hop)
+		}
+		text += ", called by " + d.table.ServiceName(g.Caller) + " " + d.table.OpName(g.Caller)
+	} else if d.path.Roots[index].Origin == critpath.BelowMissing {
+		text = "below a missing span"
+	}
+	if text != "" {
+		d.printf("%s\n", d.options.Style.Paint(terminal.Dim, terminal.Printable(text)))
 	}
 }
 
@@ -254,8 +279,8 @@ func (d *drawing) name(r row) string {
 	if s.Kind != trace.Server && s.Kind != trace.Internal && s.Kind != trace.Unspecified {
 		name += " (" + s.Kind.String() + ")"
 	}
-	if s.Flags&trace.Error != 0 {
-		name += " error"
+	if rule, failed := s.Flags.FailedBy(); failed {
+		name += " failed" + d.sign(n.Span, rule)
 	}
 	if s.Tracepoint != 0 {
 		name += " +" + d.table.Text(s.Tracepoint)
@@ -264,6 +289,56 @@ func (d *drawing) name(r row) string {
 		name += " outside its parent"
 	}
 	return terminal.Printable(name)
+}
+
+// signs are the words and attributes that tell why a span failed, by rule; the first attribute of the span counts.
+var signs = [trace.FailureRules]struct {
+	word string
+	keys []string
+}{
+	trace.ByHTTP: {"http", []string{"http.response.status_code", "http.status_code"}},
+	trace.ByGRPC: {"grpc", []string{
+		"rpc.response.status_code", "rpc.grpc.status_code", "rpc.connect_rpc.error_code", "grpc.status_code",
+	}},
+	trace.ByErrorType: {"error.type", []string{"error.type"}},
+	trace.ByErrorTag:  {"tag error", []string{"error"}},
+	trace.ByException: {"exception", nil},
+}
+
+// sign returns the sign by which a span failed, with the value of its attribute if that was read; "" for its status.
+func (d *drawing) sign(span int32, rule trace.FailureRule) string {
+	if rule == trace.ByStatus {
+		return ""
+	}
+	text := ": " + signs[rule].word
+	for _, key := range signs[rule].keys {
+		switch a := d.attr(span, trace.SymbolOf([]byte(key))); {
+		case a == nil:
+		case a.Numeric:
+			return text + " " + strconv.FormatFloat(a.Number, 'g', -1, 64)
+		default:
+			return text + " " + d.table.Text(a.Text)
+		}
+	}
+	return text
+}
+
+// attr returns an attribute of a span; nil if it has none with the key. Attributes are in no order, so the first call
+// makes an index.
+func (d *drawing) attr(span int32, key trace.Symbol) *trace.Attr {
+	attrs := d.path.Trace.Attrs
+	if d.attrs == nil {
+		d.attrs = make(map[spanKey]*trace.Attr, len(attrs))
+		for i := range attrs {
+			d.attrs[spanKey{attrs[i].Span, attrs[i].Key}] = &attrs[i]
+		}
+	}
+	return d.attrs[spanKey{span, key}]
+}
+
+type spanKey struct {
+	span int32
+	key  trace.Symbol
 }
 
 // bar draws the extent of a node, its own time on the path solid.

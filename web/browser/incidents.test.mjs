@@ -21,9 +21,28 @@ const entry = (page, { id }) => page.locator(".incident", { has: page.locator(`a
 
 const pathOf = ({ id }) => `/incidents/${id}`;
 
-// fixed makes the list of incidents of a page constant. change changes it.
+// ends has an end of each kind, with the words of the service.
+const ends = {
+  recovered: { reason: "recovered", text: "back to normal, seen in 412 requests" },
+  stopped: { reason: "stopped", text: "its requests stopped, so nobody knows whether its cause is gone" },
+  no_traces: { reason: "no_traces", text: "no traces arrived, so nobody knows whether its cause is gone" },
+  moved: { reason: "moved", text: "its requests go to search-v2 now", service: "search-v2" },
+  replaced: {
+    reason: "replaced",
+    text: "incident 00000000000000ab tells what happens to its service now",
+    incident: "00000000000000ab",
+  },
+  merged: {
+    reason: "merged",
+    text: "incident 00000000000000ab has the same cause",
+    incident: "00000000000000ab",
+  },
+  accepted: { reason: "accepted", text: "Ann <b> accepted the behaviour since the onset as normal (more items)" },
+};
+
+// fixed makes the list of incidents of a page constant, without services that need attention. change changes it.
 async function fixed(page, change) {
-  const list = structuredClone(listed);
+  const list = { ...structuredClone(listed), attention: [] };
   change(list);
   await page.route("**/api/v1/incidents?*", (route) => route.fulfill({ json: list }));
   return list;
@@ -56,11 +75,15 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
   const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
   await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");
-  assert.match(await now.locator(".suspects li").first().textContent(), /^search\+[\d.]+ %.*in it [\d.]+\s%/);
+  const located = (await service.api(pathOf(incident))).incident.place; // then the parts are in the sentence
+  assert.match(
+    await now.locator(".suspects li").first().textContent(),
+    located ? /^search\+[\d.]+ %$/ : /^search\+[\d.]+ %.*in it [\d.]+\s%/,
+  );
   const before = entry(page, closed);
   assert.match(
     await before.locator(".crumbs").textContent(),
-    /closed\s*ended (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin/,
+    /✓ closed\s*ended (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin.*: back to normal, seen in [\d,]+ requests/,
   );
   const open = listed.items.filter((x) => x.state === "open").length;
   await page.getByRole("link", { name: `Incidents ${open} open` }).waitFor();
@@ -276,8 +299,14 @@ test("incidents open, change and close without a reload", async () => {
   });
   const { page, context } = await open(browser);
   const list = await fixed(page, (l) => (l.items = []));
+  const status = await service.api("/status");
+  delete status.learning.provisional; // the state has an instance that was slow from the start
+  await page.route("**/api/v1/status", (route) => {
+    status.ingest.last_arrival = new Date().toISOString(); // whenever the state was made
+    return route.fulfill({ json: status });
+  });
   await page.goto(proxy);
-  await page.getByText("Nothing got worse").waitFor(); // the state has an instance that was slow from the start
+  await page.getByText("All is well").waitFor();
   await page.locator(".live:not(.off)").waitFor();
   list.items = [structuredClone(incident)];
   send("incident.opened");
@@ -286,9 +315,14 @@ test("incidents open, change and close without a reload", async () => {
   list.items[0].sentence = "Requests take 99 % longer; all of it is time in search.";
   send("incident.changed");
   await page.getByText("Requests take 99 % longer").waitFor();
-  Object.assign(list.items[0], { state: "closed", closed: list.epoch });
+  Object.assign(list.items[0], { state: "closed", ended: list.epoch, closed: list.epoch, end: ends.recovered });
   send("incident.closed");
-  await page.getByText("The last incident closed").waitFor();
+  await page.getByText(/The last incident .* closed .*: back to normal, seen in 412 requests\./).waitFor();
+  await page.getByText("All is well").waitFor();
+  list.items[0].end = ends.stopped;
+  send("incident.changed");
+  await page.getByText("No open incident", { exact: true }).waitFor();
+  assert.equal(await page.getByText("All is well").count(), 0); // its cause may go on
   await until(() => page.locator("nav .count").count(), 0);
   await context.close();
 });
@@ -325,7 +359,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   });
   await page.goto(service.url);
   await page.getByText("All is well").waitFor();
-  await page.getByText(/The last incident closed \d\d:\d\d:\d\d, \d+ min ago/).waitFor();
+  await page.getByText(/The last incident .* closed \d\d:\d\d:\d\d, \d+ min ago: back to normal/).waitFor();
   assert.equal(await page.getByText("No traces have arrived").count(), 0);
   assert.deepEqual(await violations(page), []);
   const unequal = (value) => ({
@@ -362,6 +396,90 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   await page.goto(service.url);
   await page.getByText("Learning normal behaviour", { exact: true }).waitFor();
   assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
+test("a closed incident says how it ended, in its list and on its page", async () => {
+  const { page, context } = await open(browser, { timezoneId: "UTC" });
+  const of = (reason, i) => ({ ...closed, id: `${i}`.padStart(16, "0"), service: reason, end: ends[reason] });
+  const list = await fixed(page, (l) => (l.items = Object.keys(ends).map(of)));
+  const status = await service.api("/status");
+  await page.route("**/api/v1/status", (route) => {
+    status.ingest.last_arrival = new Date().toISOString();
+    return route.fulfill({ json: status });
+  });
+  await page.goto(service.url);
+  await page.getByText("No open incident", { exact: true }).waitFor(); // two may go on
+  const told = page.locator(".state p", { hasText: " closed " });
+  assert.deepEqual(
+    (await told.allTextContents()).map((text) => text.replace(/closed .* ago/, "closed")),
+    [
+      `The last incident (recovered) closed: ${ends.recovered.text}.`,
+      `Another one (stopped) closed: ${ends.stopped.text}.`,
+      `Another one (no_traces) closed: ${ends.no_traces.text}.`,
+    ],
+  );
+  const signs = { recovered: "✓", accepted: "✓", stopped: "?", no_traces: "?", moved: "→", replaced: "→", merged: "⊂" };
+  const detail = await service.api(pathOf(closed));
+  for (const x of list.items) {
+    const { reason, text } = x.end;
+    const unknown = reason === "stopped" || reason === "no_traces";
+    const shown = unknown ? /last seen .* ago, after \d+\smin/ : /ended .* ago, lasted \d+\smin/;
+    const crumbs = [entry(page, x).locator(".crumbs"), page.locator("main > .crumbs")];
+    for (const [i, path] of ["/", pathOf(x)].entries()) {
+      if (i > 0) {
+        const one = { ...detail, incident: x, earlier: [{ ...x, id: closed.id }] };
+        await page.route(`**/api/v1${path}`, (route) => route.fulfill({ json: one }));
+        await page.goto(service.url + path);
+        await settle(page);
+        assert.match(
+          await page.locator("#earlier").textContent(),
+          new RegExp(`lasted .*: .*${reason === "accepted" ? "Ann <b>" : text}`),
+        );
+        assert.deepEqual(await violations(page), [], reason);
+      }
+      assert.equal((await crumbs[i].locator(".badge").textContent()).trim(), `${signs[reason]} closed`);
+      assert.match(await crumbs[i].textContent(), shown);
+      assert.equal((await crumbs[i].locator(".end").textContent()).replaceAll("\u00a0", " "), `: ${text}`);
+      assert.equal(await crumbs[i].locator(".end a").count(), x.end.incident ? 1 : 0);
+    }
+    await page.goto(service.url);
+    await settle(page);
+  }
+  assert.deepEqual(await violations(page), []);
+  for (const width of [360, 768, 1440]) {
+    await page.setViewportSize({ width, height: 900 });
+    await settle(page);
+    assert.deepEqual(await layoutIssues(page), [], `${width}`);
+  }
+  await entry(page, list.items[4]).locator(".end a").click();
+  await page.waitForURL(`${service.url}/incidents/00000000000000ab`);
+  await context.close();
+});
+
+test("a service that makes other calls has a note, and no alarm", async () => {
+  const { page, context } = await open(browser, { timezoneId: "UTC" });
+  const text = "makes 11 other calls per 100 requests, as 2.0 was deployed";
+  const { items } = await service.api("/services");
+  const well = items.filter((s) => s.state === "well").at(-1);
+  const note = { since: new Date(Date.now() - 240_000).toISOString(), per_100_requests: 11, version: "2.0", text };
+  await page.route(/\/api\/v1\/services(\?|\/|$)/, async (route) => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    for (const s of answer.items ?? [answer.service]) if (s.id === well.id) s.changed_calls = note;
+    await route.fulfill({ response, json: answer });
+  });
+  for (const [path, where] of [
+    ["/", page.locator("tr", { has: page.locator(`a[data-service="${well.service}"]`) })],
+    [`/services?q=${well.service}`, page.locator("tr", { has: page.locator(`a[data-service="${well.service}"]`) })],
+    [`/services/${well.id}`, page.locator("main")],
+  ]) {
+    await page.goto(service.url + path);
+    await settle(page);
+    await where.getByText(/makes 11 other calls per 100 requests, as 2\.0 was deployed; since .*, 4 min ago/).waitFor();
+    await where.locator(".badge.state-well").first().waitFor();
+    assert.deepEqual(await violations(page), [], path);
+  }
   await context.close();
 });
 
@@ -510,7 +628,9 @@ test("accepting explains what it does, asks, and closes the incident", async () 
   await page.getByRole("button", { name: "Accept as normal …" }).click();
   await dialog.getByLabel("Reason (visible to others)").fill("more items");
   await dialog.getByRole("button", { name: "Accept as normal" }).click();
-  await page.getByText(/accepted as normal by .*: more items/).waitFor({ timeout: 25_000 }); // an epoch
+  await page
+    .locator(".crumbs", { hasText: /local accepted the behaviour since the onset as normal \(more items\)/ })
+    .waitFor({ timeout: 25_000 }); // an epoch
   await until(() => page.getByRole("button", { name: "Accept as normal …" }).count(), 0);
   await context.close();
 });

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -93,7 +94,7 @@ func (s *Set) normal() []*recordedTrace {
 	windows := s.Windows()
 	var traces []*recordedTrace
 	for _, t := range s.traces {
-		if !slices.ContainsFunc(windows, func(w baselinediff.Interval) bool { return w.Contains(t.start) }) {
+		if !slices.ContainsFunc(windows, func(w history.Interval) bool { return w.Contains(t.start) }) {
 			traces = append(traces, t)
 		}
 	}
@@ -101,7 +102,7 @@ func (s *Set) normal() []*recordedTrace {
 }
 
 // within returns the traces that begin in w, in order.
-func (s *Set) within(w baselinediff.Interval) []*recordedTrace {
+func (s *Set) within(w history.Interval) []*recordedTrace {
 	var traces []*recordedTrace
 	for _, t := range s.traces {
 		if w.Contains(t.start) {
@@ -190,7 +191,7 @@ func (r *runner) control(c *Case, normal []*recordedTrace) (n, alarms int) {
 }
 
 // history returns the slices of the learning period: those recorded after the window, then those recorded before it.
-func (r *runner) history(normal []*recordedTrace, window baselinediff.Interval) []slice {
+func (r *runner) history(normal []*recordedTrace, window history.Interval) []slice {
 	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *recordedTrace, at trace.Nanos) int { return cmp.Compare(t.start, at) })
 	var history []slice
 	for _, part := range [][]*recordedTrace{normal[split:], normal[:split]} {
@@ -246,7 +247,7 @@ const settling = incident.Window / 2
 // answered reports whether the suspects of the incident have settled and its search has ended.
 func (g *caseRun) answered() bool {
 	x := g.incident()
-	if x == nil || g.now.Sub(max(x.Opened, x.Reopened)) < settling {
+	if x == nil || g.now.Sub(x.LastOpened()) < settling {
 		return false
 	}
 	v := g.core.Investigation(x.ID)
@@ -260,7 +261,7 @@ func (g *caseRun) incident() *engine.Incident {
 	all := g.core.Incidents()
 	for i := range all {
 		x := &all[i]
-		if max(x.Opened, x.Reopened) > g.window && x.Into == 0 && (best == nil || x.Suspects[0].Score > best.Suspects[0].Score) {
+		if x.LastOpened() > g.window && x.Into() == 0 && (best == nil || x.Suspects[0].Score > best.Suspects[0].Score) {
 			best = x
 		}
 	}
@@ -360,7 +361,8 @@ func (g *caseRun) scoreSuspects(x *engine.Incident) {
 	for i, s := range x.Suspects {
 		g.Suspects = append(g.Suspects, g.table.Text(s.Service))
 		hit := g.table.Text(s.Service) == g.Target.Service && (g.Target.Operation == "" ||
-			slices.ContainsFunc(s.Operations, func(o baselinediff.SuspectOperation) bool { return isTarget(&g.Target, o.Op, g.table) }))
+			slices.ContainsFunc(s.Operations,
+				func(o compare.SuspectOperation) bool { return isTarget(&g.Target, o.Op, g.table) }))
 		if hit && g.Rank == nil {
 			g.Rank = new(i + 1)
 		}

@@ -2,7 +2,7 @@
 //
 // A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each
 // case is a window of time in which a fault was active. The history of all cases is every trace that begins outside
-// of all windows, before and after. Labels are used for scoring only: [baselinediff.Normal.Compare] receives the
+// of all windows, before and after. Labels are used for scoring only: [compare.Normal.Compare] receives the
 // window and nothing else.
 //
 // [Set.Localize] compares with all spans visible at all times. [Set.Notice] plays a stream made of the traces through
@@ -19,8 +19,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -44,7 +45,7 @@ type Target = backtest.Target
 // Set is a case set.
 type Set struct {
 	Cases   []Case
-	Traces  *baselinediff.Recording
+	Traces  *compare.Recording
 	Table   *trace.Table // the names in Traces
 	Summary file.Summary // of the input
 
@@ -76,7 +77,7 @@ func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Cases: cases, Traces: baselinediff.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
+	set := &Set{Cases: cases, Traces: compare.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
 	return set, errors.Join(set.extract(ctx, in, &options), in.Close())
 }
 
@@ -123,8 +124,8 @@ func tracesIn(dir string) (string, error) {
 }
 
 // Windows returns the windows of all cases.
-func (s *Set) Windows() []baselinediff.Interval {
-	windows := make([]baselinediff.Interval, 0, len(s.Cases))
+func (s *Set) Windows() []history.Interval {
+	windows := make([]history.Interval, 0, len(s.Cases))
 	for i := range s.Cases {
 		windows = append(windows, s.Cases[i].Window)
 	}
@@ -137,7 +138,7 @@ func (s *Set) Localize() Report {
 	report := Report{Cases: make([]Result, 0, len(s.Cases))}
 	for i := range s.Cases {
 		c := &s.Cases[i]
-		var suspects []baselinediff.Suspect
+		var suspects []compare.Suspect
 		reason := ""
 		switch {
 		case normal.Traces() == 0:

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -45,16 +45,16 @@ type Result struct {
 }
 
 // Entry is a suspected operation. Every service has at least one, which stands for the whole service and has its
-// score. Further entries have a score of their own. Score is as in [baselinediff.Suspect].
+// score. Further entries have a score of their own. Score is as in [compare.Suspect].
 type Entry struct {
 	Service   string  `json:"service"`
 	Operation string  `json:"operation"` // "" if none is suspected
 	Score     float64 `json:"score"`
 
-	Whole *baselinediff.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
+	Whole *compare.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
 }
 
-func result(c *Case, suspects []baselinediff.Suspect, reason string, table *trace.Table) Result {
+func result(c *Case, suspects []compare.Suspect, reason string, table *trace.Table) Result {
 	r := Result{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: make([]Entry, 0, len(suspects)), Reason: reason}
 	for i := range suspects {
 		r.add(&suspects[i], table)
@@ -65,7 +65,7 @@ func result(c *Case, suspects []baselinediff.Suspect, reason string, table *trac
 }
 
 // add adds a service.
-func (r *Result) add(s *baselinediff.Suspect, table *trace.Table) {
+func (r *Result) add(s *compare.Suspect, table *trace.Table) {
 	whole := Entry{Service: table.Text(s.Service), Score: s.Score, Whole: s}
 	for i, op := range s.Operations {
 		if i == 0 {

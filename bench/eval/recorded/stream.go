@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -104,11 +104,11 @@ func (s *Set) weave(stream Stream, windows [][]Case) (*woven, error) {
 }
 
 // outside returns the traces that begin outside of all windows, with pauses shortened.
-func outside(all []movedTrace, windows []baselinediff.Interval) (healthy []movedTrace) {
+func outside(all []movedTrace, windows []history.Interval) (healthy []movedTrace) {
 	var last trace.Nanos
 	var cut time.Duration
 	for _, t := range all {
-		if slices.ContainsFunc(windows, func(w baselinediff.Interval) bool { return w.Contains(t.start) }) {
+		if slices.ContainsFunc(windows, func(w history.Interval) bool { return w.Contains(t.start) }) {
 			continue
 		}
 		if gap := t.start.Sub(last); len(healthy) > 0 && gap > pause {
@@ -157,7 +157,7 @@ func (w *woven) playWindow(all []movedTrace, cases []Case, window int) bool {
 			}
 		}
 		if len(w.traces) > n {
-			c.Window = baselinediff.Interval{From: begin, To: begin.Add(c.Window.To.Sub(c.Window.From))}
+			c.Window = history.Interval{From: begin, To: begin.Add(c.Window.To.Sub(c.Window.From))}
 			w.cases, w.clock = append(w.cases, c), max(w.clock, c.Window.To)
 		}
 	}

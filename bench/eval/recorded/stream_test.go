@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -27,7 +27,8 @@ func everySecond(until trace.Nanos, cases ...Case) *Set {
 }
 
 func windowOf(name string, from, to trace.Nanos) Case {
-	return Case{Name: name, Window: baselinediff.Interval{From: from * second, To: to * second}, Target: Target{Service: "a"}}
+	return Case{Name: name, Window: history.Interval{From: from * second, To: to * second},
+		Target: Target{Service: "a"}}
 }
 
 // A stream begins with healthy traces without gaps, which also follow each window, and are repeated with other IDs.

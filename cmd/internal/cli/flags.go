@@ -142,7 +142,6 @@ func (w *Workers) Set(s string) error {
 type PathFlags struct {
 	async, tie, touching *Choice
 	overlap              Fraction
-	maxSkew              NonNegative
 	seeThrough           []string
 }
 
@@ -150,14 +149,13 @@ type PathFlags struct {
 func AddPathFlags(c *cobra.Command) *PathFlags {
 	f := &PathFlags{
 		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),
-		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(critpath.DefaultOptions().MaxSkew),
+		touching: NewChoice("inclusive", "strict"),
 	}
 	f.async.Flag(c, "async", "", "clamp children that outlive their parent to its end, or ignore them")
 	f.tie.Flag(c, "tie", "", "tie break between children that end at the same time")
 	f.touching.Flag(c, "touching", "", "inclusive: consecutive children may touch; strict: they may not")
 	c.Flags().Var(&f.overlap, "overlap-tolerance", "largest overlap of two children on the path, as a fraction of their parent's duration")
 	c.Flags().StringSliceVar(&f.seeThrough, "see-through", nil, "services that answer no call, such as istio-proxy,envoy: the first span behind them does")
-	c.Flags().Var(&f.maxSkew, "max-skew", "largest clock difference between hosts to correct; 0: correct none")
 	return f
 }
 
@@ -169,7 +167,6 @@ func (f *PathFlags) Options() critpath.Options {
 	}
 	return critpath.Options{
 		SeeThrough:       seeThrough,
-		MaxSkew:          time.Duration(f.maxSkew),
 		IgnoreAsync:      f.async.Value == "ignore",
 		OverlapTolerance: float64(f.overlap),
 		LatestStart:      f.tie.Value == "latest-start",

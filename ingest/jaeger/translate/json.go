@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -113,8 +114,12 @@ func (s *spanJSON) model() model.Span {
 	id, ok := parseTraceID(s.TraceID)
 	spanID, _ := parseSpanID(s.SpanID)
 	out := model.Span{
-		TraceID: id, SpanID: spanID, OperationName: s.OperationName, StartTime: moment(s.StartTime),
-		Duration: duration(s.Duration), Tags: tags(s.Tags),
+		TraceID: id, SpanID: spanID, OperationName: s.OperationName, StartTime: moment(s.StartTime), Tags: tags(s.Tags),
+	}
+	if us, ok := micros(s.Duration); ok {
+		out.Duration = time.Duration(us) * time.Microsecond
+	} else {
+		out.StartTime = impossible
 	}
 	for _, r := range s.References {
 		refID, refOK := parseTraceID(r.TraceID)
@@ -206,22 +211,14 @@ func micros(raw json.RawMessage) (int64, bool) {
 	}
 	text := strings.Trim(string(raw), `"`)
 	v, err := strconv.ParseFloat(text, 64)
-	return int64(v), err == nil && v >= 0 && v <= float64(trace.MaxNanos/1000)
+	return int64(v), err == nil && math.Abs(v) <= float64(trace.MaxNanos/1000)
 }
 
 func moment(raw json.RawMessage) time.Time {
-	if us, ok := micros(raw); ok {
+	if us, ok := micros(raw); ok && us >= 0 {
 		return time.UnixMicro(us)
 	}
 	return impossible
-}
-
-// duration returns −1 for an invalid duration.
-func duration(raw json.RawMessage) time.Duration {
-	if us, ok := micros(raw); ok {
-		return time.Duration(us) * time.Microsecond
-	}
-	return -1
 }
 
 // parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false for other text.

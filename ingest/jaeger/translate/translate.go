@@ -86,8 +86,9 @@ func (t *translator) span(s *model.Span) {
 	out.SetName(s.OperationName)
 	start := nanos(s.StartTime)
 	end := uint64(math.MaxUint64)
-	if s.Duration >= 0 && start <= math.MaxUint64-uint64(s.Duration) {
-		end = start + uint64(s.Duration)
+	// also false for a sum that overflows
+	if sum := int64(start) + int64(s.Duration); start <= math.MaxInt64 && sum >= 0 {
+		end = uint64(sum) // before the start if a clock was set back during the span
 	}
 	out.SetStartTimestamp(pcommon.Timestamp(start))
 	out.SetEndTimestamp(pcommon.Timestamp(end))

@@ -123,6 +123,7 @@ const odd = `{"data":[{"traceID":"1","processes":{
 	{"traceID":"xyz","spanID":"1"}, {"traceID":"","spanID":"1"}, {"traceID":"11111111111111111111111111111111f","spanID":"1"},
 	{"traceID":"1"}, {"traceID":"1","spanID":"0"}, {"traceID":"1","spanID":"12345678901234567"}, {"traceID":"1","spanID":"00000000000000012"},
 	{"traceID":"1","spanID":"1","parentSpanID":"?"}, {"traceID":"1","spanID":"1","startTime":-1},
+	{"traceID":"1","spanID":"1","startTime":2000,"duration":-1500}, {"traceID":"1","spanID":"1","startTime":2,"duration":-3},
 	{"traceID":"1","spanID":"1","startTime":9e18}, {"traceID":"1","spanID":"1","startTime":9000000000000000,"duration":1},
 	{"traceID":"1","spanID":"1","duration":"soon"}, {"traceID":"1","spanID":"1","duration":null}]}]}`
 

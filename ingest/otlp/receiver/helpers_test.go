@@ -92,7 +92,7 @@ func (d *decoding) Take(_ context.Context, body []byte, format Format) (Rejected
 	defer d.mu.Unlock()
 	var batch ingest.Batch
 	decode := d.decoder.Protobuf
-	if format == JSON {
+	if format != Protobuf {
 		decode = d.decoder.JSON
 	}
 	if err := decode(body, &batch); err != nil {

@@ -17,10 +17,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// tracesPath is the only path that is served.
-const tracesPath = "/v1/traces"
+// Paths that are served.
+const (
+	tracesPath = "/v1/traces"
+	zipkinPath = "/api/v2/spans" // of Zipkin's collector
+)
 
-// contentTypes of the formats.
+// contentTypes of the formats of OTLP.
 var contentTypes = [...]string{Protobuf: "application/x-protobuf", JSON: "application/json"}
 
 // newHTTP returns a server for HTTP/1, the version that OTLP exporters use on this port.
@@ -43,7 +46,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	defer s.handling.RUnlock()
 	began := time.Now()
 	event := Event{Transport: HTTP}
-	format, known := formatOf(r.Header.Get("Content-Type"))
+	format, known := formatOf(r)
 	control := http.NewResponseController(w)
 	rejected, err := s.exportHTTP(r, control, format, known, &event)
 	// Only now, so that the time the Intake takes does not count.
@@ -62,7 +65,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 // exportHTTP returns the rejected spans of a request, or a refusal. Known reports whether format is that of the
 // Content-Type.
 func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
-	enc, err := s.admit(r, known)
+	enc, err := s.admit(r, format, known)
 	if err != nil {
 		return Rejected{}, err
 	}
@@ -86,7 +89,7 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 }
 
 // admit returns the encoding of the body, or a refusal if the header alone is reason for one.
-func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
+func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding, error) {
 	enc, knownEncoding := encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))]
 	switch {
 	case len(r.Header) > maxHeaders:
@@ -95,10 +98,13 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 		return 0, errUnauthorized
 	case s.opts.Authorized == nil && s.opts.Trusted != nil && fromPage(r) && !s.opts.Trusted(r):
 		return 0, errPage
-	case r.URL.Path != tracesPath:
-		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" is served here")
+	case r.URL.Path != tracesPath && r.URL.Path != zipkinPath:
+		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" (OTLP) and "+zipkinPath+" (Zipkin) are served here")
 	case r.Method != http.MethodPost:
 		return 0, errMethod
+	case !knownType && format == Zipkin:
+		return 0, refuse(refusal.UnknownType,
+			"Content-Type must be application/json: of Zipkin's formats, only JSON of version 2 is read")
 	case !knownType:
 		return 0, refuse(refusal.UnknownType, "Content-Type must be application/x-protobuf or application/json")
 	case !knownEncoding || len(r.Header["Content-Encoding"]) > 1:
@@ -118,30 +124,40 @@ var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a l
 // errMethod refuses a request that is no POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
 
-// formatOf returns the format of a Content-Type. An unknown one is refused in JSON, which people can read.
-func formatOf(contentType string) (f Format, known bool) {
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return JSON, false
-	}
+// formatOf returns the format of a request, and whether its Content-Type is known. An unknown one is refused in JSON,
+// which people can read.
+func formatOf(r *http.Request) (f Format, known bool) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)
-	if i < 0 {
+	known = err == nil && i >= 0
+	switch {
+	case r.URL.Path == zipkinPath:
+		return Zipkin, known && Format(i) == JSON
+	case !known:
 		return JSON, false
 	}
 	return Format(i), true
 }
 
+// writeAccepted answers as OTLP prescribes, or as Zipkin does, which has no form for rejected spans.
 func writeAccepted(w http.ResponseWriter, format Format, rejected Rejected) {
-	if format == JSON {
+	switch format {
+	case Zipkin:
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusAccepted)
+	case JSON:
 		respond(w, JSON, http.StatusOK, rejected.json())
-		return
+	case Protobuf:
+		respond(w, Protobuf, http.StatusOK, rejected.protobuf())
 	}
-	respond(w, Protobuf, http.StatusOK, rejected.protobuf())
 }
 
 // writeRefusal answers with a refusal as a google.rpc.Status.
 func writeRefusal(w http.ResponseWriter, format Format, refused *refusal.Error) {
 	refused.SetHeader(w.Header())
+	if format == Zipkin { // which prescribes no form
+		format = JSON
+	}
 	marshal := proto.Marshal
 	if format == JSON {
 		marshal = protojson.Marshal

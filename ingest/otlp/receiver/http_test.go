@@ -130,7 +130,30 @@ func TestHTTPSuccess(t *testing.T) {
 	}
 }
 
-// Every refusal is a google.rpc.Status in the format of the request.
+// Spans of Zipkin reach the intake as such, uncompressed, and are answered as Zipkin does, with or without rejected
+// ones.
+func TestHTTPZipkin(t *testing.T) {
+	const body = `[{"traceId":"1","id":"2"}]`
+	var rejected Rejected
+	s := start(t, intake(func(_ context.Context, data []byte, format Format) (Rejected, error) {
+		if string(data) != body || format != Zipkin {
+			t.Errorf("%q in format %d", data, format)
+		}
+		return rejected, nil
+	}), Options{})
+	for _, rejected = range []Rejected{{}, {Spans: 1, Why: "an id"}} {
+		for _, encoding := range []string{"", "gzip"} {
+			header := http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {encoding}}
+			r := send(t, s.HTTPAddr().String(), http.MethodPost, zipkinPath,
+				header, bytes.NewReader(compressed(encoding, []byte(body))))
+			if r.code != http.StatusAccepted || len(r.body) > 0 {
+				t.Errorf("%d: %q", r.code, r.body)
+			}
+		}
+	}
+}
+
+// Every refusal is a google.rpc.Status in the format of the request, or in JSON.
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
 	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
@@ -164,6 +187,12 @@ func TestHTTPRefusals(t *testing.T) {
 		{name: "no zstd", contentType: text, encoding: "zstd", body: []byte("plain"), http: 400, code: codes.InvalidArgument},
 		{name: "half a gzip", contentType: text, encoding: "gzip", body: compressed("gzip", zeros)[:100], http: 400, code: codes.InvalidArgument},
 		{name: "half a zstd", contentType: text, encoding: "zstd", body: compressed("zstd", zeros)[:30], http: 400, code: codes.InvalidArgument},
+		{name: "unknown fields", contentType: text, body: []byte(`{"resourceLogs":[]}`), http: 400, code: codes.InvalidArgument},
+		{name: "Zipkin's thrift", path: zipkinPath, contentType: "application/x-thrift", http: 415, code: codes.InvalidArgument, answered: text},
+		{name: "Zipkin's protobuf", path: zipkinPath, contentType: protobuf, http: 415, code: codes.InvalidArgument, answered: text},
+		{name: "no spans of Zipkin", path: zipkinPath, contentType: text, body: []byte("7"), http: 400, code: codes.InvalidArgument},
+		{name: "Zipkin without a token", path: zipkinPath, contentType: text, token: "guessed", http: 401, code: codes.Unauthenticated},
+		{name: "Zipkin's query API", path: "/api/v2/traces", method: "GET", contentType: text, http: 404, code: codes.NotFound},
 		{name: "large", contentType: protobuf, body: zeros, http: 413, code: codes.ResourceExhausted},
 		{name: "large in gzip", contentType: protobuf, encoding: "gzip", body: compressed("gzip", zeros), http: 413, code: codes.ResourceExhausted},
 		{name: "large in zstd", contentType: text, encoding: "zstd", body: compressed("zstd", zeros), http: 413, code: codes.ResourceExhausted},

@@ -1,4 +1,5 @@
-// Package receiver receives OTLP export requests over gRPC and HTTP and passes their bodies to an [Intake].
+// Package receiver receives OTLP export requests over gRPC and HTTP, and spans of Zipkin over HTTP, and passes their
+// bodies to an [Intake].
 //
 // Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, with
 // one call of Intake.Take each, and the answer that OTLP prescribes for its result. The package does not interpret
@@ -34,17 +35,18 @@ import (
 // Format is the encoding of a body.
 type Format uint8
 
-// The formats of OTLP.
+// The formats of OTLP, and JSON of Zipkin, version 2.
 const (
 	Protobuf Format = iota
 	JSON
+	Zipkin
 )
 
 // Intake takes export requests. It is safe for concurrent use.
 type Intake interface {
 	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not retain
 	// body. A *[refusal.Error] means that nothing was taken and the sender should try again; an *[ingest.RecordError]
-	// that the request is not OTLP; any other error is internal. Take returns soon after ctx is done.
+	// that the request is not in its format; any other error is internal. Take returns soon after ctx is done.
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 

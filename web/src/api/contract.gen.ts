@@ -1313,6 +1313,7 @@ export interface components {
             ended: string;
             /** Format: date-time */
             closed: string;
+            end: components["schemas"]["IncidentEnd"];
             sentence: string;
         };
         DiagnosisPart: {
@@ -1351,6 +1352,7 @@ export interface components {
             /** @description The figure that gives the severity, with its bound. */
             severity_reason: string;
             impact: components["schemas"]["IncidentImpact"];
+            size?: components["schemas"]["IncidentSize"];
             /**
              * Format: date-time
              * @description Estimated beginning of the change.
@@ -1387,6 +1389,7 @@ export interface components {
             proposed?: string;
             /** @description ID of the incident that it was merged into, because they have one cause; absent: none. */
             merged_into?: string;
+            end?: components["schemas"]["IncidentEnd"];
             /** @description How much requests lose, since when, and where. */
             sentence: string;
             /** @description The operation that was located, as the sentence names it; absent: none. */
@@ -1427,6 +1430,49 @@ export interface components {
             comments: number;
             notes: components["schemas"]["Notes"];
         };
+        /** @description Why the incident closed. Absent while it is open. */
+        IncidentEnd: {
+            /**
+             * @description * `recovered`: requests are back to normal.
+             *     * `stopped`: its requests stopped, so nobody knows whether its cause is gone.
+             *     * `no_traces`: no traces arrived, so nobody knows either.
+             *     * `moved`: its requests go to another service, as after renaming one.
+             *     * `replaced`: another incident of its service tells what happens now: another kind of fault, or a larger one.
+             *     * `merged`: another incident has the same cause.
+             *     * `accepted`: a person accepted the behaviour as normal.
+             * @enum {string}
+             */
+            reason: "recovered" | "stopped" | "no_traces" | "moved" | "replaced" | "merged" | "accepted";
+            /** @description The reason as a clause, with its facts. */
+            text: string;
+            /** @description ID of the incident that goes on, of `replaced` and `merged`. */
+            incident?: string;
+            /** @description The service to which the requests go, of `moved`. */
+            service?: string;
+        };
+        /** @description Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time. */
+        IncidentSize: {
+            /**
+             * Format: double
+             * @description now_ns / before_ns.
+             */
+            ratio: number;
+            /**
+             * Format: double
+             * @description Mean duration, in healthy times before the onset, of the request types that lose time, weighted by requests; of the one that loses most if it grew far more than the others.
+             */
+            before_ns: number;
+            /**
+             * Format: double
+             * @description The same from the onset to the end of the slowdown, or now.
+             */
+            now_ns: number;
+            /**
+             * Format: double
+             * @description Of all requests since the onset, those of affected types, 0–1; 0: unknown.
+             */
+            share_of_requests: number;
+        };
         /** @description Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it. */
         IncidentWait: {
             /** @description Of the largest part, as in `sibyl.wait.class`: sync, file, runqueue and so on. */
@@ -1452,6 +1498,10 @@ export interface components {
             total: number;
             /** @description Number of incidents that would match and are omitted because they are muted. */
             muted: number;
+            /** @description Number of open incidents, whatever the filters. */
+            open: number;
+            /** @description Services that are failing, silent or slower, most urgent first, and that are not the first suspect of an open incident, though maybe affected by one. All is well only if there are none, and no open incident either. */
+            attention: components["schemas"]["ServiceAttention"][];
             epoch: components["schemas"]["Epoch"];
             /** @description Sibyl reports no new incidents yet, except of objectives: they need nine minutes of history, whatever the learning period of problems (`Status`). */
             learning: boolean;
@@ -1460,6 +1510,15 @@ export interface components {
              * @description Time of traffic until Sibyl reports incidents; absent if it does.
              */
             learning_left_ns?: number;
+        };
+        /** @description A service that somebody should look at. */
+        ServiceAttention: {
+            /** @description 16 hex digits. */
+            id: string;
+            service: string;
+            state: components["schemas"]["ServiceState"];
+            /** @description Why it is in this state. */
+            reason: string;
         };
         /**
          * @description A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
@@ -1480,6 +1539,8 @@ export interface components {
             parts: components["schemas"]["SuspectParts"];
             /** @description Those with evidence, by falling score; at most 10. */
             operations: components["schemas"]["SuspectOperation"][];
+            /** @description Calls that it makes more often, by falling time; at most 10. */
+            added_calls: components["schemas"]["AddedCall"][];
             /** @description Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10. */
             instances: components["schemas"]["SuspectInstance"][];
         };
@@ -1495,6 +1556,11 @@ export interface components {
              * @description Time spent in the service.
              */
             own: number;
+            /**
+             * Format: double
+             * @description Time of calls that it makes more often.
+             */
+            added: number;
             /**
              * Format: double
              * @description Time by which it is late for all of its callers.
@@ -1539,6 +1605,23 @@ export interface components {
             target?: components["schemas"]["Target"];
             /** Format: double */
             score: number;
+        };
+        /** @description An operation that another one calls more often than before. */
+        AddedCall: {
+            name: string;
+            caller: string;
+            /**
+             * Format: double
+             * @description Calls in each call of the caller.
+             */
+            before: number;
+            /** Format: double */
+            now: number;
+            /**
+             * Format: double
+             * @description Time that they add to a call of the caller, less the time of calls that it makes less often.
+             */
+            added_ns: number;
         };
         SuspectInstance: {
             /** @description Attribute, such as service.instance.id or service.version. */
@@ -1696,7 +1779,7 @@ export interface components {
             requests: number;
             /**
              * Format: int64
-             * @description Time from the onset to that at which the type had lost most: later requests are as usual again. 0: unknown, as for incidents that an older version saved.
+             * @description Time from the onset to that at which the type had lost most: later requests are as usual again. 0: unknown.
              */
             span_ns: number;
             /** Format: double */
@@ -1708,7 +1791,7 @@ export interface components {
             usual_ns: number;
             /**
              * Format: double
-             * @description Median, within a tenth; null if it is unknown, as for incidents that an older version saved.
+             * @description Median, within a tenth; null if it is unknown.
              */
             p50_ns: number | null;
             /**
@@ -2774,6 +2857,21 @@ export interface components {
             /** @description The latest one. */
             deploy: components["schemas"]["Deploy"] | null;
             incidents: components["schemas"]["ServiceIncident"][];
+            changed_calls?: components["schemas"]["ChangedCalls"];
+        };
+        /** @description Other calls than before that a service makes, though it is neither slower nor fails, as a new version may. Absent: none, or since more than ten minutes, after which they are usual. */
+        ChangedCalls: {
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: double
+             * @description Calls with another flow per 100 requests of all services.
+             */
+            per_100_requests: number;
+            /** @description The version that was deployed then; absent: no deploy is known. */
+            version?: string;
+            /** @description What it does, without the time: "makes 11 other calls per 100 requests, as 2.0 was deployed". */
+            text: string;
         };
         ServiceList: {
             items: components["schemas"]["Service"][];
@@ -3095,9 +3193,19 @@ export interface components {
             spans: number;
             /**
              * Format: date-time
-             * @description Time at which the last accepted spans arrived, by the clock of Sibyl, or about that of the last trace if a checkpoint was restored since; null: none.
+             * @description Time at which the last spans of analysed requests arrived, by the clock of Sibyl, or about that of the last trace if a checkpoint was restored since; null: none. It follows the arrival by the ten seconds at most after which a trace is closed. Duplicates do not count.
              */
             last_arrival: string | null;
+            /**
+             * Format: int64
+             * @description Accepted spans that were ignored because they had arrived before. After a restart, spans of traces closed before it count as late instead.
+             */
+            duplicate_spans: number;
+            /**
+             * Format: int64
+             * @description Accepted spans that were ignored because their trace was closed. Those that the journal holds of traces closed before a restart do not count.
+             */
+            late_spans: number;
             /** Format: int64 */
             rejected_spans: number;
             /** Format: int64 */
@@ -3109,8 +3217,6 @@ export interface components {
         };
         Learning: {
             active: boolean;
-            /** @description An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again. */
-            again: boolean;
             /**
              * Format: double
              * @description 0–1; null: no request has arrived yet.
@@ -3220,12 +3326,96 @@ export interface components {
             closed: {
                 [key: string]: number;
             };
-            /** @description Complete traces that entered no statistics, by reason. */
+            /** @description Traces whose spans stopped arriving, or requests in them, that entered no statistics, by reason. */
             unusable: {
                 [key: string]: number;
             };
             open: components["schemas"]["OpenTraces"];
+            coverage: components["schemas"]["Coverage"];
+            names: components["schemas"]["NamesWithIdentities"];
             queues: components["schemas"]["Queue"][];
+        };
+        /** @description What became of the spans of the last ten to twenty minutes, as of the last epoch; spans of open traces are not among them. */
+        Coverage: {
+            received: components["schemas"]["CoveredSpans"];
+            requests: components["schemas"]["CoveredSpans"];
+            requests_of_their_own: components["schemas"]["CoveredSpans"];
+            left_out: components["schemas"]["SpansLeftOut"];
+            /**
+             * Format: double
+             * @description Share of the spans that is judged, 0–1; duplicates do not count.
+             */
+            share_of_spans: number;
+            /**
+             * Format: double
+             * @description Share of the sum of their durations that is judged, 0–1.
+             */
+            share_of_time: number;
+            /** @description Says what is not judged, if it is more than 5 % of the spans or of their time, in all or of a service; else empty. */
+            warning: string;
+            /** @description What ends the largest reason; empty without a warning. */
+            remedy: string;
+            /**
+             * Format: int64
+             * @description Closed traces.
+             */
+            traces: number;
+            /**
+             * Format: int64
+             * @description Closed traces in which the parent of a span is missing; they are judged in their parts.
+             */
+            incomplete: number;
+            /** @description The 200 services with most time left out, most first. */
+            services: components["schemas"]["CoverageService"][];
+            hops_without_spans: components["schemas"]["HopWithoutSpans"][];
+        };
+        /** @description Operations whose names seem to hold identities, so that each is judged by itself. */
+        NamesWithIdentities: {
+            /** @description Empty if there are none. */
+            warning: string;
+            remedy: string;
+            /** @description The 100 largest groups of operations whose names differ in one part only. */
+            operations: components["schemas"]["NamedOperation"][];
+        };
+        NamedOperation: {
+            service: string;
+            /** @description With {} for the part in which the names differ. */
+            name: string;
+            /** @description Number of operations. */
+            names: number;
+        };
+        CoverageService: {
+            /** @description Name; empty: unknown, as of spans that could not be read. */
+            service: string;
+            received: components["schemas"]["CoveredSpans"];
+            requests: components["schemas"]["CoveredSpans"];
+            requests_of_their_own: components["schemas"]["CoveredSpans"];
+            left_out: components["schemas"]["SpansLeftOut"];
+        };
+        /** @description A hop between two services that exports no spans. */
+        HopWithoutSpans: {
+            caller: string;
+            callee: string;
+            /** @description Its name in the attributes of the caller; empty: unknown. */
+            hop: string;
+            /**
+             * Format: int64
+             * @description Requests that passed it.
+             */
+            requests: number;
+        };
+        CoveredSpans: {
+            /** Format: int64 */
+            spans: number;
+            /**
+             * Format: int64
+             * @description Sum of their durations.
+             */
+            ns: number;
+        };
+        /** @description Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. */
+        SpansLeftOut: {
+            [key: string]: components["schemas"]["CoveredSpans"];
         };
         WebhookList: {
             items: components["schemas"]["Webhook"][];

@@ -13,7 +13,6 @@ const glyphs: Record<string, string> = {
   unlisted: "✓",
   joined: "⊂",
   open: "●",
-  closed: "✓",
   on: "●",
   pending: "◔",
   off: "○",
@@ -36,6 +35,25 @@ export function StateBadge({ of, title = definitions[of] }: { of: string; title?
   return (
     <span className={`badge state-${of}`} title={title}>
       <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {stateLabel(of)}
+    </span>
+  );
+}
+
+const ends: Record<Schemas["IncidentEnd"]["reason"], string> = {
+  recovered: "✓",
+  accepted: "✓",
+  stopped: "?",
+  no_traces: "?",
+  moved: "→",
+  replaced: "→",
+  merged: "⊂",
+};
+
+// ClosedBadge shows that an incident closed. Only one that is over has a check mark; the text of the end is beside it.
+export function ClosedBadge({ of: end }: { of: Schemas["IncidentEnd"] }) {
+  return (
+    <span className={`badge end-${end.reason}`}>
+      <span aria-hidden="true">{ends[end.reason]}</span> closed
     </span>
   );
 }
@@ -112,7 +130,6 @@ export const definitions: Record<string, string> = {
   explained: "The location is known, and so is the reason: what its threads wait for, or attributes that correlate",
   exhausted: "Every available tracepoint was tried; no location is certain",
   open: "Requests still lose more time, or fail more often, than usual",
-  closed: "Requests have been as usual for some minutes",
   gone: "The search ended with its problem or incident",
   unlisted: "It has closed, or the filter now hides it",
   on: "On now",

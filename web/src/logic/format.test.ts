@@ -118,7 +118,7 @@ test("abbreviate keeps both ends of a name", () => {
 });
 
 test("rate, milli and bytes", () => {
-  expect(rate(0.0321)).toBe("0.0321/s");
+  expect(rate(0.0321)).toBe("0.032/s");
   expect([milli(1_234_567), milli(0), milli(null), milli(Number.NaN)]).toEqual([1.235, 0, null, null]);
   expect([1023, 1023.9, 3.5 * 2 ** 40].map(bytes)).toEqual(["1,023 B", "1 KiB", "3.5 TiB"]);
 });

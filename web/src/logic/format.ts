@@ -109,7 +109,8 @@ export const bytes = (x: Optional) => (absent(x) ? unknown : scaled(x, byteUnits
 // count formats an integer with commas between groups of three digits.
 export const count = (x: Optional) => (absent(x) ? unknown : x.toLocaleString("en-US").replace("-", "−"));
 
-export const rate = (x: Optional) => (absent(x) ? unknown : `${digits(x)}/s`);
+// rate formats a number a second. A small one has two digits, since it stands in narrow columns.
+export const rate = (x: Optional) => (absent(x) ? unknown : `${digits(x < 0.1 ? Number(x.toPrecision(2)) : x)}/s`);
 
 // ratio formats a number of about 1, such as a coefficient of variation: "0.82", "1.4", "14".
 export function ratio(x: Optional): string {

@@ -16,6 +16,16 @@ const ingest: Known = {
     "Malformed spans. The rest of their request was accepted.",
     "Their senders were told the reason: check their logs.",
   ],
+  duplicate_spans: [
+    "Duplicates ignored",
+    "Spans that had arrived before. They are no sign that requests come.",
+    "If they keep coming, a sender repeats its requests; with sibyl replay, a recording was sent again.",
+  ],
+  late_spans: [
+    "Late spans ignored",
+    "Spans whose trace had been closed before they arrived.",
+    "Raise assembly.settle and assembly.idle above the longest delay of a sender.",
+  ],
   damaged_records: [
     "Damaged journal records",
     "Accepted requests that the disk has lost.",
@@ -59,10 +69,10 @@ const refused: Known = {
 };
 
 const closed: Known = {
-  complete: ["Complete traces", "No span is missing. Only these are analysed.", ""],
+  complete: ["Complete traces", "No span is missing.", ""],
   idle: [
     "Closed with spans missing",
-    "No more spans arrived, and a caller was still missing.",
+    "No more spans arrived, and a caller was still missing. They are analysed as far as they allow.",
     "Not every service sends spans, a sampler drops single spans, or a sender is slow; in that case raise assembly.idle.",
   ],
   age: [

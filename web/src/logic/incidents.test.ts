@@ -8,7 +8,6 @@ import {
   impactText,
   isSlower,
   isWithin,
-  lastClosed,
   lasted,
   likely,
   localTimes,
@@ -17,18 +16,19 @@ import {
   partsOf,
   pieces,
   relativeToOnset,
+  toldEnds,
 } from "./incidents.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
 
-const none = { own: 0, in: 0, out: 0, errors: 0, unanswered: 0, silent: 0, shape: 0, rest: 0 };
+const none = { own: 0, added: 0, in: 0, out: 0, errors: 0, unanswered: 0, silent: 0, shape: 0, rest: 0 };
 
 // suspect returns a suspect whose score is the sum of its parts.
 function suspect(service: string, parts: Partial<Schemas["SuspectParts"]>, rest: Partial<Suspect> = {}): Suspect {
   const all = { ...none, ...parts };
-  const score = all.own + all.in + all.out + all.errors + all.unanswered + all.silent + all.shape;
-  return { service, emits_spans: true, score, parts: all, operations: [], instances: [], ...rest };
+  const score = all.own + all.added + all.in + all.out + all.errors + all.unanswered + all.silent + all.shape;
+  return { service, emits_spans: true, score, parts: all, operations: [], added_calls: [], instances: [], ...rest };
 }
 
 const incident = (rest: Partial<Incident> = {}): Incident => ({
@@ -212,13 +212,24 @@ test("carrier names an instance that carries at least half of the cost", () => {
   expect(carrier(undefined)).toBe("");
 });
 
-test("lastClosed is the latest end of an incident", () => {
-  const at = (closed: string | null) => incident({ closed });
-  expect(lastClosed([at("2026-01-01T01:00:00Z"), at(null), at("2026-01-01T02:00:00.5Z")])).toBe(
-    "2026-01-01T02:00:00.5Z",
-  );
-  expect(lastClosed([at(null)])).toBeUndefined();
-  expect(lastClosed([])).toBeUndefined();
+test("toldEnds returns the last end, and those after which nobody knows, unless a later incident tells", () => {
+  const ended = (id: string, hour: number, reason: Schemas["IncidentEnd"]["reason"] | null, more = {}) =>
+    incident({
+      id,
+      opened: `2026-01-01T0${hour}:00:00Z`,
+      ...(reason && { state: "closed", closed: `2026-01-01T0${hour}:30:00.5Z`, end: { reason, text: "" } }),
+      ...more,
+    });
+  const told = (...all: Incident[]) => toldEnds(all).map((x) => x.id);
+  expect(told()).toEqual([]);
+  expect(told(ended("open", 1, null))).toEqual([]);
+  expect(told(ended("a", 1, "recovered"), ended("b", 2, "recovered"))).toEqual(["b"]);
+  expect(told(ended("a", 1, "stopped"), ended("b", 2, "no_traces"))).toEqual(["b", "a"]);
+  expect(told(ended("a", 1, "stopped"), ended("b", 2, "moved", { service: "stock" }))).toEqual(["b", "a"]);
+  expect(told(ended("a", 1, "stopped"), ended("b", 2, "recovered"))).toEqual(["b"]);
+  expect(told(ended("a", 1, "stopped"), ended("b", 2, null))).toEqual(["a"]);
+  const muted = { notes: { muted: { by: "Ann", text: "", at: "2026-01-01T03:00:00Z" } }, service: "stock" };
+  expect(told(ended("a", 1, "stopped", muted), ended("b", 2, "recovered"))).toEqual(["b"]);
 });
 
 test("an owner is named with the contact, if it is known", () => {

@@ -11,6 +11,7 @@ export type PartKey = Exclude<keyof Schemas["SuspectParts"], "rest">;
 // parts names the parts of a score, in the order in which they are drawn.
 export const parts: readonly { key: PartKey; name: string; means: string }[] = [
   { key: "own", name: "in it", means: "Time spent in the service itself" },
+  { key: "added", name: "in added calls", means: "Time of calls that it makes more often" },
   { key: "in", name: "to it", means: "Time by which it answers late, for all of its callers" },
   { key: "out", name: "from it", means: "Time by which it is late with all services that it calls" },
   { key: "errors", name: "errors", means: "Failures that begin in the service" },
@@ -181,6 +182,18 @@ export const isMuted = (x: Incident) => x.notes.muted !== undefined;
 // isInIncident reports whether the search of an incident replaces that of a problem.
 export const isInIncident = (p: Schemas["Problem"]) => p.state === "none" && p.incident !== undefined;
 
-// lastClosed returns the end of the incident that closed last.
-export const lastClosed = (all: Incident[]): string | undefined =>
-  all.map((x) => x.closed ?? "").sort((a, b) => Date.parse(b || "0") - Date.parse(a || "0"))[0] || undefined;
+// nobodyKnows reports whether an incident closed without a sign that its cause is gone.
+export const nobodyKnows = ({ end }: Incident) => end?.reason === "stopped" || end?.reason === "no_traces";
+
+// toldEnds returns the incident that closed last, if any, and then those that may go on, though they closed. A later
+// incident of the same service that did not end like this tells what became of it. Muted ones are known.
+export function toldEnds(all: Incident[]): Incident[] {
+  const closed = all.filter((x) => x.closed !== null).sort((x, y) => Date.parse(y.closed!) - Date.parse(x.closed!));
+  const unknown = closed.filter(
+    (x) =>
+      nobodyKnows(x) &&
+      !isMuted(x) &&
+      !all.some((y) => y.service === x.service && !nobodyKnows(y) && Date.parse(y.opened) > Date.parse(x.opened)),
+  );
+  return [...new Set([...closed.slice(0, 1), ...unknown])];
+}

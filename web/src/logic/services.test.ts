@@ -1,10 +1,28 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { change, figuresOf, isNotable, servicePath, sortedBy, summary, telling } from "./services.ts";
+import { change, figuresOf, isNotable, quietHeadline, servicePath, sortedBy, summary, telling } from "./services.ts";
 
 test("a summary lists states by urgency and omits those of no service", () => {
   expect(summary({ well: 6, incident: 1, slower: 2, idle: 0 })).toBe("1 suspected, 2 slower, 6 well");
   expect(summary({})).toBe("");
+});
+
+test("all is well only if no service needs attention and enough is judged", () => {
+  const silent = { state: "silent" } as const;
+  const all = { unknown: false, unequal: false, uncovered: false };
+  expect(quietHeadline([], 0, all)).toBe("All is well");
+  expect(quietHeadline([], 0, { ...all, unequal: true })).toBe("Nothing got worse");
+  expect(quietHeadline([], 0, { ...all, unequal: true, uncovered: true })).toBe("No incident in what is judged");
+  expect(quietHeadline([], 0, { ...all, unknown: true })).toBe("No open incident");
+  expect(quietHeadline([], 1, { unknown: true, unequal: true, uncovered: true })).toBe(
+    "No open incident but muted ones",
+  );
+  expect(quietHeadline([], 2, all)).toBe("No incident but muted ones");
+  expect(quietHeadline([silent], 0, all)).toBe("No open incident; 1 service needs attention");
+  expect(
+    quietHeadline([silent, silent, { state: "slower" }], 0, { unknown: true, unequal: true, uncovered: true }),
+  ).toBe("No open incident; 3 services need attention");
+  expect(quietHeadline([silent], 1, all)).toBe("No open incident but muted ones; 1 service needs attention");
 });
 
 test("changes are relative, and notable from a quarter and a millisecond", () => {

@@ -28,6 +28,25 @@ export const summary = (counts: Record<string, number>): string =>
     .map((state) => `${counts[state]} ${nouns[state]}`)
     .join(", ");
 
+type Attention = Pick<Schemas["ServiceAttention"], "state">;
+
+// quietHeadline says how things are while no incident is open that is not muted. All is well only if no service is
+// failing, silent or slower, no incident closed that may go on, no instance was unlike its siblings from the start, so
+// that it is no incident, and enough spans are judged.
+export function quietHeadline(
+  attention: readonly Attention[],
+  muted: number,
+  { unknown, unequal, uncovered }: { unknown: boolean; unequal: boolean; uncovered: boolean },
+): string {
+  const n = attention.length;
+  const open = muted > 0 ? "No open incident but muted ones" : "No open incident";
+  if (n > 0) return `${open}; ${n} ${n === 1 ? "service needs" : "services need"} attention`;
+  if (unknown) return open;
+  if (muted > 0) return `No incident but ${muted === 1 ? "a muted one" : "muted ones"}`;
+  if (uncovered) return "No incident in what is judged";
+  return unequal ? "Nothing got worse" : "All is well";
+}
+
 // change returns a number now in relation to the usual one; null: unknown.
 export function change(now: number | null, usual: number | null | undefined): number | null {
   if (now === null || usual === null || usual === undefined || usual <= 0) return null;

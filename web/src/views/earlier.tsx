@@ -6,6 +6,7 @@ import { query } from "../url.ts";
 import { SeverityBadge } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
+import { EndText } from "./incidents.tsx";
 
 const ms = (e: Schemas["EarlierIncident"]) => Date.parse(e.ended) - Date.parse(e.onset);
 
@@ -17,8 +18,8 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
       id="earlier"
       title="Earlier incidents of this service"
       table={() => ({
-        header: ["began", "lasted (s)", "severity", "sentence", "id"],
-        rows: earlier.map((e) => [e.onset, Math.round(ms(e) / 1000), e.severity, e.sentence, e.id]),
+        header: ["began", "lasted (s)", "end", "severity", "sentence", "id"],
+        rows: earlier.map((e) => [e.onset, Math.round(ms(e) / 1000), e.end.text, e.severity, e.sentence, e.id]),
       })}
       tableOnly
     >
@@ -28,7 +29,7 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
             <div className="crumbs">
               <SeverityBadge of={e.severity} />
               <span>
-                <When at={e.onset} />, lasted {keepUnits(span(1e6 * ms(e)))}
+                <When at={e.onset} />, lasted {keepUnits(span(1e6 * ms(e)))}: <EndText of={e.end} />
               </span>
             </div>
             <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>

@@ -157,14 +157,6 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           ]}
         />
       </div>
-      {x.merged_into && (
-        <p className="does">
-          <span>
-            It has the same cause as <Link href={`/incidents/${x.merged_into}`}>another incident</Link>, which continues
-            it.
-          </span>
-        </p>
-      )}
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
@@ -555,7 +547,8 @@ function Latency({ of: x }: { of: Incident }) {
       deploy: true,
     })),
   ];
-  if (x.closed) marks.push({ at: Date.parse(x.closed), text: "closed", title: "The incident closed" });
+  if (x.closed && x.end)
+    marks.push({ at: Date.parse(x.closed), text: "closed", title: `The incident closed: ${x.end.text}` });
   const onset = Date.parse(x.onset);
   return (
     <LatencyOverTime

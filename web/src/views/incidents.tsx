@@ -13,20 +13,23 @@ import {
   isMuted,
   isSlower,
   isWithin,
-  lastClosed,
   lasted,
   likely,
   namesOf,
+  nobodyKnows,
   operationsOf,
   relativeToOnset,
   ownerText,
+  pieces,
+  toldEnds,
 } from "../logic/incidents.ts";
 import { type Range, rangeWords } from "../logic/range.ts";
+import { quietHeadline, servicePath } from "../logic/services.ts";
 import { useNow } from "../settings.ts";
 import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Async, Empty, Loading } from "../components/async-state.tsx";
-import { IncidentKindTag, SeverityBadge, StateBadge } from "../components/badges.tsx";
+import { ClosedBadge, IncidentKindTag, SeverityBadge, StateBadge } from "../components/badges.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
@@ -86,6 +89,7 @@ const asTable = (items: Incident[]): TableData => ({
     "opened",
     "ended",
     "closed",
+    "end",
     "request types",
     "problems",
     "earlier",
@@ -103,6 +107,7 @@ const asTable = (items: Incident[]): TableData => ({
     x.opened,
     x.ended,
     x.closed,
+    x.end?.text ?? "",
     x.request_types.length,
     x.problems.length,
     x.earlier,
@@ -175,6 +180,7 @@ function Lists({ list, range, changed }: ListsProps) {
         <Toggle n={others.length} of="closed at other times" value={earlier} pick={setEarlier} />
       </p>
       <TruncationNote list={list} how="The API lists all." />
+      <Uncovered />
       <ProblemCount />
       <Suspense fallback={<Loading what="the services" />}>
         <ServicesNow range={range} />
@@ -265,12 +271,16 @@ export function IncidentState({ of: x }: { of: Incident }) {
     <>
       <SeverityBadge of={x.severity} reason={x.severity_reason} />
       <IncidentKindTag of={x.kind} />
-      <StateBadge of={x.state} />
+      {x.end ? <ClosedBadge of={x.end} /> : <StateBadge of="open" />}
       {x.ended ? (
         <span>
-          ended <When at={x.ended} />, lasted {keepUnits(span(1e6 * lasted(x, now)))}
-          {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
-          {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
+          {nobodyKnows(x) ? "last seen" : "ended"} <When at={x.ended} />, {nobodyKnows(x) ? "after" : "lasted"}{" "}
+          {keepUnits(span(1e6 * lasted(x, now)))}
+          {x.end && (
+            <span className="end">
+              : <EndText of={x.end} />
+            </span>
+          )}
         </span>
       ) : (
         <span>
@@ -289,6 +299,18 @@ export function IncidentState({ of: x }: { of: Incident }) {
     </>
   );
 }
+
+// EndText says why an incident closed, with a link to the one that goes on.
+export const EndText = ({ of: end }: { of: Schemas["IncidentEnd"] }) =>
+  pieces(keepUnits(end.text), [end.incident ?? "", end.service ?? ""]).map(({ text, name }, i) => {
+    if (!name) return <span key={i}>{text}</span>;
+    if (text !== end.incident) return <Name key={i}>{text}</Name>;
+    return (
+      <Link key={i} href={`/incidents/${text}`}>
+        {text}
+      </Link>
+    );
+  });
 
 type Fact = [name: string, value: ReactNode, title?: string];
 
@@ -373,25 +395,74 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       </div>
     );
   }
-  const last = lastClosed(list.items);
+  const ends = toldEnds(list.items);
   const unequal = (status?.learning.provisional ?? []).length > 0; // from the start, so that it is no incident
-  let headline = unequal ? "Nothing got worse" : "All is well";
-  if (muted > 0) headline = `No incident but ${muted === 1 ? "a muted one" : "muted ones"}`;
+  const uncovered = (status?.coverage.warning ?? "") !== "";
   return (
     <div className="state short">
-      <strong>{headline}</strong>
+      <strong>{quietHeadline(list.attention, muted, { unknown: ends.some(nobodyKnows), unequal, uncovered })}</strong>
+      <Attention of={list.attention} />
       <p>
-        {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}
-        {last ? (
-          <>
-            The last incident closed <When at={last} />.
-          </>
-        ) : (
-          "There was no incident in the last day."
-        )}
+        {list.attention.length === 0 &&
+          `${quietSubject(muted, uncovered)} neither lose more time nor fail more often than usual. `}
+        {ends.length === 0 && "There was no incident in the last day."}
       </p>
+      {ends.slice(0, mostEnds).map((x, i) => (
+        <p key={x.id}>
+          {i === 0 ? "The last incident" : "Another one"} (<Link href={`/incidents/${x.id}`}>{x.service}</Link>) closed{" "}
+          <When at={x.closed} />
+          {x.end && (
+            <>
+              : <EndText of={x.end} />
+            </>
+          )}
+          .
+        </p>
+      ))}
       {status && <NotJudged learning={status.learning} />}
     </div>
+  );
+}
+
+const mostEnds = 3;
+
+// quietSubject names the requests that are as usual.
+function quietSubject(muted: number, uncovered: boolean): string {
+  if (uncovered) return muted > 0 ? "Other requests that are judged" : "The requests that are judged";
+  return muted > 0 ? "Other requests" : "Requests";
+}
+
+// Uncovered says which spans are not judged, in all states of the first page.
+function Uncovered() {
+  const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
+  if (!status?.coverage.warning) return null;
+  return (
+    <p className="under">
+      {keepUnits(status.coverage.warning)} {status.coverage.remedy} <Link href="/status">Status</Link> has the numbers.
+    </p>
+  );
+}
+
+const mostAttention = 5;
+
+// Attention lists the services that need attention, with the reasons.
+function Attention({ of }: { of: List["attention"] }) {
+  return (
+    <>
+      {of.slice(0, mostAttention).map((x) => (
+        <p key={x.id}>
+          <Link href={servicePath(x.service, x.id)}>
+            <Name>{x.service}</Name>
+          </Link>{" "}
+          is {x.state}: {keepUnits(x.reason)}
+        </p>
+      ))}
+      {of.length > mostAttention && (
+        <p>
+          <Link href="/services">{count(of.length - mostAttention)} more</Link>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -17,7 +17,7 @@ import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
-import { Beside, CallCells, LoadFigure, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
+import { Beside, CallCells, CallsNote, LoadFigure, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
 import { IncidentSentence } from "./suspects.tsx";
 import { Name } from "../components/names.tsx";
 
@@ -71,6 +71,11 @@ function Content({ detail: d, range, setRange }: Props) {
         <bdi>{s.service}</bdi>
       </h1>
       {s.reason && <p className="reason">{s.reason}</p>}
+      {s.changed_calls && (
+        <p className="reason dim">
+          It <CallsNote of={s.changed_calls} />.
+        </p>
+      )}
       <Incidents of={s} />
       <Facts of={facts} />
       <p className="under">

@@ -1,4 +1,5 @@
-// ServicesNow shows, on the first page, the services: those that need attention, then those with most calls.
+// ServicesNow shows, on the first page, the services: those that need attention, then those that make other calls than
+// before, then those with most calls.
 import { useId } from "react";
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
@@ -28,7 +29,7 @@ function Busiest({ list }: { list: Schemas["ServiceList"] }) {
     (s) => s.service,
   );
   const shown = sortedBy(
-    busiest.map((s, at) => ({ s, at: String(at).padStart(4, "0") })),
+    busiest.map((s, at) => ({ s, at: `${s.changed_calls ? 0 : 1} ${String(at).padStart(4, "0")}` })),
     ({ s }) => states.indexOf(s.state),
     false,
     ({ at }) => at,

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { count, duration, milli, percent, rate } from "../logic/format.ts";
+import { count, duration, keepUnits, milli, percent, rate } from "../logic/format.ts";
 import { ownerText } from "../logic/incidents.ts";
 import {
   type ServiceState,
@@ -262,6 +262,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
           <bdi>{s.service}</bdi>
         </Link>
         <div className="where dim">
+          {s.changed_calls && <CallsNote of={s.changed_calls} />}
           {s.reason && (isUnwell(s.state) || (s.state === "idle" && s.now.calls > 0)) && <span>{s.reason}</span>}
           {s.owner && <bdi>{ownerText(s.owner)}</bdi>}
           {!s.emits_spans && <span>emits no spans; named by its callers</span>}
@@ -302,6 +303,13 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
     </tr>
   );
 });
+
+// CallsNote says, behind the name of a service, that it makes other calls than before.
+export const CallsNote = ({ of: x }: { of: Schemas["ChangedCalls"] }) => (
+  <span title="By itself this slows or fails nothing, so it is no incident. After ten minutes it is usual.">
+    {keepUnits(x.text)}; since <When at={x.since} />
+  </span>
+);
 
 // ServiceBadge shows the state of a service or an operation. A suspect's leads to its incident.
 export function ServiceBadge({

@@ -3,11 +3,12 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { bytes, count, duration, percent } from "../logic/format.ts";
+import { bytes, count, duration, keepUnits, percent } from "../logic/format.ts";
 import { type Meaning, describeCounts, isFilling, describe, silentFor } from "../logic/health.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure } from "../components/figure.tsx";
+import { Name } from "../components/names.tsx";
 import { TruncationNote, Table } from "../components/table.tsx";
 import { Async } from "../components/async-state.tsx";
 import { useNow } from "../settings.ts";
@@ -39,6 +40,8 @@ function Health({ s }: { s: Schemas["Status"] }) {
   const ingest = {
     requests: s.ingest.requests,
     spans: s.ingest.spans,
+    duplicate_spans: s.ingest.duplicate_spans,
+    late_spans: s.ingest.late_spans,
     rejected_spans: s.ingest.rejected_spans,
     open_traces: s.open.traces,
     open_spans: s.open.spans,
@@ -52,7 +55,11 @@ function Health({ s }: { s: Schemas["Status"] }) {
         of={[
           ["Version", s.version],
           ["Accepts traces", accepts(s)],
-          ["Last spans", <Arrival key="arrival" at={s.ingest.last_arrival} />, "When the last accepted spans arrived"],
+          [
+            "Last spans",
+            <Arrival key="arrival" at={s.ingest.last_arrival} />,
+            "When the last analysed request arrived; duplicates do not count",
+          ],
           [
             "Learning",
             s.learning.active
@@ -82,6 +89,11 @@ function Health({ s }: { s: Schemas["Status"] }) {
             </Link>,
             "Requests grouped by entry point",
           ],
+          [
+            "Coverage",
+            <Coverage key="coverage" of={s.coverage} />,
+            "Of the last ten to twenty minutes: what is not judged is left out for a reason",
+          ],
           ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
         ]}
       />
@@ -110,6 +122,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
           note={`Since the service started. Open traces use ${bytes(s.open.bytes)}.`}
         />
       </div>
+      <CoverageByService of={s.coverage} />
       {s.queues.length > 0 && (
         <Figure
           title="Queues"
@@ -128,6 +141,84 @@ function Health({ s }: { s: Schemas["Status"] }) {
         </Figure>
       )}
     </>
+  );
+}
+
+// Coverage shows the part of the spans that is judged, with a remedy if that is too little.
+function Coverage({ of }: { of: Schemas["Coverage"] }) {
+  if (of.received.spans === 0) return <>no spans in the last minutes</>;
+  return (
+    <>
+      {keepUnits(
+        `${percent(of.share_of_spans)} of ${count(of.received.spans)} spans and ${percent(of.share_of_time)} of their time are judged.`,
+      )}
+      {of.warning && (
+        <span className="bad">
+          {" "}
+          {keepUnits(of.warning)} {of.remedy}
+        </span>
+      )}
+      {of.hops_without_spans.map((h) => (
+        <span key={`${h.caller} ${h.callee}`}>
+          {" "}
+          A hop between <Name>{h.caller}</Name> and <Name>{h.callee}</Name> exports no spans.
+        </span>
+      ))}
+    </>
+  );
+}
+
+// leftOut lists the spans that are left out by reason, most first: "12 late, 3 conflict".
+const leftOut = (left: Schemas["SpansLeftOut"]): string =>
+  Object.entries(left)
+    .sort(([, a], [, b]) => b.spans - a.spans)
+    .map(([reason, part]) => `${count(part.spans)} ${reason.replaceAll("_", " ")}`)
+    .join(", ");
+
+// CoverageByService lists the services with spans that are left out, and those with requests of their own.
+function CoverageByService({ of }: { of: Schemas["Coverage"] }) {
+  const rows = of.services.filter((x) => x.received.spans > x.requests.spans);
+  if (rows.length === 0) return null;
+  const table = () => ({
+    header: ["service", "spans", "of requests", "of requests of their own", "left out"],
+    rows: rows.map((x) => [
+      x.service || "(unknown)",
+      x.received.spans,
+      x.requests.spans,
+      x.requests_of_their_own.spans,
+      leftOut(x.left_out),
+    ]),
+  });
+  return (
+    <Figure
+      title="Spans by service"
+      hint="Services whose spans are not all part of ordinary requests. Requests of their own are work that starts after its parent ended, messages, and entries below a missing span; they are judged as well."
+      table={table}
+      tableOnly
+    >
+      <table>
+        <thead>
+          <tr>
+            {table().header.map((name, i) => (
+              <th key={name} scope="col" className={i > 0 && i < 4 ? "number" : undefined}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((x) => (
+            <tr key={x.service}>
+              <th scope="row">{x.service ? <Name>{x.service}</Name> : "(unknown)"}</th>
+              <td className="number">{count(x.received.spans)}</td>
+              <td className="number">{count(x.requests.spans)}</td>
+              <td className="number">{count(x.requests_of_their_own.spans)}</td>
+              <td>{leftOut(x.left_out)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Figure>
   );
 }
 

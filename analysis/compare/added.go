@@ -1,0 +1,266 @@
+package compare
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// AddedCall is a call that an operation makes more often than before.
+type AddedCall struct {
+	Op          trace.Op // the operation called; a step of the caller if no other service is known to answer
+	Caller      trace.Op // a step
+	Before, Now float64  // calls in each call of Caller
+	// Nanos is the time in ns that they add to a call of Caller, at their usual times, without the time that it saves
+	// by other calls that it makes less often.
+	Nanos float64
+}
+
+// callSum sums up calls.
+type callSum struct {
+	calls float64
+	nanos float64 // own time
+}
+
+func (s *callSum) add(o callSum) { s.calls, s.nanos = s.calls+o.calls, s.nanos+o.nanos }
+
+func (s callSum) mean() float64 { return s.nanos / max(1, s.calls) }
+
+// leastMore is the least ratio of the calls that a caller makes to those that it made before.
+const leastMore = 1.1
+
+// added looks for calls that callers make more often than before. Own times are compared by call, so a caller that
+// repeats a fast call shows nowhere else.
+//
+// The calls at a site are counted in each call of the caller's step. If a site has more, the sites below it do not:
+// only the topmost change is charged, to the caller. It costs the inclusive time of a usual call, own times at the
+// site and all sites below it. Time that calls take longer than usual is charged as own time already. Time that they
+// take less, because they now run in parallel or do less, is no cost.
+type added struct {
+	*ledger
+	of   source
+	x    *siteIndex
+	sums map[int32][2]callSum  // by site: now and before
+	memo map[int32]*inclusives // by step
+}
+
+// inclusives are inclusive times of calls in ns: usual, and the least of both times.
+type inclusives struct{ usual, least float64 }
+
+func (t *inclusives) add(o inclusives, times [2]float64) {
+	t.usual += times[0] * o.usual
+	t.least += times[1] * o.least
+}
+
+// moreCalls is a site with more calls than before. Numbers of calls are in each call of the caller.
+type moreCalls struct {
+	site               int32
+	before, now, limit float64
+	nanos              float64
+}
+
+// chargeAdded charges the calls that callers make more often than before.
+func (l *ledger) chargeAdded(of source) {
+	a := added{ledger: l, of: of, x: l.index, sums: make(map[int32][2]callSum), memo: make(map[int32]*inclusives)}
+	for _, caller := range a.callers() {
+		a.judgeCaller(caller)
+	}
+}
+
+// callers returns the steps with sites that may have more calls than before, beyond chance, in the order of their
+// operations.
+func (a *added) callers() (steps []int32) {
+	now, before := make([]float64, a.x.steps), make([]float64, a.x.steps)
+	for i := int32(1); int(i) < len(a.sites); i++ {
+		if !a.sites[i].Border {
+			n, b := a.of.counts(i)
+			now[a.x.step[i]] += n
+			before[a.x.step[i]] += b
+		}
+	}
+	for i := int32(1); int(i) < len(a.sites); i++ {
+		n, b := a.of.counts(i)
+		caller := a.x.caller[i]
+		if n == 0 || before[caller] < history.MinHistory {
+			continue
+		}
+		expected := b / before[caller] * now[caller]
+		if n > leastMore*expected && n > expected+2*math.Sqrt(expected) && a.own(i) {
+			steps = append(steps, caller)
+		}
+	}
+	slices.SortFunc(steps, func(s, t int32) int { return cmp.Compare(a.op(s), a.op(t)) })
+	return slices.Compact(steps)
+}
+
+// op returns the operation of a step that has sites.
+func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
+
+// own reports whether the caller makes the calls at a site itself: others are answers to its calls.
+func (a *added) own(site int32) bool {
+	s := &a.sites[site]
+	return s.Parent != 0 && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
+}
+
+// below returns the sites that a step calls, in the order of their keys.
+func (a *added) below(step int32) []int32 {
+	below := slices.Clone(a.x.below.of(step))
+	slices.SortFunc(below, func(i, k int32) int { return a.sites[i].SiteKey.Compare(a.sites[k].SiteKey) })
+	return below
+}
+
+// judgeCaller charges the calls that a step makes more often than before, beyond the variation of the history. It may
+// make them instead of others, or call them within a new span: the time that it saves by that is no cost.
+func (a *added) judgeCaller(step int32) {
+	now, before := a.step(step)
+	if now.calls == 0 || before.calls < history.MinHistory {
+		return
+	}
+	var more []moreCalls
+	saved, fewer := max(0, before.mean()-now.mean()), make(map[trace.Op]float64)
+	for _, i := range a.below(step) {
+		if !a.own(i) {
+			continue
+		}
+		n, b := a.site(i)
+		m := moreCalls{site: i, before: b.calls / before.calls, now: n.calls / now.calls}
+		if m.now < m.before {
+			saved += (m.before - m.now) * a.inclusive(i).usual
+			fewer[a.sites[i].Base] += m.before - m.now
+		} else if m.now > leastMore*m.before && a.beyond(&m, now.calls) {
+			more = append(more, m)
+		}
+	}
+	total := 0.0
+	for k := range more {
+		m := &more[k]
+		base := a.sites[m.site].Base
+		same := min(fewer[base], m.now-m.limit) // the same operation has another target, or gets no answer
+		fewer[base] -= same
+		t := a.inclusive(m.site)
+		m.nanos = max(0, (m.now-same)*t.least-m.limit*t.usual)
+		total += m.nanos
+	}
+	for k := range more {
+		if m := &more[k]; total > saved && m.nanos > 0 {
+			m.nanos *= 1 - saved/total
+			a.charge(m, now.calls)
+		}
+	}
+}
+
+// beyond sets the calls at a site, out of a number of calls of its caller, and their fence. It reports whether there
+// are more. Each call that failed may have been repeated.
+func (a *added) beyond(m *moreCalls, callers float64) bool {
+	rate, usual, pieces := a.of.perCall(m.site)
+	rate -= a.failing[m.site] / callers
+	if len(pieces) == 0 || atMost(rate, pieces, upperQuartile) {
+		return false
+	}
+	_, limit := a.fence(pieces)
+	m.now, m.before, m.limit = rate, usual, max(limit, usual)
+	return m.now > m.limit
+}
+
+// charge charges added calls to the operation that makes them.
+func (a *added) charge(m *moreCalls, callers float64) {
+	s := &a.sites[m.site]
+	part := m.nanos * callers / a.requests / a.unit(m.site)
+	op := s.Op
+	if called := a.callee[m.site]; called.Service != s.Service && called.Op != 0 {
+		op = called.Op
+	}
+	e := &a.evidence[s.Service]
+	e.added += part
+	e.calls = append(e.calls, AddedCall{Op: op, Caller: s.Parent, Before: m.before, Now: m.now, Nanos: m.nanos})
+	caller := history.Callee{Service: s.Service, Op: s.Parent}
+	a.ops[caller] += part
+	a.ledger.own[caller] += part
+	t := a.adding[caller]
+	a.adding[caller] = Addition{callers, t.Nanos + m.nanos, a.whole(a.x.caller[m.site]).usual}
+}
+
+// whole returns the inclusive times of a call of a step.
+func (a *added) whole(step int32) inclusives {
+	t := ownTimes(a.step(step))
+	t.add(a.inBelow(step), [2]float64{1, 1})
+	return t
+}
+
+// site returns the calls at a site in the window and before it.
+func (a *added) site(i int32) (now, before callSum) {
+	s, known := a.sums[i]
+	if !known {
+		s[0], s[1] = a.of.sums(i)
+		a.sums[i] = s
+	}
+	return s[0], s[1]
+}
+
+// step returns the calls of a step under all callers.
+func (a *added) step(step int32) (now, before callSum) {
+	for _, i := range a.x.at.of(step) {
+		n, b := a.site(i)
+		now.add(n)
+		before.add(b)
+	}
+	return now, before
+}
+
+// inclusive returns the inclusive times of a call at a site. A border only has the wire to the span that answers.
+func (a *added) inclusive(site int32) inclusives {
+	t := ownTimes(a.site(site))
+	step := a.x.step[site]
+	if a.sites[site].Border {
+		t.add(ownTimes(a.step(step)), [2]float64{1, 1})
+	}
+	t.add(a.inBelow(step), [2]float64{1, 1})
+	return t
+}
+
+// ownTimes returns the own times of calls.
+func ownTimes(now, before callSum) inclusives {
+	switch {
+	case before.calls == 0:
+		return inclusives{now.mean(), now.mean()}
+	case now.calls == 0:
+		return inclusives{before.mean(), before.mean()}
+	}
+	return inclusives{before.mean(), min(before.mean(), now.mean())}
+}
+
+// inBelow returns the time that a call of a step spends at the sites below it.
+func (a *added) inBelow(step int32) inclusives {
+	if t, known := a.memo[step]; known {
+		return *t // 0 for a step below itself
+	}
+	t := &inclusives{}
+	a.memo[step] = t
+	now, before := a.step(step)
+	sum := inclusives{}
+	for _, i := range a.below(step) {
+		n, b := a.site(i)
+		rates := ownTimes(callSum{now.calls, n.calls}, callSum{before.calls, b.calls})
+		if !a.own(i) { // the history of a caller may be longer than the history of the service that answers
+			rates = inclusives{min(1, rates.usual), min(1, rates.least)}
+		}
+		times := ownTimes(n, b)
+		if !a.sites[i].Border {
+			times.add(a.inBelow(a.x.step[i]), [2]float64{1, 1})
+		}
+		sum.add(times, [2]float64{rates.usual, rates.least})
+	}
+	*t = sum
+	return sum
+}
+
+// mostTime sorts added calls by time. Several sites may have the same callee.
+func mostTime(calls []AddedCall) []AddedCall {
+	slices.SortFunc(calls, func(a, b AddedCall) int {
+		return cmp.Or(cmp.Compare(b.Nanos, a.Nanos), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Op, b.Op))
+	})
+	return calls
+}

@@ -1,0 +1,132 @@
+package compare
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Comparison is the result of [Comparer.Compare].
+type Comparison struct {
+	Suspects []Suspect // as [Normal.Compare] returns them
+	Requests uint64    // traces in the window
+	// mean duration of a trace in the history in ns, at least 1: the unit of the times in Suspects
+	Duration float64
+	Mean     float64          // mean duration of a trace in the window in ns
+	Young    []YoungOperation // ascending by service and operation
+}
+
+// YoungOperation is an operation that cannot be judged by itself yet, because it has been known for less than a day.
+type YoungOperation struct {
+	Service trace.Symbol
+	Before  float64 // calls in the history at the sites with calls in the window
+	SuspectOperation
+}
+
+// Compare ranks all services by their additional cost in a window relative to the traces before it that were not
+// skipped. It does so as [Normal.Compare] does, except that history and window are divided at slices of time instead of
+// at calls, and that the shapes of callers are charged beyond the shapes of their callees by site instead of by trace,
+// which is the same unless a call has several changed callees, and that services whose inner spans have changed are
+// judged by local times. A lasting judge also charges silence and typical times.
+//
+// It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it remembers
+// its verdicts on sites whose calls did not change since the last window, see [verdict].
+func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
+	h, w := m.Sites, history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
+	c := m.begin(w, judge)
+	requests := h.Requests(window)
+	result := Comparison{Requests: requests, Duration: c.usual()}
+	if requests == 0 {
+		return result
+	}
+	result.Mean = float64(h.Total().Within(w).Time()) / float64(requests)
+	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, judge)
+	c.long = h.Long
+	c.chooseTimes()
+	if judge.lasting() {
+		c.wholes = make([]wholeTimes, len(h.Names()))
+	}
+	c.judge(c)
+	if !judge.soft {
+		for i := range c.evidence {
+			c.evidence[i].soft = 0
+		}
+	}
+	result.Suspects, result.Young = c.rank(), c.young()
+	if !judge.soft && tied(result.Suspects) {
+		judge.soft = true
+		return m.Compare(window, judge)
+	}
+	return result
+}
+
+// tied reports whether two suspects with a score are ordered by Soft only.
+func tied(suspects []Suspect) bool {
+	for i := 1; i < len(suspects); i++ {
+		if a, b := &suspects[i-1], &suspects[i]; b.Score > 0 && a.Score == b.Score && a.Opaque == b.Opaque {
+			return true
+		}
+	}
+	return false
+}
+
+// Comparer compares windows of a history with the time before. It is not safe for concurrent use.
+//
+// It keeps the memory of one comparison for the next, and remembers verdicts on sites, see [verdict]: so a comparison
+// by [Brief] looks only at the sites whose calls have changed.
+type Comparer struct {
+	*history.Sites
+	memory   comparing
+	indexed  *siteIndex // nil: not known yet
+	numbered uint64     // value of [history.Sites.Renumbered] for indexed
+	changes  uint64     // of the history, when the comparison began
+	verdicts []verdict  // by number of the site
+	about    verdictsAbout
+}
+
+// verdictsAbout identifies the comparisons for which verdicts hold.
+type verdictsAbout struct {
+	judge      Judge
+	length     history.Slice // of the windows
+	renumbered uint64        // value of [history.Sites.Renumbered]
+}
+
+// NewComparer returns a comparer of a history.
+func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
+
+// begin prepares for the comparison of a window, and returns it.
+func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
+	m.changes = m.Note(w.From)
+	if about := (verdictsAbout{judge, w.To - w.From, m.Renumbered()}); !judge.soft && about != m.about {
+		clear(m.verdicts)
+		m.about = about
+	}
+	if n := len(m.All()); len(m.memory.bad) != n {
+		m.memory = comparing{
+			bad:   make([]badCalls, n),
+			now:   make([]float64, n),
+			known: make(map[history.Shape][]float64),
+		}
+		m.verdicts = append(m.verdicts, make([]verdict, max(0, n-len(m.verdicts)))...)[:n]
+	}
+	for _, i := range m.memory.judged {
+		m.memory.bad[i] = badCalls{shapes: m.memory.bad[i].shapes[:0]}
+	}
+	m.memory.judged = m.memory.judged[:0]
+	c := m.comparison(w, m.SkippedAny())
+	c.comparing = &m.memory
+	return c
+}
+
+// index returns the index of the sites.
+func (m *Comparer) index() *siteIndex {
+	all, numbered := m.All(), m.Renumbered()
+	if m.indexed == nil || m.numbered != numbered || len(m.indexed.step) != len(all) {
+		m.indexed, m.numbered = indexOf(all, m.Names(), m.Table()), numbered
+	}
+	return m.indexed
+}
+
+// comparison returns a comparison of a window, with memory of its own.
+func (m *Comparer) comparison(w history.Range, skipped history.Ranges) *liveWindow {
+	return &liveWindow{comparing: &comparing{}, of: m, h: m.Sites, window: w, skipped: skipped.Before(w.From)}
+}

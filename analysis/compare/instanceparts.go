@@ -1,0 +1,206 @@
+package compare
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// Constants of [Comparer.Instances]. They are ratios of costs within one service and window, so they do not depend on
+// the application.
+const (
+	// clearlyMore is the least ratio of the costs of a call with a value and of a call with another value.
+	clearlyMore = 2
+	// leastVisible is the part of the score of a service that its calls must show. Where they show less, their cost is
+	// noise: calls were not answered, or were made in another way.
+	leastVisible = 0.5
+	// carried is the part of the cost of a value that one with a more specific key must carry to account for it.
+	carried = 0.8
+	// maxListed bounds the values that are listed.
+	maxListed = 10
+)
+
+// Instances returns the values of attributes that tell instances, hosts, zones and versions apart and that carry most
+// of the cost of a service in a window: those whose calls cost clearly more than the other calls of the service. c is
+// the comparison of the window, and s one of its suspects.
+//
+// The cost of a value is the time and the errors of its calls above its own history or, if that has fewer calls than
+// the window, above the median of the other values in the window; without other values, above the history of the
+// service. A value is listed if its calls cost at least twice as much as the calls of all others, not only in the whole
+// window, but also in each third of it, with enough calls on both sides. If all values are equally slow, the ratio is
+// near 1, and chance exceeds 2 in three thirds of at least four calls in less than one of 10,000 cases for exponential
+// times. If one of several values is slow, the ratio is large, whatever the service does.
+//
+// A slow instance makes its host, its zone and its version slow. They are not listed beside it, unless no other
+// instance has the version.
+func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
+	x := m.instancesOf(window, c, s)
+	var all []InstancePart
+	for _, key := range history.InstanceKeys {
+		listed := x.compare(m.InstancesOf(s.Service, key))
+		all = append(all, slices.DeleteFunc(listed, func(a InstancePart) bool {
+			return slices.ContainsFunc(all, func(b InstancePart) bool { return b.accountsFor(&a) })
+		})...)
+	}
+	slices.SortStableFunc(all, func(a, b InstancePart) int { return cmp.Compare(b.Part, a.Part) })
+	return all[:min(len(all), maxListed)]
+}
+
+// instancesOf returns a comparison of the instances of a suspect.
+func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspect) instanceComparison {
+	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
+	return instanceComparison{
+		liveWindow: m.comparison(w, m.Skipped(s.Service)),
+		duration:   c.Duration,
+		least:      leastVisible * s.Score * float64(c.Requests),
+	}
+}
+
+// accountsFor reports whether p, of a more specific key, carries nearly all that q carries. A version that no other
+// instance has tells more than the instance.
+func (p *InstancePart) accountsFor(q *InstancePart) bool {
+	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
+}
+
+// instanceComparison is the state of one call of Instances.
+type instanceComparison struct {
+	*liveWindow
+	duration, least float64 // the unit of times; the least cost of all values
+}
+
+// usage is the calls with a value in a time.
+type usage struct{ calls, nanos, errors float64 }
+
+func (u *usage) add(v usage) {
+	u.calls += v.calls
+	u.nanos += v.nanos
+	u.errors += v.errors
+}
+
+// instanceCost holds the usage of a value in the window, in its thirds and before, and its usual usage.
+type instanceCost struct {
+	history.InstanceKey
+	whole  usage
+	thirds [history.SteadyParts]usage
+	before usage
+	usual  usage // for one call
+	cost   float64
+}
+
+// compare returns the values, all of one service and key, whose calls cost clearly more than the others.
+func (x *instanceComparison) compare(values []history.Instance) (listed []InstancePart) {
+	costs, total := x.costs(values)
+	if total <= 0 || total < x.least {
+		return nil
+	}
+	for i := range costs {
+		if v := &costs[i]; v.Value != 0 && x.standsOut(costs, i) {
+			listed = append(listed, InstancePart{v.Key, v.Value, uint64(v.whole.calls), v.cost / total, len(costs)})
+		}
+	}
+	return listed
+}
+
+// costs returns the values with calls in the window, and the cost of all.
+func (x *instanceComparison) costs(values []history.Instance) (costs []instanceCost, total float64) {
+	var service usage // history of all values
+	for i := range values {
+		v := instanceCost{InstanceKey: values[i].InstanceKey, whole: usageOf(values[i].InstanceSeries, x.window)}
+		v.before = x.before(values[i].InstanceSeries)
+		service.add(v.before)
+		if v.whole.calls == 0 {
+			continue
+		}
+		for k := range v.thirds {
+			v.thirds[k] = usageOf(values[i].InstanceSeries, x.window.Part(k, history.SteadyParts))
+		}
+		costs = append(costs, v)
+	}
+	for i := range costs {
+		v := &costs[i]
+		switch {
+		case v.before.calls >= max(history.MinHistory, v.whole.calls):
+			v.usual = v.before.perCall()
+		case len(costs) > 1:
+			v.usual = siblings(costs, i, inWhole)
+		case service.calls > 0:
+			v.usual = service.perCall()
+		default:
+			v.usual = v.whole.perCall()
+		}
+	}
+	for i := range costs {
+		v := &costs[i]
+		v.cost = x.excess(v, &v.whole) * v.whole.calls
+		total += v.cost
+	}
+	return costs, total
+}
+
+// usageOf returns the usage of a value in r.
+func usageOf(s *history.InstanceSeries, r history.Range) usage {
+	calls, errors := s.Within(r), s.Errors.Within(r)
+	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
+}
+
+// before returns the usage of a value in the history.
+func (x *instanceComparison) before(s *history.InstanceSeries) usage {
+	calls, errors := x.past(s.Unpack(nil), &x.kept), x.past(s.Errors.Unpack(nil), &x.keptShape)
+	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
+}
+
+// inWhole returns the usage in the window, and inThird that in one of its thirds.
+func inWhole(v *instanceCost) *usage { return &v.whole }
+
+func inThird(k int) func(*instanceCost) *usage {
+	return func(v *instanceCost) *usage { return &v.thirds[k] }
+}
+
+// perCall returns the usage of one call. There are calls.
+func (u *usage) perCall() usage { return usage{1, u.nanos / u.calls, u.errors / u.calls} }
+
+// siblings returns the medians of time and errors of a call, in a part of the time, over all values except i.
+func siblings(costs []instanceCost, i int, part func(*instanceCost) *usage) usage {
+	var nanos, errors []float64
+	for k := range costs {
+		if k != i {
+			u := part(&costs[k]).perCall()
+			nanos, errors = append(nanos, u.nanos), append(errors, u.errors)
+		}
+	}
+	return usage{1, stats.Median(nanos), stats.Median(errors)}
+}
+
+// excess returns the mean cost of the calls in u above the usual, in the unit of scores; 0 without calls.
+func (x *instanceComparison) excess(v *instanceCost, u *usage) float64 {
+	if u.calls == 0 {
+		return 0
+	}
+	now := u.perCall()
+	return max(0, now.nanos-v.usual.nanos)/x.duration + max(0, now.errors-v.usual.errors)
+}
+
+// standsOut reports whether the calls of value i cost clearly more than all others, in the window and in each of its
+// thirds.
+func (x *instanceComparison) standsOut(costs []instanceCost, i int) bool {
+	clear := func(of func(v *instanceCost) *usage) bool {
+		cost, calls := 0.0, 0.0 // of the others
+		for k := range costs {
+			if u := of(&costs[k]); k != i {
+				cost += x.excess(&costs[k], u) * u.calls
+				calls += u.calls
+			}
+		}
+		v := &costs[i]
+		mean := x.excess(v, of(v))
+		return min(calls, of(v).calls) >= history.MinHistory && mean > 0 && mean*calls >= clearlyMore*cost
+	}
+	for k := range history.SteadyParts {
+		if !clear(inThird(k)) {
+			return false
+		}
+	}
+	return clear(inWhole)
+}

@@ -1,0 +1,463 @@
+package compare
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+)
+
+// liveWindow is a window of the history of a running service, to be compared with the time before.
+type liveWindow struct {
+	*ledger
+	*comparing
+	of      *Comparer
+	h       *history.Sites
+	window  history.Range
+	skipped history.Ranges // that are no history: of the current service, or of all
+	skips   []serviceSkips // the same by number of the service
+	local   []bool         // by number of the service: whether it is judged by local times; nil: no service is
+	// by number of the pool: histories pooled over sites, for those that have too little of their own
+	wide map[int32]*pooledSeries
+}
+
+// serviceSkips holds the skipped times of a service.
+type serviceSkips struct {
+	history.Ranges
+	known bool
+}
+
+// comparing is memory that comparisons use one after the other.
+type comparing struct {
+	bad    []badCalls // by site
+	now    []float64  // by site: calls in the window
+	judged []int32    // sites with calls in the window
+
+	otherTargets bool // the current site is compared with all calls of its operation, whatever they call
+
+	pieces    []livePiece // of the history of the current site
+	means     []float64
+	current   sample
+	shapes    []history.Shape             // of the current sample
+	shares    []float64                   // of shapes in pieces
+	known     map[history.Shape][]float64 // the same by shape
+	site      judgedSeries                // the current one
+	kept      history.Cells               // memory of the past of a site
+	keptShape history.Cells               // and of a shape
+	sum       sums
+	screening screening
+
+	callees, behind []history.Callee // by site
+	below           []explained
+	visited         []uint8
+}
+
+// judgedSeries is the unpacked history of a site.
+type judgedSeries struct {
+	history.Cells
+	shapes []judgedShape
+}
+
+type judgedShape struct {
+	history.Shape
+	history.Cells
+}
+
+// unpackShapes unpacks the shapes of a site into s.
+func (s *judgedSeries) unpackShapes(of *history.Series) {
+	s.shapes = slices.Grow(s.shapes[:0], len(of.Shapes))[:len(of.Shapes)]
+	for i := range of.Shapes {
+		s.shapes[i].Shape = of.Shapes[i].Shape
+		s.shapes[i].Cells = of.Shapes[i].Unpack(s.shapes[i].Cells)
+	}
+}
+
+// livePiece is a piece of the history of a site.
+type livePiece struct {
+	history.Range
+	first, last int // cells of the past
+	calls       float64
+}
+
+// badCalls counts the calls of a site in the window with a shape beyond the variation of the history.
+type badCalls struct {
+	calls  float64 // all calls
+	shapes []badShape
+	total  float64
+	failed float64 // the part of total whose spans failed
+}
+
+type badShape struct {
+	history.Shape
+	calls float64
+}
+
+// skip takes the skipped times of a service.
+func (c *liveWindow) skip(service int32) {
+	if c.skips == nil {
+		c.skips = make([]serviceSkips, len(c.h.Names()))
+	}
+	s := &c.skips[service]
+	if !s.known {
+		*s = serviceSkips{c.h.Skipped(c.h.Names()[service]).Before(c.window.From), true}
+	}
+	c.skipped = s.Ranges
+}
+
+// past returns the cells of the history. They share the memory of all, or of kept if some are skipped.
+func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells {
+	end := len(all)
+	for end > 0 && all[end-1].Slice >= c.window.From {
+		end--
+	}
+	return all[:end].Without(c.skipped, kept)
+}
+
+// usual returns the mean duration of a trace of the history, in ns and at least 1. If all of the history is skipped,
+// the skipped traces count, and without these the window: as the unit of all times the mean must not vanish.
+func (c *liveWindow) usual() float64 {
+	skipped := c.skipped
+	traces := c.past(c.h.Total(), &c.kept)
+	if len(traces) == 0 {
+		c.skipped = nil
+		traces = c.past(c.h.Total(), &c.kept)
+	}
+	if c.skipped = skipped; len(traces) == 0 {
+		traces = c.h.Total().Within(c.window)
+	}
+	return max(1, float64(traces.Time())/max(1, float64(traces.Calls())))
+}
+
+// graph describes the sites.
+func (c *liveWindow) graph() graph {
+	h := c.h
+	callees, opaque := h.Callees(c.callees)
+	c.callees = callees
+	g := graph{
+		table:  h.Table(),
+		sites:  h.All(),
+		names:  h.Names(),
+		opaque: opaque,
+		callee: callees,
+		behind: c.behind,
+		index:  c.of.index(),
+	}
+	g.setBehind(c.calls)
+	c.behind = g.behind
+	return g
+}
+
+// each yields the sites with calls in the window. It charges those on which there is a verdict, the growth of typical
+// times, and silence.
+func (c *liveWindow) each() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for i := int32(1); int(i) < len(c.sites); i++ {
+			c.now[i] = 0
+			if c.h.Series(i).Last() < c.window.From {
+				if c.lasting() && c.window.To%history.SlicesPerMinute == 0 { // once a minute is often enough
+					c.chargeSilent(i)
+				}
+				continue
+			}
+			c.skip(c.sites[i].Service)
+			if c.lasting() {
+				c.addTypical(i)
+			}
+			if (c.soft || c.byLocal(c.sites[i].Service) || !c.pass(i)) && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// calls returns the number of calls at a site.
+func (c *liveWindow) calls(number int32) uint64 {
+	return c.h.Series(number).Calls
+}
+
+// pass charges the calls at a site in the window by the verdict on the site. It reports whether there is one.
+func (c *liveWindow) pass(number int32) bool {
+	v, ok := c.screen(number)
+	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
+		return ok
+	}
+	if !c.sites[number].Border {
+		c.note(number, uint64(v.calls))
+	}
+	x := c.siteTime(number, float64(v.calls), v.mean)
+	if c.means = c.means[:0]; v.limit > 0 {
+		c.means = append(c.means, v.limit) // the fence of a single value is the value
+		x.window = c.h.Series(number).InWindow(c.window, c.screening.now)
+		c.screening.now = x.window[:0]
+	}
+	x.means = c.means
+	c.chargeTime(&x)
+	return true
+}
+
+// siteTime returns the mean time of the calls at a site in the window, with the expectation at that hour.
+func (c *liveWindow) siteTime(number int32, calls, mean float64) siteTime {
+	return siteTime{
+		number: number,
+		calls:  calls,
+		mean:   mean,
+		usual:  c.usualTime(number),
+		inside: c.inside(number),
+		young:  c.h.Series(number).Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay,
+	}
+}
+
+// sample returns the calls at a site in the window; nil without calls, or with too few in the history.
+func (c *liveWindow) sample(number int32) *sample {
+	c.site.Cells = c.times(number).Unpack(c.site.Cells)
+	now := c.site.Within(c.window)
+	n := now.Calls()
+	if c.now[number] = float64(n); n == 0 {
+		return nil
+	}
+	series, past, before := c.history(number)
+	if before < history.MinHistory {
+		return nil
+	}
+	c.divide(past, before, n)
+	c.means = c.means[:0]
+	for _, p := range c.pieces {
+		c.means = append(c.means, past[p.first:p.last].LowestMean(c.parts))
+	}
+	s := &c.current
+	*s = sample{time: c.siteTime(number, float64(n), now.LowestMean(c.parts)), shapes: s.shapes[:0]}
+	s.time.means = c.means
+	if c.lasting() {
+		s.time.window = now
+	} else {
+		s.time.before = float64(past.Time()) / float64(before)
+		s.time.usual = max(s.time.usual, s.time.before)
+	}
+	if !c.sites[number].Border {
+		c.note(number, n)
+		if c.gap(now) < c.window.From {
+			c.addShapes(s, number, series)
+		}
+	}
+	return s
+}
+
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,
+// or, with too few calls, the series of its step under all callers or of its operation, whatever it calls, without
+// shapes.
+func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells, before uint64) {
+	s, c.otherTargets = &c.site, false
+	past = c.past(s.Cells, &c.kept)
+	if before = past.Calls(); before >= history.MinHistory {
+		return s, past, before
+	}
+	for i, pool := range c.of.index().pools.of(number) {
+		s, c.otherTargets = c.pooled(pool), i > 0
+		past = c.past(s.Cells, &c.kept)
+		if before = past.Calls(); before >= history.MinHistory {
+			break
+		}
+	}
+	return s, past, before
+}
+
+// divide divides the past of a site, of total calls, into pieces of whole cells, each with about as many calls as the
+// window, n, but into at least minPieces if there are as many cells.
+func (c *liveWindow) divide(past history.Cells, total, n uint64) {
+	number := max(1, total/n, min(minPieces, total))
+	c.pieces = c.pieces[:0]
+	calls, first := uint64(0), 0
+	piece := func(to history.Slice, last int) livePiece {
+		return livePiece{history.Range{From: past[first].Slice, To: to}, first, last, float64(calls)}
+	}
+	for i, x := range past {
+		if calls += uint64(x.Calls); calls*number >= total {
+			c.pieces = append(c.pieces, piece(x.Slice+1, i+1))
+			calls, first = 0, i+1
+		}
+	}
+	if last := len(c.pieces) - 1; calls > 0 && last >= 0 {
+		p := &c.pieces[last] // the rest is less than a piece
+		p.To, p.last, p.calls = c.window.From, len(past), p.calls+float64(calls)
+	} else if calls > 0 {
+		c.pieces = append(c.pieces, piece(c.window.From, len(past)))
+	}
+}
+
+// inPieces sets the number of calls of a shape in each piece.
+func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
+	past := c.past(x.Cells, &c.keptShape)
+	for k := range c.pieces {
+		p, n := c.pieces[k].Range, uint64(0)
+		for len(past) > 0 && past[0].Slice < p.To {
+			if past[0].Slice >= p.From {
+				n += uint64(past[0].Calls)
+			}
+			past = past[1:]
+		}
+		calls[k] = float64(n)
+	}
+}
+
+// count returns the number of calls in a part of the window.
+func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
+
+// share returns the share of a shape in the calls of the window, the lowest of its parts.
+func (c *liveWindow) share(all, shape history.Cells) float64 {
+	share := count(shape, c.window) / count(all, c.window)
+	for i := range c.parts {
+		part := c.window.Part(i, c.parts)
+		calls := count(all, part)
+		if calls == 0 {
+			return 0 // a part without calls does not show that the change lasts
+		}
+		share = min(share, count(shape, part)/calls)
+	}
+	return share
+}
+
+// note notes a site whose calls in the window can be judged, and their number.
+func (c *liveWindow) note(number int32, calls uint64) {
+	c.bad[number].calls = float64(calls)
+	c.judged = append(c.judged, number)
+}
+
+// addShapes adds the shapes of the calls at a site in the window to its sample, unless all calls of the history have
+// the same one.
+func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
+	own := c.h.Series(number)
+	if series == &c.site && len(own.Shapes) == 1 {
+		return
+	}
+	c.poolShapes(series)
+	c.site.unpackShapes(own)
+	s.unique = c.readPieces(series)
+	c.shapes = c.shapes[:0]
+	novel := history.Cells{}
+	for i := range c.site.shapes {
+		x := &c.site.shapes[i]
+		now := x.Within(c.window)
+		calls := float64(now.Calls())
+		// A call to another target is another call, not a changed one, unless it failed or got no answer.
+		if calls == 0 || c.otherTargets && !x.Failed && x.Hash != history.Leaf {
+			continue
+		}
+		shape := shapeSample{
+			calls:  calls,
+			pieces: c.known[x.Shape],
+			leaf:   x.Hash == history.Leaf || x.Hash == history.FailedLeaf,
+			failed: x.Failed,
+		}
+		if shape.pieces == nil {
+			novel = append(novel, now...)
+		} else if !atMost(calls/s.time.calls, shape.pieces, upperQuartile) {
+			shape.share = c.share(c.site.Cells, x.Cells)
+		}
+		s.shapes, c.shapes = append(s.shapes, shape), append(c.shapes, x.Shape)
+	}
+	if len(novel) > 0 {
+		slices.SortFunc(novel, func(a, b history.Cell) int { return cmp.Compare(a.Slice, b.Slice) })
+		s.novel = c.share(c.site.Cells, novel)
+	}
+}
+
+// readPieces sets c.known to the shares of the shapes of a history in its pieces, and returns the share in each piece
+// of the shapes that occur in no other.
+func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
+	c.shares = scratch.Sized(c.shares, (1+len(series.shapes))*len(c.pieces))
+	unique, all := c.shares[:len(c.pieces)], c.shares[len(c.pieces):]
+	clear(unique)
+	clear(c.known)
+	for i := range series.shapes {
+		x := &series.shapes[i]
+		shares := all[i*len(c.pieces):][:len(c.pieces)]
+		c.inPieces(x, shares)
+		pieces, last := 0, 0
+		for k := range shares {
+			if shares[k] > 0 {
+				shares[k] /= c.pieces[k].calls
+				pieces, last = pieces+1, k
+			}
+		}
+		if pieces == 0 {
+			continue
+		}
+		if pieces == 1 {
+			unique[last] += shares[last]
+		}
+		c.known[x.Shape] = shares
+	}
+	return unique
+}
+
+// changed notes the surplus of the shapes at a site.
+func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float64) {
+	b := &c.bad[number]
+	b.total = total
+	for i, x := range all {
+		if x.calls > 0 {
+			b.shapes = append(b.shapes, badShape{c.shapes[i], x.calls})
+			if c.shapes[i].Failed {
+				b.failed += x.calls
+			}
+		}
+	}
+}
+
+// chargeShapes charges each site beyond the surplus of its callees.
+func (c *liveWindow) chargeShapes() {
+	if !slices.ContainsFunc(c.judged, func(i int32) bool { return c.bad[i].total > 0 }) {
+		return
+	}
+	w := newShapeWalk(c)
+	for _, i := range c.judged {
+		w.visit(i)
+	}
+	w.chargeInner()
+}
+
+// counts returns the numbers of calls at a site in the window and, about, before it: also skipped ones.
+func (c *liveWindow) counts(number int32) (now, before float64) {
+	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
+}
+
+// sums returns the calls at a site in the window and before it.
+func (c *liveWindow) sums(number int32) (now, before callSum) {
+	c.skip(c.sites[number].Service)
+	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)
+	within, past := c.site.Within(c.window), c.past(c.site.Cells, &c.kept)
+	return callSum{float64(within.Calls()), float64(within.Time())},
+		callSum{float64(past.Calls()), float64(past.Time())}
+}
+
+// perCall returns the number of calls at a site in each call of its caller's step, in the window, the lowest of its
+// parts, in the history of the step and in its pieces. The history begins with the first call at the site if there is
+// one: earlier calls may have been deleted, see [history.Sites.Accept].
+func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64) {
+	c.skip(c.sites[number].Service)
+	x := c.of.index()
+	c.sum.restart(c.window.To + history.Ahead)
+	for _, i := range x.at.of(x.caller[number]) {
+		c.sum.addAll(c.h.Series(i).Encoded())
+	}
+	callers := c.sum.take()
+	calls := judgedShape{Cells: c.h.Series(number).Unpack(nil)}
+	past, own := c.past(callers, &c.kept), c.past(calls.Cells, &c.keptShape)
+	if len(own) > 0 {
+		past = past.Within(history.Range{From: own[0].Slice, To: c.window.From})
+	}
+	before, n := past.Calls(), callers.Within(c.window).Calls()
+	if before < history.MinHistory || n == 0 {
+		return 0, 0, nil
+	}
+	usual = float64(own.Calls()) / float64(before)
+	c.divide(past, before, n)
+	pieces = make([]float64, len(c.pieces))
+	c.inPieces(&calls, pieces)
+	for k := range pieces {
+		pieces[k] /= c.pieces[k].calls
+	}
+	return c.share(callers, calls.Cells), usual, pieces
+}

@@ -1,0 +1,51 @@
+package compare
+
+import (
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ResolvedNames are the services that the names in a recording denote.
+type ResolvedNames struct {
+	rec     *Recording
+	Service []int32 // by number of a name: the service it denotes, itself or the one that an address refers to
+	Opaque  []bool  // by number of the service: whether it emits no spans
+}
+
+// ResolveNames maps names from attributes of CLIENT spans to services that emit spans: a service of the same name,
+// or of the first label of an address, like cart in cart.default.svc:7070.
+func ResolveNames(r *Recording) ResolvedNames {
+	h := ResolvedNames{rec: r, Service: make([]int32, len(r.Names)), Opaque: make([]bool, len(r.Names))}
+	for i := range r.Names {
+		h.Service[i], h.Opaque[i] = int32(i), true
+	}
+	for i := 1; i < len(r.Sites); i++ {
+		h.Opaque[r.Sites[i].Service] = false
+	}
+	for i, name := range r.Names {
+		if !h.Opaque[i] {
+			continue
+		}
+		text := r.Table.Text(name)
+		if end := strings.IndexAny(text, ".:"); end > 0 {
+			if k, ok := r.ServiceNumbers[trace.SymbolOf([]byte(text[:end]))]; ok && !h.Opaque[k] {
+				h.Service[i] = k
+			}
+		}
+	}
+	return h
+}
+
+// Peer returns the number of the service that emits spans and that the attributes of s name; 0 if they name no such
+// service.
+func (h *ResolvedNames) Peer(s *history.Site) int32 {
+	if s.Peer == 0 {
+		return 0
+	}
+	if service := h.Service[h.rec.Callees[s.Peer].Service]; !h.Opaque[service] {
+		return service
+	}
+	return 0
+}

@@ -1,0 +1,120 @@
+package compare
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Constants of [Comparer.Onset].
+const (
+	settled = 3 * time.Minute // at the end of an interval, which shows the extent of a change
+	loudest = 4               // times the extent of the change, the most that a slice counts
+)
+
+// Onset estimates when a change began that a service shows at the end of an interval: more time in the service or in
+// calls to or from it, or other shapes of its calls. It returns the beginning of a slice in the interval.
+//
+// For each slice it adds up what requests lose relative to the means before the interval. The change begins where the
+// sum of these losses, each less half of what a slice loses at the end, is largest up to the end: the estimate by
+// maximum likelihood of a shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41,
+// 1954). Single slices count little, so that one slow request shortly before a change is not its beginning.
+func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
+	r := history.Range{From: history.SliceOf(within.From), To: history.SliceOf(within.To)}
+	losses := m.losses(m.NumberOf(service), r)
+	after := 0.0
+	last := losses[max(0, len(losses)-int(settled/history.SliceLength)):]
+	for _, x := range last {
+		after += x / float64(len(last))
+	}
+	sum, most, onset := 0.0, 0.0, r.To-history.Slice(len(last))
+	for i, x := range slices.Backward(losses) {
+		if sum += min(x, loudest*after) - after/2; sum > most {
+			most, onset = sum, r.From+history.Slice(i)
+		}
+	}
+	return trace.Nanos(onset) * trace.Nanos(history.SliceLength)
+}
+
+// losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
+// by lose relative to the history before r.
+func (m *Comparer) losses(service int32, r history.Range) []float64 {
+	h, sites := m.Sites, m.All()
+	c := m.comparison(r, h.SkippedAny())
+	usual := c.usual()
+	c.chooseTimes()
+	callees, _ := h.Callees(nil)
+	losses := make([]float64, max(0, r.To-r.From))
+	for i := 1; i < len(sites); i++ {
+		if _, long := h.Long(int32(i)); long || sites[i].Service != service && callees[i].Service != service {
+			continue
+		}
+		c.site.Cells = c.times(int32(i)).Unpack(c.site.Cells)
+		now := c.site.Cells.Within(r)
+		if sites[i].Parent == 0 {
+			c.addMissing(losses, h.Series(int32(i)))
+		}
+		if len(now) == 0 {
+			continue
+		}
+		c.skip(sites[i].Service)
+		c.site.unpackShapes(h.Series(int32(i)))
+		series, past, before := c.history(int32(i))
+		if before < history.MinHistory {
+			continue
+		}
+		c.poolShapes(series)
+		mean := float64(past.Time()) / float64(before)
+		for _, x := range now {
+			if c.inside(int32(i)) {
+				break
+			}
+			losses[x.Slice-r.From] += (float64(x.Nanos) - mean*float64(x.Calls)) / usual
+		}
+		for k := range c.site.shapes {
+			c.addShapeLosses(losses, now, &c.site.shapes[k], series, before)
+		}
+	}
+	return losses
+}
+
+// addMissing adds the calls that are missing since the last one at a site where requests begin, if they do not come at
+// the end of the window.
+func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
+	last := s.Last()
+	if c.window.To-last < history.Slice(settled/history.SliceLength) {
+		return
+	}
+	past := c.site.Cells.Within(history.Range{From: 0, To: last})
+	if len(past) == 0 {
+		return
+	}
+	rate := float64(past.Calls()) / float64(last-past[0].Slice)
+	for at := max(c.window.From, last+1); at < c.window.To; at++ {
+		losses[at-c.window.From] += rate
+	}
+}
+
+// addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became
+// more frequent count, as in Compare.
+func (c *liveWindow) addShapeLosses(losses []float64, now history.Cells,
+	x *judgedShape, series *judgedSeries, before uint64) {
+	share := 0.0
+	for i := range series.shapes {
+		if y := &series.shapes[i]; y.Shape == x.Shape {
+			share = float64(c.past(y.Cells, &c.keptShape).Calls()) / float64(before)
+		}
+	}
+	within := x.Within(c.window)
+	if float64(within.Calls()) <= share*float64(now.Calls()) {
+		return
+	}
+	for _, y := range within {
+		losses[y.Slice-c.window.From] += float64(y.Calls)
+	}
+	for _, y := range now {
+		losses[y.Slice-c.window.From] -= share * float64(y.Calls)
+	}
+}

@@ -1,0 +1,235 @@
+package compare
+
+import (
+	"cmp"
+	"iter"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Recording keeps the data of many traces that comparisons need: 24 bytes per span, besides names. It is not safe
+// for concurrent use.
+//
+// Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
+//
+// Results do not depend on the order of the traces, unless the bound on sites, callees or shapes was reached.
+type Recording struct {
+	Table  *trace.Table
+	Traces []recordedTrace
+	Calls  []Call // of all traces; the calls of a trace are contiguous
+
+	siteNumbers    map[history.SiteKey]int32
+	Sites          []history.Site         // by number
+	ServiceNumbers map[trace.Symbol]int32 // including names from attributes
+	Names          []trace.Symbol         // by number of the service
+	calleeNumbers  map[calleeKey]int32
+	Callees        []history.Callee // by number of the callee
+	shapeNumbers   map[uint64]int32
+	shapeFailed    []bool // by number of the shape: whether the span has an error status
+
+	reader    history.PathReader
+	CallIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace; -1: no call
+}
+
+// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
+// recording adds the steps.
+func NewRecording(table *trace.Table) *Recording {
+	return &Recording{
+		Table:          table,
+		siteNumbers:    make(map[history.SiteKey]int32),
+		Sites:          make([]history.Site, 1),
+		ServiceNumbers: make(map[trace.Symbol]int32),
+		Names:          make([]trace.Symbol, 1),
+		shapeNumbers:   make(map[uint64]int32),
+		shapeFailed:    make([]bool, 1),
+		calleeNumbers:  make(map[calleeKey]int32),
+		Callees:        make([]history.Callee, 1),
+	}
+}
+
+// Bounds of the distinct sites, callees and shapes of a recording: far more than occur with normalised names, and at
+// about 100 bytes each less than 1 GiB.
+const (
+	maxSites   = 1 << 20
+	maxCallees = 1 << 20
+	maxShapes  = 1 << 22
+)
+
+// recordedTrace is one trace.
+type recordedTrace struct {
+	id          trace.ID
+	start       trace.Nanos // of its primary root
+	Duration    int64       // of its primary root
+	first, last int         // its calls are Recording.calls[first:last]
+	set         Set
+}
+
+func (t recordedTrace) compare(u recordedTrace) int {
+	return cmp.Or(cmp.Compare(t.start, u.start), t.id.Compare(u.id),
+		cmp.Compare(t.Duration, u.Duration), cmp.Compare(t.set, u.set))
+}
+
+// Call is one span, or a border, which stands for a missing CLIENT span.
+type Call struct {
+	Nanos  int64 // own time on the critical path of its root
+	Site   int32 // number of its site
+	shape  int32 // number of its shape
+	Parent int32 // index within its trace, less than its own; -1: no parent
+	Callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
+}
+
+type calleeKey struct {
+	service trace.Symbol
+	op      trace.Op
+}
+
+// Set is a label of traces, such as all traces of one version of an application. Its values have no meaning here.
+type Set uint8
+
+// Add adds the trace of p with all of its roots to a set. It ignores traces without a root and those whose primary root
+// takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
+func (r *Recording) Add(p *critpath.Path, set Set) {
+	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
+		return
+	}
+	r.reader.Measure(p)
+	r.CallIndex = scratch.Filled(r.CallIndex, len(p.Nodes), -1)
+	primary := &p.Roots[0]
+	first := len(r.Calls)
+	for i := range p.Roots {
+		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
+			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
+				r.CallIndex[k] = int32(len(r.Calls) - first)
+				r.Calls = append(r.Calls, r.call(p, k))
+				if history.Crosses(p, k) {
+					r.Calls = append(r.Calls, r.border(p, k))
+				}
+			}
+		}
+	}
+	r.Traces = append(r.Traces, recordedTrace{
+		id: p.Trace.ID, start: p.Nodes[primary.Node].Start, Duration: int64(max(0, p.Duration(primary))),
+		first: first, last: len(r.Calls), set: set,
+	})
+}
+
+// border returns the call that stands for the missing CLIENT span of node i.
+func (r *Recording) border(p *critpath.Path, i int32) Call {
+	s, caller := p.Span(i), p.Span(p.Caller(i))
+	key := history.SiteKey{Parent: caller.Op, Op: s.Op, Border: true}
+	return Call{
+		Nanos: r.reader.Borders[i], Parent: -1, Callee: r.calleeOf(s.Service, s.Op),
+		Site: r.site(key, s.Op, 0, caller.Service, true),
+	}
+}
+
+func (r *Recording) call(p *critpath.Path, i int32) Call {
+	s := p.Span(i)
+	key := history.SiteKey{Op: p.Nodes[i].Step}
+	c := Call{Nanos: r.reader.Nanos[i], Parent: -1}
+	if up := p.Caller(i); up >= 0 {
+		c.Parent = r.CallIndex[up]
+		key.Parent = p.Nodes[up].Step
+	}
+	if s.Kind == trace.Client {
+		c.Callee = r.calledBy(p, i)
+	}
+	c.Site = r.site(key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client)
+	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
+	return c
+}
+
+// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, without an answer, the
+// name in its attributes; 0 without both.
+func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
+	if callee := p.Nodes[i].Callee; callee >= 0 {
+		s := &p.Trace.Spans[callee]
+		return r.calleeOf(s.Service, s.Op)
+	}
+	return r.namedPeer(p.Span(i).Peer)
+}
+
+// namedPeer returns the number of the callee with the name of peer; 0 if it has no name.
+func (r *Recording) namedPeer(peer trace.Op) int32 {
+	if service := r.Table.Operation(peer).Service; service != 0 {
+		return r.calleeOf(service, 0)
+	}
+	return 0
+}
+
+// site returns the number of a site, whose step has the given operation and target.
+func (r *Recording) site(key history.SiteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
+	if i, ok := r.siteNumbers[key]; ok {
+		return i
+	}
+	if len(r.Sites) >= maxSites {
+		return history.Overflow
+	}
+	i := int32(len(r.Sites))
+	r.siteNumbers[key] = i
+	r.Table.Step(base, target)
+	s := history.Site{SiteKey: key, Base: base, Service: r.numberOf(service), Client: client}
+	if client && r.Table.Operation(target).Kind == trace.External {
+		s.Peer = r.namedPeer(target)
+	}
+	r.Sites = append(r.Sites, s)
+	return i
+}
+
+// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if the service is named by an
+// attribute.
+func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
+	key := calleeKey{service, op}
+	if i, ok := r.calleeNumbers[key]; ok {
+		return i
+	}
+	if len(r.Callees) >= maxCallees {
+		return 0
+	}
+	i := int32(len(r.Callees))
+	r.calleeNumbers[key] = i
+	r.Callees = append(r.Callees, history.Callee{Service: r.numberOf(service), Op: op})
+	return i
+}
+
+// numberOf returns the number of a service, from 1. The bounds of sites and callees bound the services as well.
+func (r *Recording) numberOf(service trace.Symbol) int32 {
+	if i, ok := r.ServiceNumbers[service]; ok {
+		return i
+	}
+	i := int32(len(r.Names))
+	r.ServiceNumbers[service] = i
+	r.Names = append(r.Names, service)
+	return i
+}
+
+// shape returns the number of the shape of node i.
+func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
+	h := r.reader.Shape(p, i, failed)
+	if number, ok := r.shapeNumbers[h]; ok {
+		return number
+	}
+	number := int32(len(r.shapeNumbers) + 1)
+	if number >= maxShapes {
+		return history.Overflow
+	}
+	r.shapeNumbers[h] = number
+	r.shapeFailed = append(r.shapeFailed, failed)
+	return number
+}
+
+// all returns the calls of traces in order.
+func (r *Recording) all(traces []recordedTrace) iter.Seq[*Call] {
+	return func(yield func(*Call) bool) {
+		for _, t := range traces {
+			for i := t.first; i < t.last; i++ {
+				if !yield(&r.Calls[i]) {
+					return
+				}
+			}
+		}
+	}
+}

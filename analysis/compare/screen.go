@@ -1,0 +1,241 @@
+package compare
+
+import (
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+)
+
+// Most sites are healthy, or only somewhat slower than usual. To know that a site is healthy, it usually suffices to
+// look at a part of its history: a value in the window is within the fence if one piece in twenty reaches it, see
+// [Judge]. screen looks for these pieces from the beginning of the history, and stops as soon as it has found them.
+// What it says of a site remains true until calls are added to the site, leave the window, or are deleted; see
+// [verdict].
+
+// verdict is the evidence of a site in the windows that begin in [from, until] and contain all of its calls from then
+// on: their number, their mean own time, and its limit, 0 if the mean is within it. Shapes are no evidence. The zero
+// value says nothing.
+type verdict struct {
+	from, until history.Slice
+	changes     uint64 // of the history, see [Sites.ChangedSince]
+	calls       uint32
+	mean, limit float64
+}
+
+// wanted is a value of the window and the number of pieces of the history that must reach it.
+type wanted struct {
+	value  float64
+	pieces int
+}
+
+// reach counts a piece that has a value.
+func (w *wanted) reach(value float64) {
+	if value >= w.value {
+		w.pieces--
+	}
+}
+
+// wantedShape is a shape whose share in the calls of the window the history must reach.
+type wantedShape struct {
+	wanted
+	whole wanted          // the same for its share in the whole window
+	rest  history.Encoded // cells of the past that were not yet read
+}
+
+// enough returns the number of values among n that must reach x so that the fence does: see [atMost]. It does not fall
+// with n.
+func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
+
+// screening is the scratch memory of screen.
+type screening struct {
+	now, past, all, kept history.Cells
+	shapes               []wantedShape
+}
+
+// screen returns the verdict on a site, unless the site has to be judged in detail. If the verdict has no calls, the
+// site has no calls in the window.
+func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
+	s, known := c.h.Series(number), &c.of.verdicts[number]
+	if known.from <= c.window.From && c.window.From <= known.until &&
+		s.Last() < c.window.To && !c.h.ChangedSince(number, known.changes) {
+		return *known, true
+	}
+	*known = verdict{}
+	x := &c.screening
+	encoded, rest, before := s.Split(c.window.From)
+	x.now = rest.Decode(x.now[:0]).Within(c.window)
+	n := x.now.Calls()
+	if n == 0 {
+		return verdict{}, true
+	}
+	x.past, x.shapes = x.past[:0], x.shapes[:0]
+	if k := len(c.skipped); k > 0 && before > 0 && encoded.Peek().Slice < c.skipped[k-1].To {
+		x.all = encoded.Decode(x.all[:0])
+		x.past = c.past(x.all, &x.kept)
+		before, encoded = x.past.Calls(), history.Encoded{}
+	}
+	if before < history.MinHistory || n > math.MaxUint32 {
+		return v, false
+	}
+	pieces := max(1, before/n, min(minPieces, before))
+	until, ok := c.wantShapes(number, n, pieces)
+	if !ok {
+		return v, false
+	}
+	v = verdict{from: c.window.From, until: until, changes: c.of.changes, calls: uint32(n)}
+	v.mean = x.now.LowestMean(c.parts)
+	time := wanted{v.mean, c.enough(pieces)}
+	if !c.reached(&time, before, pieces, encoded) {
+		if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.pieces > 0 }) {
+			return v, false
+		}
+		c.divide(x.past, before, n)
+		v.limit = c.limit()
+	}
+	if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.whole.pieces > 0 }) {
+		v.until = c.window.From // their shares in the parts of later windows may be larger
+	}
+	if s.Last() < c.window.To {
+		*known = v
+	}
+	return v, true
+}
+
+// limit returns the limit of the mean of the calls in the window. The pieces of the history are in c.screening.past.
+func (c *liveWindow) limit() float64 {
+	past := c.screening.past
+	c.means = c.means[:0]
+	for _, p := range c.pieces {
+		c.means = append(c.means, past[p.first:p.last].LowestMean(c.parts))
+	}
+	_, limit := c.fence(c.means)
+	return limit
+}
+
+// wantShapes lists the shapes of the n calls in the window whose share the history must reach, and returns the last
+// beginning of a window with the same calls for which they are the same. It returns false if there are shapes that the
+// history does not have.
+func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.Slice, ok bool) {
+	s, x := c.h.Series(number), &c.screening
+	until = x.now[0].Slice
+	if c.sites[number].Border || len(s.Shapes) == 1 {
+		return until, true
+	}
+	if gap := c.gap(x.now); gap >= c.window.From {
+		return min(until, gap), true
+	}
+	for i := range s.Shapes {
+		shape := &s.Shapes[i]
+		if shape.Last() < c.window.From {
+			continue
+		}
+		encoded, rest, earlier := shape.Split(c.window.From)
+		now := rest.Decode(c.keptShape[:0]).Within(c.window)
+		c.keptShape = now[:0]
+		calls := now.Calls()
+		if calls == 0 {
+			continue
+		}
+		if earlier == 0 || c.allSkipped(encoded) {
+			return until, false
+		}
+		x.shapes = append(x.shapes, wantedShape{
+			wanted: wanted{c.share(x.now, now), c.enough(pieces)},
+			whole:  wanted{float64(calls) / float64(n), c.enough(pieces)},
+			rest:   encoded,
+		})
+	}
+	return until, true
+}
+
+// gap returns the last beginning of a window, at most the window that begins with the first of some calls, until which
+// a part of each window is without calls: no shape is then evidence. It is before the current window if there is no
+// such window.
+func (c *liveWindow) gap(now history.Cells) history.Slice {
+	length := c.window.To - c.window.From
+	for from := c.window.From; ; from++ {
+		var parts [history.SteadyParts]bool
+		for i := range now {
+			for k := range c.parts {
+				part := history.Range{From: from, To: from + length}.Part(k, c.parts)
+				parts[k] = parts[k] || part.Contains(now[i].Slice)
+			}
+		}
+		if !slices.Contains(parts[:c.parts], false) {
+			return from - 1
+		}
+		if from == now[0].Slice {
+			return from
+		}
+	}
+}
+
+// allSkipped reports whether all cells are skipped.
+func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
+	for encoded.More() {
+		if !c.skipped.Contains(encoded.Next().Slice) {
+			return false
+		}
+	}
+	return true
+}
+
+// reached reports whether enough pieces of the history reach the own time and the shares of the wanted
+// shapes. The history has calls before the window; those cells that are not in c.screening.past are encoded. If
+// they do not, c.screening.past has all cells in the end.
+func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
+	x := &c.screening
+	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it
+	for i := 0; ; i++ {
+		if i == len(x.past) {
+			if !encoded.More() {
+				break
+			}
+			x.past = append(x.past, encoded.Next())
+		}
+		calls += uint64(x.past[i].Calls)
+		nanos += x.past[i].Nanos
+		if calls*pieces < before || (before-done-calls)*pieces < before {
+			continue // the last piece also has the rest
+		}
+		if c.reachedIn(time, x.past[first:i+1], calls, nanos, x.past[i].Slice+1) {
+			return true
+		}
+		done += calls
+		first, calls, nanos = i+1, 0, 0
+	}
+	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
+}
+
+// reachedIn counts a piece with a number of calls, up to slice to, and reports whether nothing else is wanted.
+func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
+	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
+		time.reach(piece.LowestMean(c.parts))
+	}
+	all := time.pieces <= 0
+	for i := range c.screening.shapes {
+		s := &c.screening.shapes[i]
+		n := c.read(s, piece[0].Slice, to)
+		share := float64(n) / float64(calls)
+		s.reach(share)
+		s.whole.reach(share)
+		all = all && s.pieces <= 0
+	}
+	return all
+}
+
+// read returns the number of calls of a shape in [from, to), and drops them and those before.
+func (c *liveWindow) read(s *wantedShape, from, to history.Slice) (calls uint64) {
+	for s.rest.More() {
+		x := s.rest.Peek()
+		if x.Slice >= to {
+			break
+		}
+		if x.Slice >= from && !c.skipped.Contains(x.Slice) {
+			calls += uint64(x.Calls)
+		}
+		s.rest.Next()
+	}
+	return calls
+}

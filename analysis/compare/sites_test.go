@@ -1,0 +1,220 @@
+package compare
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// sitesOf returns the history of traces, merged from a tally of every n of them.
+func sitesOf(table *trace.Table, traces []*trace.Trace, n int) *history.Sites {
+	h, x := history.NewSites(table), critpath.NewExtractor(critpath.DefaultOptions())
+	for part := range slices.Chunk(traces, n) {
+		t := history.NewTally()
+		for _, tr := range part {
+			t.Observe(x.Extract(tr))
+		}
+		h.Merge(t)
+	}
+	return h
+}
+
+// stretch moves the window of traces to whole slices: a minute for every minute of t, with the history before it.
+func stretch(traces []*trace.Trace, window history.Interval) ([]*trace.Trace, history.Interval) {
+	var before, within []*trace.Trace
+	for _, t := range traces {
+		switch start := t.Spans[0].Start; {
+		case window.Contains(start):
+			within = append(within, t)
+		default:
+			before = append(before, t)
+		}
+	}
+	const span = int64(3 * time.Minute)
+	spread := func(list []*trace.Trace, from, length int64) {
+		for i, t := range list {
+			by := trace.Nanos(from+length*int64(i)/int64(len(list))) - t.Spans[0].Start
+			for k := range t.Spans {
+				t.Spans[k].Start += by
+				t.Spans[k].End += by
+			}
+		}
+	}
+	length := span * int64(len(before)) / int64(len(within)) / span * span
+	spread(before, 0, length)
+	spread(within, length, span)
+	return append(before, within...), history.Interval{From: trace.Nanos(length), To: trace.Nanos(length + span)}
+}
+
+// TestSitesAgree compares the ranking by counts of slices with the exact one. Both find the faulty services of
+// simulated applications about as often, and mostly agree on the first.
+func TestSitesAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays simulations")
+	}
+	const cases = 60
+	exact, plain, steady, agree := 0, 0, 0, 0
+	for seed := range uint64(cases) {
+		e := newCase(seed, true, false, "cpu", "delay", "code", "exc")
+		n := choose(e.rng, 50, 150, 300)
+		traces, window := e.traces(n, n*10)
+		traces, window = stretch(traces, window)
+		first := func(suspects []Suspect) string { return e.table.Text(suspects[0].Service) }
+		want := first(compareAll(e.table, traces, window))
+		h := sitesOf(e.table, traces, 100)
+		got := first(NewComparer(h).Compare(window, Plain).Suspects)
+		if want == e.target() {
+			exact++
+		}
+		if got == e.target() {
+			plain++
+		}
+		if got == want {
+			agree++
+		}
+		if first(NewComparer(h).Compare(window, Steady).Suspects) == e.target() {
+			steady++
+		}
+	}
+	t.Logf("of %d first: exact %d, plain %d, steady %d; agree on %d", cases, exact, plain, steady, agree)
+	if plain < exact-3 || agree < cases*9/10 || steady < exact-8 {
+		t.Error("the ranking by slices is worse than the exact one")
+	}
+}
+
+// TestSitesOrder merges the same traces in another order, in other tallies and after a restart: the content is equal.
+func TestSitesOrder(t *testing.T) {
+	e := newCase(3, false, false, "delay")
+	traces, window := stretch(e.traces(100, 500))
+	a := sitesOf(e.table, traces, 600)
+	shuffled := slices.Clone(traces)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled),
+		func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	b := sitesOf(e.table, shuffled, 7)
+	if !bytes.Equal(a.AppendBinary(nil), b.AppendBinary(nil)) {
+		t.Error("the content depends on the order of the traces")
+	}
+	c, err := history.DecodeSites(a.AppendBinary(nil), e.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.AppendBinary(nil), c.AppendBinary(nil)) {
+		t.Error("a restart changes the content")
+	}
+	want := printSuspects(NewComparer(a).Compare(window, Steady).Suspects, e.table)
+	for name, h := range map[string]*history.Sites{"shuffled": b, "decoded": c} {
+		if got := printSuspects(NewComparer(h).Compare(window, Steady).Suspects, e.table); got != want {
+			t.Errorf("%s: got %s\nwant %s", name, got, want)
+		}
+	}
+}
+
+// TestDecodeSitesCorrupt cuts and flips saved histories: decoding them returns an error or a history, and never panics.
+func TestDecodeSitesCorrupt(t *testing.T) {
+	e := newCase(5, true, false, "cpu")
+	traces, window := stretch(e.traces(20, 60))
+	saved := sitesOf(e.table, traces, 100).AppendBinary(nil)
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		b := slices.Clone(saved)
+		if r.IntN(2) == 0 {
+			b = b[:r.IntN(len(b))]
+			if _, err := history.DecodeSites(b, e.table); err == nil {
+				t.Fatalf("no error for the first %d of %d bytes", len(b), len(saved))
+			}
+			continue
+		}
+		b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+		if h, err := history.DecodeSites(b, e.table); err == nil {
+			NewComparer(h).Compare(window, Plain)
+			h.Age(window.To)
+		}
+	}
+}
+
+// TestSitesSteady slows requests down for a part of the window, and for all of it: only the second is a steady change.
+func TestSitesSteady(t *testing.T) {
+	const normal, slow = int64(100 * time.Millisecond), int64(300 * time.Millisecond)
+	window := history.Interval{From: trace.Nanos(30 * time.Minute), To: trace.Nanos(33 * time.Minute)}
+	for _, c := range []struct {
+		name                string
+		from                time.Duration // requests are slow from here to the end of the window
+		plain, steady, step float64
+	}{
+		{"burst", 32 * time.Minute, 2. / 3, 0, 0},
+		{"whole window", 30 * time.Minute, 2, 2, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table := &trace.Table{}
+			h := history.NewSites(table)
+			h.Merge(callsAt(table, 0, c.from, normal))
+			h.Merge(callsAt(table, c.from, 33*time.Minute, slow))
+			for judge, want := range map[Judge]float64{Plain: c.plain, Steady: c.steady} {
+				r := NewComparer(h).Compare(window, judge)
+				if got := r.Suspects[0].Score; math.Abs(got-want) > 1e-9 ||
+					r.Requests != 180 || r.Duration != float64(normal) {
+					t.Errorf("%+v: score %v of %d requests of %v ns, want %v", judge, got, r.Requests, r.Duration, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSitesSkip excludes slow requests from the history, so that they do not become normal.
+func TestSitesSkip(t *testing.T) {
+	table := &trace.Table{}
+	h := history.NewSites(table)
+	const normal, slow = int64(100 * time.Millisecond), int64(300 * time.Millisecond)
+	h.Merge(callsAt(table, 0, 30*time.Minute, normal))
+	h.Merge(callsAt(table, 30*time.Minute, 4*time.Hour, slow))
+	h.Skip(1, history.Interval{From: trace.Nanos(30 * time.Minute), To: trace.Nanos(3 * time.Hour)})
+	h.Skip(2, history.Interval{From: trace.Nanos(3 * time.Hour), To: trace.Nanos(4 * time.Hour)})
+	h.Age(trace.Nanos(4 * time.Hour))
+	r := NewComparer(h).Compare(history.Interval{From: trace.Nanos(237 * time.Minute), To: trace.Nanos(4 * time.Hour)},
+		Steady)
+	if got := r.Suspects[0].Score; math.Abs(got-2) > 1e-9 {
+		t.Errorf("score %v after hours of slow requests, want 2", got)
+	}
+}
+
+// TestSitesBehind fails requests of a proxy without CLIENT spans before the service behind it has a span: the history
+// charges that service, like [Normal.Compare].
+func TestSitesBehind(t *testing.T) {
+	table := &trace.Table{}
+	parse := func(text string) *trace.Trace {
+		tr, err := tracetext.Parse(text, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	healthy := parse("a proxy store server 0..100\n  b cart get server 10..90")
+	failed := parse("a proxy store server 0..100 error")
+	h, tally, x := history.NewSites(table), history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+	for second := range 33 * 60 {
+		tr := healthy
+		if second >= 30*60 && second%2 == 0 {
+			tr = failed
+		}
+		moved := tracetest.Shift(tr, trace.Nanos(second)*1e9)
+		moved.ID = trace.ID{14: byte(second >> 8), 15: byte(second)}
+		tally.Observe(x.Extract(moved))
+	}
+	h.Merge(tally)
+	for _, judge := range []Judge{Plain, Steady} {
+		r := NewComparer(h).Compare(history.Interval{From: trace.Nanos(30 * time.Minute),
+			To: trace.Nanos(33 * time.Minute)}, judge)
+		if s := r.Suspects[0]; table.Text(s.Service) != "cart" || math.Abs(s.Unanswered-0.5) > 0.01 {
+			t.Errorf("%+v: got %s", judge, printSuspects(r.Suspects, table))
+		}
+	}
+}

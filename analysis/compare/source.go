@@ -1,0 +1,108 @@
+package compare
+
+import "iter"
+
+// source is a window with the history that it is compared with, site by site. A history is divided into pieces, each
+// with about as many calls at the site as the window: [recordedWindow] divides it at calls, and [liveWindow] at slices
+// of time.
+type source interface {
+	// each yields the sites with calls in the window. It charges those that need no sample.
+	each() iter.Seq[int32]
+	// sample returns the calls at a site; nil if the history has too few. It is valid until the next call.
+	sample(number int32) *sample
+	// changed notes the surplus of each shape of a sample, and the total.
+	changed(number int32, of *sample, all []surplus, total float64)
+	// chargeShapes charges the surplus of all sites; callers only beyond the surplus of their callees.
+	chargeShapes()
+	// counts returns the numbers of calls at a site in the window and, about, in the history. It takes constant time.
+	counts(number int32) (now, before float64)
+	// sums returns the calls at a site in the window and in the history.
+	sums(number int32) (now, before callSum)
+	// perCall returns the number of calls at a site in each call of its caller's step, in the window, in the history
+	// and in its pieces; no pieces if the history has too few calls of the step.
+	perCall(number int32) (now, usual float64, pieces []float64)
+}
+
+// sample holds the calls at a site in the window, and in the pieces of the history.
+type sample struct {
+	time   siteTime
+	shapes []shapeSample // of the window, in a fixed order; nil: they are not judged
+	// novel is the share in the window of all shapes that the history does not have, and unique the share in each piece
+	// of those that no other piece has.
+	novel  float64
+	unique []float64
+}
+
+// shapeSample holds the calls of one shape at a site.
+type shapeSample struct {
+	calls  float64   // in the window
+	share  float64   // in the calls of the window; 0: it is not more frequent than usual
+	pieces []float64 // its shares in the pieces; nil: the history does not have the shape
+	leaf   bool      // the shape of calls that make no calls
+	failed bool
+}
+
+// surplus is the part of the calls of a shape in the window that is beyond the variation of the history.
+type surplus struct {
+	calls float64
+	part  float64 // of the calls of the shape
+}
+
+// judge charges the differences between the window and the history of a source to the ledger.
+func (l *ledger) judge(of source) {
+	for number := range of.each() {
+		s := of.sample(number)
+		if s == nil {
+			continue
+		}
+		if len(s.shapes) > 0 {
+			all, total := l.surplus(s)
+			for i := range all {
+				s.time.leaves = s.time.leaves || s.shapes[i].leaf && all[i].calls > 0
+				if s.shapes[i].failed || s.shapes[i].leaf && l.sites[number].Client {
+					l.failing[number] += all[i].calls
+				}
+			}
+			of.changed(number, s, all, total)
+		}
+		l.chargeTime(&s.time)
+	}
+	of.chargeShapes()
+	l.chargeAdded(of)
+}
+
+// surplus returns the surplus of each shape of a sample, and the total. It reorders the shares of pieces.
+func (j Judge) surplus(s *sample) (all []surplus, total float64) {
+	all = make([]surplus, len(s.shapes))
+	novel := 0.0
+	for i := range s.shapes {
+		x := &s.shapes[i]
+		if x.pieces == nil {
+			novel += x.calls
+			continue
+		}
+		calls := j.beyond(x.share, x.pieces) * s.time.calls
+		all[i] = surplus{calls, calls / x.calls}
+		total += calls
+	}
+	if novel == 0 {
+		return all, total
+	}
+	calls := j.beyond(s.novel, s.unique) * s.time.calls
+	for i := range s.shapes {
+		if x := &s.shapes[i]; x.pieces == nil {
+			part := calls / novel
+			all[i] = surplus{x.calls * part, part}
+		}
+	}
+	return all, total + calls
+}
+
+// beyond returns the part of a share in the window that is beyond the fence of the shares in pieces. It reorders them.
+func (j Judge) beyond(share float64, pieces []float64) float64 {
+	if share == 0 || atMost(share, pieces, upperQuartile) {
+		return 0
+	}
+	_, limit := j.fence(pieces)
+	return max(0, share-limit)
+}

@@ -1,0 +1,170 @@
+package compare
+
+import (
+	"math"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+)
+
+// The typical own time of calls is their geometric mean. A call that takes ten times as long makes up a third of the
+// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them. The
+// operations of a service with little traffic may still have too few calls to be judged by themselves: all calls of a
+// service are judged together, too.
+
+// typicalTimes sums up how much longer the calls in a window typically take than those before it, each compared with
+// those at its site. Calls at sites with few of them count, too: how much the mean varies shows in healthy windows.
+type typicalTimes struct {
+	before float64 // calls of the history at these sites
+	parts  [history.SteadyParts]struct {
+		calls   float64
+		nanos   float64
+		octaves float64 // growth, summed up over the calls
+	}
+}
+
+const (
+	// leastTypical is the number of calls in a window that have a typical time.
+	leastTypical = 10
+	// leastRise is the least growth of a typical time in octaves: 7 %.
+	leastRise = 0.1
+)
+
+// merge adds other calls.
+func (t *typicalTimes) merge(o *typicalTimes) {
+	t.before += o.before
+	for i := range t.parts {
+		t.parts[i].calls += o.parts[i].calls
+		t.parts[i].nanos += o.parts[i].nanos
+		t.parts[i].octaves += o.parts[i].octaves
+	}
+}
+
+// rise is a growth of typical times.
+type rise struct {
+	calls   float64 // that show it
+	octaves float64 // 0: less than leastRise
+	nanos   float64 // of a call that it makes up
+}
+
+// certainty grows with the number of calls as the precision of a mean does.
+func (r rise) certainty() float64 { return r.octaves * math.Sqrt(r.calls) }
+
+// rise returns the more certain growth, of the whole window or without its first part: a change shows a minute earlier
+// without it, and a small one is certain with it only.
+func (t *typicalTimes) rise() rise {
+	late, whole := t.riseFrom(1), t.riseFrom(0)
+	if whole.certainty() > late.certainty() {
+		return whole
+	}
+	return late
+}
+
+// riseFrom returns the growth from a part of the window on. It must last: each part shows at least half of it.
+func (t *typicalTimes) riseFrom(first int) (r rise) {
+	nanos, lowest := 0.0, math.Inf(1)
+	for _, x := range t.parts[first:] {
+		r.calls += x.calls
+		nanos += x.nanos
+		r.octaves += x.octaves
+		lowest = min(lowest, x.octaves/max(1, x.calls))
+	}
+	r.octaves /= max(1, r.calls)
+	if r.octaves < leastRise || lowest < r.octaves/2 {
+		return rise{}
+	}
+	r.nanos = nanos / r.calls * (1 - math.Exp2(-r.octaves))
+	return r
+}
+
+// set sets the growth of the typical time of o.
+func (r rise) set(o *SuspectOperation) { o.Rise, o.Risen, o.RiseCalls = r.octaves, r.nanos, r.calls }
+
+// wholeTimes sums up all calls of a service.
+type wholeTimes struct {
+	calls, young float64 // young: at sites that have not been known for a day
+	typical      typicalTimes
+}
+
+// operation returns the calls as an operation with Op 0. It also tells whether most of them are young.
+func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
+	if w.calls < leastTypical {
+		return o, false
+	}
+	o.Calls = w.calls
+	w.typical.rise().set(&o)
+	o.Score = l.risen(&o, l.duration)
+	return o, w.young > w.calls/2
+}
+
+// risen returns the score of the growth of a typical time, measured in a unit of ns.
+func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
+	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
+}
+
+// addTypical adds the calls at a site in the window to its operation and to the service whose own time they are, beyond
+// what is usual at this hour.
+func (c *liveWindow) addTypical(number int32) {
+	p, s := &c.sites[number], c.h.Series(number)
+	usual, before := c.typicalBefore(number)
+	if p.Border || before < history.MinHistory || c.inside(number) {
+		return
+	}
+	usual += s.Week.Habit(c.window.To - 1)
+	times := typicalTimes{before: float64(before)}
+	calls := 0.0
+	length := c.window.To - c.window.From
+	for _, now, _ := c.times(number).Split(c.window.From); now.More(); {
+		x := now.Next()
+		if x.Slice >= c.window.To {
+			break
+		}
+		n := float64(x.Calls)
+		calls += n
+		part := &times.parts[(x.Slice-c.window.From)*history.SteadyParts/length]
+		part.calls += n
+		part.nanos += float64(x.Nanos)
+		part.octaves += n * (x.Typical() - usual)
+	}
+	if calls == 0 {
+		return
+	}
+	young := s.Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay
+	service, known := c.ownerOf(number)
+	if !known {
+		return // time on the wire
+	}
+	owner := c.called.at(number, p)
+	if p.Client {
+		owner = c.called.of(c.callee[number])
+	}
+	owner.times(young).typical.merge(&times)
+	if _, long := c.h.Long(number); long {
+		return
+	}
+	w := &c.wholes[service]
+	w.calls += calls
+	w.typical.merge(&times)
+	if young {
+		w.young += calls
+	}
+}
+
+// ownerOf returns the service whose own time the calls at a site take, if it is known: calls to a service with spans
+// take time on the wire.
+func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
+	p := &c.sites[number]
+	if p.Border {
+		return 0, false
+	}
+	if !p.Client {
+		return p.Service, true
+	}
+	called := c.callee[number].Service
+	return called, called != 0 && c.opaque[called]
+}
+
+// typicalBefore returns the typical own time of the calls at a site before the window, in octaves, and their number.
+func (c *liveWindow) typicalBefore(number int32) (octaves float64, before uint64) {
+	before, logs := c.h.Before(c.times(number), c.window.From, c.skipped)
+	return float64(logs) / float64(max(1, before)) / history.LogsPerOctave, before
+}

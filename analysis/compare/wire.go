@@ -1,0 +1,224 @@
+package compare
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Wires holds the excess of wire time between services, per request: the time between the call and the answer, without
+// the work of the callee, above its fence in the history.
+//
+// The time may have been lost in the caller, which sends or receives late; on the way; or in the callee, which accepts
+// late. But a service affects all of its partners alike. So excess is attributed to services, greedily: the service
+// that explains most, together with the other evidence against it, takes its part of the excess, then the next.
+//
+//   - In: a service is late by the same time per call for all of its callers: the lower median over them.
+//   - Out: a service is late by the same time per call with all of its callees. A single callee cannot show this, so a
+//     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: they
+//     contain its own time, and it may be slow without being late. In one trace, a service often has a single callee.
+//     There the virtual callee has the excess that the service shows otherwise, in its own time or per call to it.
+//   - A callee that emits no spans (a database named by its callers) is treated like any other, but the excess that it
+//     does not explain is charged to its callers as own time.
+//
+// The gain of an explanation is the excess that it removes, minus the excess that it predicts but that did not occur.
+type Wires map[Wire]*excessTime
+
+// Wire is the calls of one service to another.
+type Wire struct {
+	From, To int32 // numbers of services
+	Border   bool  // the caller has no CLIENT spans: the wire contains its own time
+}
+
+// excessTime is the excess of time of all calls of a wire, and the number of calls, per request.
+type excessTime struct{ Excess, calls float64 }
+
+// Add adds calls and their excess of time, both per request.
+func (w Wires) Add(x Wire, calls, excess float64) {
+	l := w[x]
+	if l == nil {
+		l = &excessTime{}
+		w[x] = l
+	}
+	l.Excess += excess
+	l.calls += calls
+}
+
+// late reports whether any wire has an excess.
+func (w Wires) late() bool {
+	for _, x := range w {
+		if x.Excess > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// explanation attributes perCall of the excess of each call of some wires to a service; gain is the excess it explains.
+type explanation struct{ gain, perCall float64 }
+
+// explain returns the explanation of the wires, together with virtual wires of the given excess per call.
+func explain(wires []*wireTo, virtual ...float64) explanation {
+	if len(wires) == 0 {
+		return explanation{}
+	}
+	perCall := slices.Grow(virtual, len(wires))
+	for _, l := range wires {
+		perCall = append(perCall, l.Excess/l.calls)
+	}
+	slices.Sort(perCall)
+	x := explanation{perCall: perCall[(len(perCall)-1)/2]}
+	for _, l := range wires {
+		predicted := x.perCall * l.calls
+		x.gain += min(l.Excess, predicted) - max(0, predicted-l.Excess)
+	}
+	x.gain = max(0, x.gain)
+	return x
+}
+
+// subtract removes the explained excess from the wires. It calls explained with each part.
+func (x explanation) subtract(wires []*wireTo, explained func(of *wireTo, part float64)) {
+	for _, l := range wires {
+		part := min(l.Excess, x.perCall*l.calls)
+		l.Excess -= part
+		explained(l, part)
+	}
+}
+
+// Service is a candidate for explaining wire times.
+type Service struct {
+	Suspect
+	in, out     []*wireTo // from its callers, to its callees
+	toOpaque    []*wireTo // to callees that emit no spans
+	byIn, byOut explanation
+	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
+	Processed   bool
+	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
+}
+
+// share notes a part of the score that comes from calls between s and a neighbour.
+func (s *Service) share(neighbour int, part float64) {
+	if part == 0 {
+		return
+	}
+	if s.shared == nil {
+		s.shared = make(map[int]float64)
+	}
+	s.shared[neighbour] += part
+}
+
+// wireTo is a wire with the indices of the services at its ends.
+type wireTo struct {
+	*excessTime
+	from, to int
+	border   bool
+}
+
+// evaluate computes the explanations and the score of s.
+func (s *Service) evaluate() {
+	s.byIn = explain(s.in)
+	var virtual []float64
+	if slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
+		virtual = []float64{0}
+		if s.OneTrace {
+			virtual[0] = max(s.Own, s.byIn.perCall)
+		}
+	}
+	s.byOut = explain(s.out, virtual...)
+	s.In, s.Out = s.byIn.gain, s.byOut.gain
+	s.Score = s.Own + s.Added + s.Errors + s.Unanswered + s.Silent + s.Shape + s.In + s.Out
+	for _, x := range s.toOpaque {
+		s.Score += x.Excess
+	}
+}
+
+// Attribute attributes the excess of the wires to services and sets their scores. index maps numbers of services to
+// indices in services. A service that is processed already explains nothing.
+func (w Wires) Attribute(services []Service, index map[int32]int) {
+	all := w.sorted(index)
+	for _, x := range all {
+		if services[x.to].Opaque {
+			services[x.from].toOpaque = append(services[x.from].toOpaque, x)
+		} else {
+			services[x.from].out = append(services[x.from].out, x)
+		}
+		services[x.to].in = append(services[x.to].in, x)
+	}
+	for i := range services {
+		services[i].evaluate()
+	}
+	for range services {
+		best := -1
+		for i := range services {
+			if s := &services[i]; !s.Processed && (best < 0 || s.precedes(&services[best])) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		s := &services[best]
+		s.Processed = true
+		in, out := s.byIn, s.byOut
+		in.subtract(s.in, func(x *wireTo, part float64) { s.share(x.from, part) })
+		out.subtract(s.out, func(x *wireTo, part float64) { s.share(x.to, part) })
+		for _, x := range s.toOpaque {
+			s.Own += x.Excess
+			s.share(x.to, x.Excess)
+			services[x.to].Rest += x.Excess
+			x.Excess = 0
+			services[x.to].reevaluate()
+		}
+		for _, x := range s.in {
+			services[x.from].reevaluate()
+		}
+		for _, x := range s.out {
+			services[x.to].reevaluate()
+		}
+	}
+	for _, x := range all {
+		services[x.to].Rest += x.Excess
+		services[x.to].share(x.from, x.Excess)
+	}
+	for i := range services {
+		services[i].Score += services[i].Rest
+	}
+}
+
+// reevaluate evaluates s again after some of its wires were explained, unless s is processed.
+func (s *Service) reevaluate() {
+	if !s.Processed {
+		s.evaluate()
+	}
+}
+
+// sorted returns the wires in the order of the indices of their services.
+func (w Wires) sorted(index map[int32]int) []*wireTo {
+	all := make([]*wireTo, 0, len(w))
+	for k, l := range w {
+		all = append(all, &wireTo{l, index[k.From], index[k.To], k.Border})
+	}
+	slices.SortFunc(all, func(a, b *wireTo) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), trace.CompareBools(a.border, b.border))
+	})
+	return all
+}
+
+// scoreTolerance is the relative difference between two scores that rounding alone may cause.
+const scoreTolerance = 1e-9
+
+// precedes reports whether s explains more than t. At equal scores a service that emits spans precedes one that does
+// not, then a larger Out precedes: if a caller and a callee explain the same time, the caller, which is known to have
+// spent it.
+func (s *Service) precedes(t *Service) bool {
+	switch {
+	case s.Score > t.Score*(1+scoreTolerance):
+		return true
+	case s.Score < t.Score*(1-scoreTolerance):
+		return false
+	case s.Opaque != t.Opaque:
+		return t.Opaque
+	}
+	return s.Out > t.Out*(1+scoreTolerance)
+}

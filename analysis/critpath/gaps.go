@@ -1,0 +1,118 @@
+package critpath
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// CalleeMissing is the Callee of a CLIENT node that called a hop whose spans are missing: spans below the hop arrived.
+const CalleeMissing int32 = -3
+
+// gaps finds the calls behind roots whose parent is missing.
+type gaps struct {
+	calls []int32 // scratch: unanswered baseline CLIENT nodes
+}
+
+// maxGapCalls bounds the calls among which that of a missing hop is looked for, the first by start.
+const maxGapCalls = 256
+
+// find sets Root.Gap of the roots of l, and the Callee of their calls.
+//
+// The call is the unanswered one whose interval contains the root, of several the shortest, then the latest. If none
+// contains it, as clocks may differ, it is the only unanswered call of the roots that are not below a missing span
+// themselves: two of these would each name the other.
+func (g *gaps) find(l *layout) {
+	roots := l.roots
+	for i := range roots {
+		roots[i].Gap = -1
+	}
+	if len(roots) < 2 || !slices.ContainsFunc(roots, func(r Root) bool { return r.Origin == BelowMissing }) {
+		return
+	}
+	g.collect(l)
+	for i := range roots {
+		if r := &roots[i]; r.Origin == BelowMissing {
+			r.Gap = g.call(l, int32(i))
+		}
+	}
+	for i := range roots {
+		if c := roots[i].Gap; c >= 0 {
+			l.nodes[c].Callee = CalleeMissing
+		}
+	}
+}
+
+// collect fills g.calls.
+func (g *gaps) collect(l *layout) {
+	g.calls = g.calls[:0]
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		if s := &l.spans[n.Span]; s.Kind == trace.Client && s.Tracepoint == 0 && n.Callee < 0 && n.Root >= 0 {
+			g.calls = append(g.calls, int32(i))
+		}
+	}
+	if len(g.calls) > maxGapCalls {
+		slices.SortFunc(g.calls, func(i, k int32) int {
+			a, b := &l.nodes[i], &l.nodes[k]
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID))
+		})
+		g.calls = g.calls[:maxGapCalls]
+	}
+}
+
+// call returns the node of the call behind root number root; -1 if it is unknown.
+func (g *gaps) call(l *layout, root int32) int32 {
+	top := &l.nodes[l.roots[root].Node]
+	best, only, others := int32(-1), int32(-1), 0
+	for _, i := range g.calls {
+		n := &l.nodes[i]
+		if n.Root == root {
+			continue
+		}
+		if n.Root >= 0 && l.roots[n.Root].Origin != BelowMissing {
+			only = i
+			others++
+		}
+		if n.Start <= top.Start && top.End <= n.End && (best < 0 || tighter(n, &l.nodes[best])) {
+			best = i
+		}
+	}
+	if best < 0 && others == 1 {
+		return only
+	}
+	return best
+}
+
+// tighter reports whether a is shorter than b or, if both are as long, starts later or has the smaller ID.
+func tighter(a, b *Node) bool {
+	return cmp.Or(cmp.Compare(a.End-a.Start, b.End-b.Start), cmp.Compare(b.Start, a.Start), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// Gap is a hop between two services that exports no spans.
+type Gap struct {
+	Caller trace.Op // operation of the CLIENT span that called the hop
+	Hop    trace.Op // the hop as the attributes of that span name it; 0: unknown
+	Own    trace.Op // operation of the root below the hop
+	// Time is the time from the start of the call to its end that the root does not cover, at least 0.
+	Time time.Duration
+}
+
+// Gap returns the missing hop above root number root, and whether it is known.
+func (p *Path) Gap(root int) (g Gap, ok bool) {
+	r := &p.Roots[root]
+	if r.Gap < 0 {
+		return Gap{}, false
+	}
+	call, s := &p.Nodes[r.Gap], p.Span(r.Gap)
+	return Gap{s.Op, s.Peer, p.Span(r.Node).Op, max(0, call.End.Sub(call.Start)-p.Duration(r))}, true
+}
+
+// Unanswered reports whether node i is a baseline CLIENT span that no span answers, although no hop is known to be
+// missing.
+func (p *Path) Unanswered(i int32) bool {
+	s := p.Span(i)
+	return s.Kind == trace.Client && s.Tracepoint == 0 && p.Nodes[i].Callee == -1
+}

@@ -1,0 +1,169 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds and thresholds of [addresses].
+const (
+	maxAddresses     = 1 << 14 // that are known; also of a tally
+	maxOpenAddresses = 1 << 16 // pairs of an address and a service in an epoch
+	spareAddresses   = maxAddresses / 8
+	minResidence     = 3  // calls that a service must have answered at an address
+	residencePercent = 90 // of the calls to the address in an epoch that it must have answered
+)
+
+// addresses learns from answered calls, and from the spans of servers that name their own address, which service is at
+// a network address. The calls to an address that are not answered then count as calls to the service: nothing can be
+// learned during an outage.
+//
+// An address at which several services answer is a proxy's and belongs to no service. One that another service takes
+// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. Calls count from the
+// end of their epoch on, so that the order of the calls of an epoch does not matter.
+type addresses struct {
+	known map[trace.Address]resident
+	open  map[answer]uint64 // calls of the open epoch
+}
+
+// resident is the service at an address.
+type resident struct {
+	service trace.Symbol
+	calls   uint64 // that it answered, up to minResidence
+	seen    Slice  // end of the last epoch with such calls
+}
+
+// answer is an address with a service that answered there.
+type answer struct {
+	address trace.Address
+	service trace.Symbol
+}
+
+func (a answer) compare(b answer) int {
+	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.service, b.service))
+}
+
+// service returns the service at an address; 0 if it is not known.
+func (a *addresses) service(at trace.Address) trace.Symbol {
+	if r := a.known[at]; r.calls >= minResidence {
+		return r.service
+	}
+	return 0
+}
+
+// merge adds the answers of a tally to the open epoch.
+func (a *addresses) merge(answers map[answer]uint64) {
+	if a.open == nil {
+		a.open = make(map[answer]uint64)
+	}
+	for x, calls := range answers {
+		a.open[x] += calls
+	}
+	if len(a.open) > maxOpenAddresses {
+		for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare)[maxOpenAddresses:] {
+			delete(a.open, x)
+		}
+	}
+}
+
+// learn ends an epoch.
+func (a *addresses) learn(now Slice) {
+	if len(a.open) == 0 {
+		return
+	}
+	if a.known == nil {
+		a.known = make(map[trace.Address]resident)
+	}
+	sorted := slices.SortedFunc(maps.Keys(a.open), answer.compare)
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n].address == sorted[0].address {
+			n++
+		}
+		a.settle(sorted[:n], now)
+		sorted = sorted[n:]
+	}
+	a.open = nil
+	if len(a.known) > maxAddresses {
+		a.forget()
+	}
+}
+
+// settle takes the answers from one address in an epoch.
+func (a *addresses) settle(answers []answer, now Slice) {
+	most, all := answers[0], uint64(0)
+	for _, x := range answers {
+		all += a.open[x]
+		if a.open[x] > a.open[most] {
+			most = x
+		}
+	}
+	r := a.known[most.address]
+	switch {
+	case 100*a.open[most] < residencePercent*all:
+		r.calls = 0
+	case r.service == most.service:
+		r.calls += a.open[most]
+	default:
+		r.service, r.calls = most.service, a.open[most]
+	}
+	r.calls, r.seen = min(r.calls, minResidence), now
+	a.known[most.address] = r
+}
+
+// forget deletes the addresses that were not seen for longest, so that there is room for some new ones.
+func (a *addresses) forget() {
+	all := slices.SortedFunc(maps.Keys(a.known), func(x, y trace.Address) int {
+		return cmp.Or(cmp.Compare(a.known[x].seen, a.known[y].seen), cmp.Compare(x, y))
+	})
+	for _, x := range all[:len(all)-maxAddresses+spareAddresses] {
+		delete(a.known, x)
+	}
+}
+
+// resolved returns a site of a tally with the service at the address of its calls as its target, if that is known. The
+// part or operation that the calls name stays.
+func (h *Sites) resolved(s *tallySite) tallySite {
+	out := *s
+	service := h.addresses.service(s.address)
+	if out.address = 0; service == 0 {
+		return out
+	}
+	out.target = h.table.Op(service, h.table.Operation(s.target).Name, trace.External)
+	out.Op = out.base.To(out.target)
+	return out
+}
+
+func (a *addresses) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(a.known)))
+	for _, x := range slices.Sorted(maps.Keys(a.known)) {
+		r := a.known[x]
+		b = codec.AppendWords(b, uint64(r.service))
+		b = codec.AppendUvarints(b, uint64(x), r.calls, uint64(r.seen))
+	}
+	b = codec.AppendUvarints(b, uint64(len(a.open)))
+	for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare) {
+		b = codec.AppendWords(b, uint64(x.service))
+		b = codec.AppendUvarints(b, uint64(x.address), a.open[x])
+	}
+	return b
+}
+
+func (a *addresses) read(r *codec.Reader) {
+	a.known, a.open = make(map[trace.Address]resident), make(map[answer]uint64)
+	const known, open = 11, 10 // bytes
+	for range r.Count(known) {
+		service := trace.Symbol(r.Word())
+		a.known[trace.Address(r.Below(1<<32))] = resident{service, r.Below(minResidence + 1), readSlice(r)}
+	}
+	r.Check(len(a.known) <= maxAddresses)
+	for range r.Count(open) {
+		service := trace.Symbol(r.Word())
+		a.open[answer{trace.Address(r.Below(1 << 32)), service}] = r.Below(1 << 62)
+	}
+	r.Check(len(a.open) <= maxOpenAddresses)
+}

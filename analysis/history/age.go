@@ -1,0 +1,141 @@
+package history
+
+import "slices"
+
+// aging is the change that [Sites.Age] makes to each series.
+type aging struct {
+	keep      Range              // cells outside of it are deleted
+	fold      Range              // of minutes, whose cells are joined
+	skips     bool               // some slices are skipped, so that it matters where a call is
+	forgotten func(s Slice) bool // whether the cells of a slice in keep are deleted, too; nil: no cell is
+	unpacked  Cells              // scratch
+	encoded   []byte             // scratch
+}
+
+// apply returns the cells that are left. It reorders all.
+func (a *aging) apply(all Cells) Cells {
+	all = all.Within(a.keep).fold(a.fold.From, a.fold.To)
+	if a.forgotten == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(x Cell) bool { return a.forgotten(x.Slice) })
+}
+
+// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes those
+// and their neighbours, unless slices in the middle are forgotten.
+func (c *Counts) age(a *aging) (changed bool) {
+	switch {
+	case c.empty():
+		return false
+	case a.forgotten != nil || c.newest >= a.keep.To || c.newest < a.keep.From:
+		a.unpacked = c.Unpack(a.unpacked)
+		c.pack(a.apply(a.unpacked))
+		return true
+	}
+	changed = c.trim(a)
+	return c.fold(a) || changed
+}
+
+// trim deletes the cells before a.keep. There are others.
+func (c *Counts) trim(a *aging) (changed bool) {
+	first, end := decodeCell(c.bytes, 0, 0)
+	if first.Slice >= a.keep.From {
+		return false
+	}
+	deleted, deletedLogs := uint64(0), int64(0)
+	for first.Slice < a.keep.From {
+		deleted += uint64(first.Calls)
+		deletedLogs += first.logs
+		first, end = decodeCell(c.bytes, end, first.Slice)
+	}
+	a.encoded = appendCells(a.encoded[:0], Cells{first}, 0)
+	c.splice(mark{}, int32(end), a.encoded)
+	c.Calls -= deleted
+	if c.window.offset > 0 {
+		c.earlier -= deleted
+		c.earlierLogs -= deletedLogs
+	}
+	return true
+}
+
+// fold joins the cells of each minute of a.fold. It reports whether any minute has several, or moving one matters.
+func (c *Counts) fold(a *aging) (changed bool) {
+	a.unpacked = a.unpacked[:0]
+	first, at := c.fine, c.fine // of the cells to fold, and behind them
+	count, moved := 0, false
+	var next Cell
+	end := int32(0)
+	for int(at.offset) < len(c.bytes) {
+		x, behind := decodeCell(c.bytes, int(at.offset), at.before)
+		if x.Slice >= a.fold.To {
+			next, end = x, int32(behind)
+			break
+		}
+		at = mark{int32(behind), x.Slice}
+		if x.Slice < a.fold.From {
+			first = at
+			continue
+		}
+		count++
+		moved = moved || x.Slice != x.Slice.minute()
+		x.Slice = x.Slice.minute()
+		a.unpacked.Add(x)
+	}
+	c.fine = at
+	if !moved {
+		return false
+	}
+	a.encoded = appendCells(a.encoded[:0], a.unpacked, first.before)
+	fine := mark{first.offset + int32(len(a.encoded)), a.unpacked[len(a.unpacked)-1].Slice}
+	if end > 0 { // its distance changes
+		a.encoded = appendCells(a.encoded, Cells{next}, fine.before)
+	}
+	c.splice(first, max(end, at.offset), a.encoded)
+	c.fine = fine
+	if end == 0 { // the last cell moved
+		c.newest = fine.before
+		for _, m := range []*mark{&c.recent, &c.window} {
+			if m.offset == fine.offset {
+				*m = fine
+			}
+		}
+	}
+	return len(a.unpacked) < count || a.skips
+}
+
+// splice replaces the bytes from a mark to an offset. If others are behind them, the last cells of the new and the old
+// bytes are in the same slice.
+func (c *Counts) splice(from mark, to int32, with []byte) {
+	n := len(c.bytes)
+	by := int32(len(with)) - (to - from.offset)
+	if grown := n + int(by); grown > cap(c.bytes) {
+		c.bytes = append(make([]byte, 0, grown+slackOf(grown)), c.bytes...)
+	}
+	c.bytes = c.bytes[:max(n, n+int(by))]
+	copy(c.bytes[to+by:], c.bytes[to:n])
+	c.bytes = c.bytes[:n+int(by)]
+	copy(c.bytes[from.offset:], with)
+	if slack := cap(c.bytes) - len(c.bytes); slack > 2*slackOf(len(c.bytes)) {
+		c.bytes = append(make([]byte, 0, len(c.bytes)+slackOf(len(c.bytes))), c.bytes...)
+	}
+	if c.tail.offset < to || c.recent.offset < to {
+		c.after = recentCells
+	}
+	c.following = 0
+	for _, m := range []*mark{&c.recent, &c.fine, &c.tail} {
+		m.splice(from, to, by)
+	}
+	if c.window.splice(from, to, by); c.window == from {
+		c.forgetWindow()
+	}
+}
+
+// splice moves a mark as [counts.splice] moves cells: to the beginning of the replaced bytes if it was among them.
+func (m *mark) splice(from mark, to, by int32) {
+	switch {
+	case m.offset >= to:
+		m.offset += by
+	case m.offset > from.offset:
+		*m = from
+	}
+}

@@ -1,0 +1,162 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const (
+	// longOctaves is the ratio of the typical duration of long requests to the typical duration of most requests, in
+	// octaves, from which they count apart: 16 times. They are streams, polls and batch jobs. Their durations say
+	// nothing about others, and a few of them would make up most of the mean.
+	longOctaves = 4
+	// maxEntries bounds the entries. Requests of further ones count together, at entry 0.
+	maxEntries = 4096
+)
+
+// entry holds the requests that begin with one operation, with their durations.
+type entry struct {
+	Counts
+	long bool // see longOctaves
+}
+
+// entryOf returns the entry of requests that begin with an operation.
+func (h *Sites) entryOf(op trace.Op) *entry {
+	e := h.entries[op]
+	if e == nil && len(h.entries) >= maxEntries && op != 0 {
+		return h.entryOf(0)
+	}
+	if e == nil {
+		e = &entry{}
+		h.entries[op] = e
+	}
+	return e
+}
+
+// classify decides which entries are long, by the typical durations of the requests that were not skipped. Half of all
+// requests are not long. It reports whether any entry became long, or is no longer.
+func (h *Sites) classify() (changed bool) {
+	type typical struct {
+		of      *entry
+		calls   uint64
+		octaves float64
+	}
+	var known []typical
+	all, skipped := uint64(0), h.skipped.all()
+	for _, op := range slices.Sorted(maps.Keys(h.entries)) {
+		e := h.entries[op]
+		if calls, logs := h.notSkipped(e, skipped); calls > 0 {
+			known = append(known, typical{e, calls, float64(logs) / float64(calls) / LogsPerOctave})
+			all += calls
+		}
+	}
+	slices.SortStableFunc(known, func(a, b typical) int { return cmp.Compare(a.octaves, b.octaves) })
+	most, passed := 0.0, uint64(0)
+	for _, x := range known {
+		if most = x.octaves; 2*(passed+x.calls) >= all {
+			break
+		}
+		passed += x.calls
+	}
+	h.typical = most
+	for _, x := range known {
+		long := x.octaves >= most+longOctaves
+		changed = changed || long != x.of.long
+		x.of.long = long
+	}
+	return changed
+}
+
+// notSkipped returns the number of requests of an entry outside of skipped times, and the total of the logarithms of
+// their durations.
+func (h *Sites) notSkipped(e *entry, skipped Ranges) (calls uint64, logs int64) {
+	rest := e.Encoded()
+	if len(skipped) == 0 { // the sums of requests that are no longer added to are known
+		_, rest, calls = e.Split(h.folded)
+		logs = e.earlierLogs
+	}
+	h.unpacked = rest.Decode(h.unpacked[:0])
+	for _, x := range h.unpacked {
+		if !skipped.Contains(x.Slice) {
+			calls += uint64(x.Calls)
+			logs += x.logs
+		}
+	}
+	return calls, logs
+}
+
+// sumUp sets the total to the requests that are not long.
+func (h *Sites) sumUp() {
+	h.total = nil
+	for _, e := range h.entries {
+		if e.long {
+			continue
+		}
+		h.unpacked = e.Unpack(h.unpacked)
+		for _, x := range h.unpacked {
+			h.total.Add(Cell{Slice: x.Slice, Calls: x.Calls, Nanos: x.Nanos})
+		}
+	}
+}
+
+// addRequests adds requests that begin with an operation.
+func (h *Sites) addRequests(op trace.Op, x Cell) {
+	e := h.entryOf(op)
+	if e.add(x); !e.long {
+		h.total.Add(Cell{Slice: x.Slice, Calls: x.Calls, Nanos: x.Nanos})
+	}
+}
+
+// ageEntries applies a to the entries, and deletes those without requests.
+func (h *Sites) ageEntries(a *aging) {
+	for op, e := range h.entries {
+		if e.age(a); e.empty() {
+			delete(h.entries, op)
+		}
+	}
+	if h.total = a.apply(h.total); h.classify() {
+		h.sumUp()
+	}
+}
+
+// Long returns the typical duration in ns of the requests with calls at a site, if they are long ones: their times are
+// measured by it, not by the duration of others.
+func (h *Sites) Long(number int32) (nanos float64, long bool) {
+	s := &h.series[number]
+	if s.requests == 0 || h.typical == 0 {
+		return 0, false
+	}
+	octaves := float64(s.within) / float64(s.requests) / LogsPerOctave
+	if octaves < h.typical+longOctaves {
+		return 0, false
+	}
+	return nanosOf(octaves), true
+}
+
+func (h *Sites) appendEntries(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(h.entries)))
+	for _, op := range slices.Sorted(maps.Keys(h.entries)) {
+		e := h.entries[op]
+		b = codec.AppendWords(b, uint64(op))
+		b = codec.AppendBools(b, e.long)
+		b = e.appendTo(b, timed|logged)
+	}
+	return b
+}
+
+func (h *Sites) readEntries(r *codec.Reader) {
+	for range r.Count(10) {
+		op := trace.Op(r.Word())
+		e := &entry{long: r.Bool()}
+		e.pack(readCells(r, func(x *Cell) {
+			x.Nanos = r.Varint()
+			x.logs = int64(r.Below(1 << 63))
+		}))
+		h.entries[op] = e
+	}
+	h.sumUp()
+}

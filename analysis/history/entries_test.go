@@ -1,0 +1,51 @@
+package history
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestLongRequests adds streams and polls to short requests, up to half of all: they change neither the number nor the
+// mean duration of the others, and their sites are measured by their own durations.
+func TestLongRequests(t *testing.T) {
+	const short, long = trace.Op(1), trace.Op(2)
+	for _, c := range []struct {
+		every    int // short requests for each long one
+		duration time.Duration
+	}{{100, 400 * time.Second}, {10, 60 * time.Second}, {2, 30 * time.Second}} {
+		table := &trace.Table{}
+		h, control := NewSites(table), NewSites(table)
+		for at := range Slice(30) * SlicesPerMinute {
+			with, without := NewTally(), NewTally()
+			for i := range 10 {
+				d := int64(20e6 + 1e6*i)
+				for _, tally := range []*Tally{with, without} {
+					tally.slice(at).entry(short).add(d)
+				}
+				if n := int(at)*10 + i; n%c.every == 0 {
+					s := with.slice(at)
+					s.entry(long).add(int64(c.duration))
+					number := with.add(tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: long}},
+						base: long, service: 7})
+					s.cell(number).add(int64(c.duration))
+					s.cell(number).within += logOf(int64(c.duration))
+				}
+			}
+			h.Merge(with)
+			control.Merge(without)
+			now := trace.Nanos(at+1) * trace.Nanos(SliceLength)
+			h.Age(now)
+			control.Age(now)
+		}
+		if got, want := h.Total(), control.Total(); got.Calls() != want.Calls() || got.Time() != want.Time() {
+			t.Errorf("%v: %d requests of %d ns, want %d of %d", c.duration,
+				got.Calls(), got.Time(), want.Calls(), want.Time())
+		}
+		nanos, isLong := h.Long(1)
+		if !isLong || nanos < 0.9*float64(c.duration) || nanos > 1.1*float64(c.duration) {
+			t.Errorf("%v: the requests at the site of the stream take %g ns, long: %t", c.duration, nanos, isLong)
+		}
+	}
+}

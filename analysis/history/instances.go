@@ -1,0 +1,217 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// InstanceKey identifies the calls to a service that have a value of one of instanceKeys. Value 0 stands for all values
+// without room.
+type InstanceKey struct{ Service, Key, Value trace.Symbol }
+
+func (k InstanceKey) compare(l InstanceKey) int {
+	return cmp.Or(cmp.Compare(k.Service, l.Service), cmp.Compare(k.Key, l.Key), cmp.Compare(k.Value, l.Value))
+}
+
+// rest returns the key of the values without room.
+func (k InstanceKey) rest() InstanceKey { return InstanceKey{Service: k.Service, Key: k.Key} }
+
+// InstanceSeries is the history of the calls with one value.
+type InstanceSeries struct {
+	Counts // with the times of placeCell
+	Errors Counts
+}
+
+const (
+	// maxInstances bounds the values of all services and attributes. They take about 12 MB.
+	maxInstances = 4096
+	// maxValues bounds the values of an attribute for one service.
+	maxValues = 64
+)
+
+// instances is the history of the values of instanceKeys, by service.
+type instances struct {
+	series map[InstanceKey]*InstanceSeries
+	values map[InstanceKey]int // number of values by service and key; value 0
+}
+
+func newInstances() instances {
+	return instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
+}
+
+// of returns the series of a value, or of those without room; nil if there is no room for that either.
+func (h *instances) of(k InstanceKey) *InstanceSeries {
+	if s := h.series[k]; s != nil {
+		return s
+	}
+	rest := k.rest()
+	if full := len(h.series) >= maxInstances; full || h.values[rest] >= maxValues && k != rest {
+		if k == rest {
+			return nil
+		}
+		return h.of(rest)
+	}
+	s := &InstanceSeries{}
+	h.put(k, s)
+	return s
+}
+
+func (h *instances) put(k InstanceKey, s *InstanceSeries) {
+	h.series[k] = s
+	if k.Value != 0 {
+		h.values[k.rest()]++
+	}
+}
+
+// merge adds the places of a tally. Values are added in the order of their keys. Slices before folded cover minutes.
+func (h *instances) merge(t *Tally, folded Slice) {
+	of := make(map[InstanceKey]*InstanceSeries)
+	for _, x := range t.places.list {
+		for i, value := range x.values {
+			if value != 0 {
+				of[InstanceKey{x.service, InstanceKeys[i], value}] = nil
+			}
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(of), InstanceKey.compare) {
+		of[k] = h.of(k)
+	}
+	for at, s := range t.slices {
+		if at < folded {
+			at = at.minute()
+		}
+		for number, c := range s.places {
+			x := &t.places.list[number]
+			for i, value := range x.values {
+				if into := of[InstanceKey{x.service, InstanceKeys[i], value}]; into != nil && c != (placeCell{}) {
+					into.merge(at, &c)
+				}
+			}
+		}
+	}
+}
+
+func (s *InstanceSeries) merge(at Slice, c *placeCell) {
+	s.add(Cell{Slice: at, Calls: uint32(c.calls), Nanos: c.nanos})
+	if c.errors > 0 {
+		s.Errors.add(Cell{Slice: at, Calls: uint32(c.errors)})
+	}
+}
+
+// age applies to each value what of returns for its service. A value without calls makes room for another. Where there
+// is no room, one without calls since a slice does, too.
+func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
+	for k, s := range h.series {
+		a := of(k.Service)
+		s.age(a)
+		s.Errors.age(a)
+		h.deleteEmpty(k)
+	}
+	full, values := len(h.series) >= maxInstances, maps.Clone(h.values)
+	for k, s := range h.series {
+		if (full || values[k.rest()] >= maxValues) && s.Last() < since {
+			h.replace(k, func(Cells) Cells { return nil })
+		}
+	}
+}
+
+// forget deletes the calls of a service before a slice.
+func (h *instances) forget(service trace.Symbol, before Slice) {
+	for k := range h.series {
+		if k.Service == service {
+			h.replace(k, func(all Cells) Cells { return all.Within(Range{before, maxSlice}) })
+		}
+	}
+}
+
+// replace replaces the cells of a value, and deletes the value if no cell is left.
+func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
+	s := h.series[k]
+	s.Counts.pack(kept(s.Counts.Unpack(nil)))
+	s.Errors.pack(kept(s.Errors.Unpack(nil)))
+	h.deleteEmpty(k)
+}
+
+// deleteEmpty deletes a value without calls.
+func (h *instances) deleteEmpty(k InstanceKey) {
+	if !h.series[k].empty() {
+		return
+	}
+	delete(h.series, k)
+	if rest := k.rest(); k != rest {
+		if h.values[rest]--; h.values[rest] == 0 {
+			delete(h.values, rest)
+		}
+	}
+}
+
+// Started reports whether an instance of a service, or one of another version or in another place, has its first calls
+// since an instant.
+func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
+	return h.began(service, since, func(trace.Symbol) bool { return true })
+}
+
+// Deployed reports whether another version of a service has its first calls since an instant.
+func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
+	return h.began(service, since, func(key trace.Symbol) bool { return key == VersionKey })
+}
+
+// began reports whether one of the values of some attributes of a service has its first calls since an instant.
+func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
+	for k, s := range h.instances.series {
+		if k.Service == service && k.Value != 0 && of(k.Key) && s.First() >= SliceOf(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostSlices is the time for which calls tell the host of a service.
+const hostSlices = 30
+
+// OnlyHost returns the host on which all instances of a service ran in the last minutes; 0 if there are several, or
+// its spans do not name any.
+func (h *Sites) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
+	recent := Range{SliceOf(now) - hostSlices, SliceOf(now) + 1}
+	for _, v := range h.InstancesOf(service, hostKey) {
+		switch calls := v.Within(recent).Calls(); {
+		case calls == 0:
+		case only != 0 || v.Value == 0:
+			return 0
+		default:
+			only = v.Value
+		}
+	}
+	return only
+}
+
+// Instance is the history of a value.
+type Instance struct {
+	InstanceKey
+	*InstanceSeries
+}
+
+// InstancesOf returns the histories of the values of an attribute of the spans of a service, in the order of values.
+// Value 0 stands for all values without room.
+func (h *Sites) InstancesOf(service, key trace.Symbol) (all []Instance) {
+	for k, s := range h.instances.series {
+		if k.Service == service && k.Key == key {
+			all = append(all, Instance{k, s})
+		}
+	}
+	slices.SortFunc(all, func(a, b Instance) int { return a.compare(b.InstanceKey) })
+	return all
+}
+
+// AllInstances returns the histories of all values, in the order of services, attributes and values.
+func (h *Sites) AllInstances() []Instance {
+	all := make([]Instance, 0, len(h.instances.series))
+	for k, s := range h.instances.series {
+		all = append(all, Instance{k, s})
+	}
+	slices.SortFunc(all, func(a, b Instance) int { return a.compare(b.InstanceKey) })
+	return all
+}

@@ -1,0 +1,118 @@
+package history
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// play adds requests of a fleet to h.
+func play(h *Sites, f *tracetest.Fleet, from, to time.Duration, all []tracetest.Instance) {
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	for ; from < to; from += 30 * time.Second {
+		t := NewTally()
+		f.Play(from, min(to, from+30*time.Second), all, func(tr *trace.Trace) { t.Observe(x.Extract(tr)) })
+		h.Merge(t)
+	}
+	h.Age(trace.Nanos(to))
+}
+
+// TestInstancesOrder merges random tallies in two orders, with restarts between them: the content is equal.
+func TestInstancesOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := &trace.Table{}
+		var tallies []*Tally
+		for range rapid.IntRange(1, 6).Draw(t, "tallies") {
+			tally := NewTally()
+			f := &tracetest.Fleet{Table: table, Rand: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))}
+			x := critpath.NewExtractor(critpath.DefaultOptions())
+			for range rapid.IntRange(0, 20).Draw(t, "requests") {
+				at := trace.Nanos(rapid.IntRange(0, 3600).Draw(t, "second")) * trace.Nanos(time.Second)
+				version := rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version")
+				tally.Observe(x.Extract(f.Request(at, rapid.IntRange(0, 40).Draw(t, "instance"),
+					tracetest.Instance{Version: version, Slower: 1, Fails: 0.3})))
+			}
+			tallies = append(tallies, tally)
+		}
+		a, b := NewSites(table), NewSites(table)
+		for i, tally := range tallies {
+			a.Merge(tally)
+			b.Merge(tallies[len(tallies)-1-i])
+			var err error
+			if b, err = DecodeSites(b.AppendBinary(nil), table); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, age := range []time.Duration{0, 50 * time.Minute, 90 * time.Minute} {
+			a.Age(trace.Nanos(age))
+			b.Age(trace.Nanos(age))
+			if !bytes.Equal(a.AppendBinary(nil), b.AppendBinary(nil)) {
+				t.Fatalf("the content depends on the order of the tallies, at %v", age)
+			}
+		}
+	})
+}
+
+// TestInstanceKeys looks all keys up in their table.
+func TestInstanceKeys(t *testing.T) {
+	for _, key := range InstanceKeys {
+		if instanceKeyTable[key%64] != key {
+			t.Errorf("key %d has the place of another in the table", key)
+		}
+	}
+}
+
+// TestInstancesBounded merges a million instances: the memory is bounded, and further values of a service count as one.
+// Values without calls make room.
+func TestInstancesBounded(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	const perTally, tallies = 20_000, 50
+	pod, services := InstanceKeys[1], 100
+	for n := range tallies {
+		tally := NewTally()
+		s := tally.slice(Slice(n))
+		s.entry(1).add(0)
+		tr := &trace.Trace{}
+		for i := range perTally {
+			tr.Reset()
+			tr.Spans = append(tr.Spans, trace.Span{Service: trace.Symbol(1 + i%services)})
+			tr.Attrs = append(tr.Attrs, trace.Attr{Key: pod, Text: trace.Symbol(1 + n*perTally + i)})
+			tally.places.read(tr)
+			if number := tally.places.of(tr, 0); number > 0 {
+				s.place(number).calls++
+			}
+		}
+		if got := len(tally.places.list); got > maxPlaces+1 {
+			t.Fatalf("%d places in a tally", got)
+		}
+		h.Merge(tally)
+	}
+	if got := len(h.instances.series); got != maxInstances {
+		t.Errorf("%d values, want %d", got, maxInstances)
+	}
+	one := NewSites(table)
+	tally := NewTally()
+	for i := range 1000 {
+		tr := &trace.Trace{Spans: []trace.Span{{Service: 1}},
+			Attrs: []trace.Attr{{Key: pod, Text: trace.Symbol(1 + i)}}}
+		tally.places.read(tr)
+		tally.slice(0).place(tally.places.of(tr, 0)).calls++
+	}
+	one.Merge(tally)
+	rest := one.instances.series[InstanceKey{Service: 1, Key: pod}].Unpack(nil)
+	if got := len(one.instances.series); got != maxValues+1 || rest.Calls() != 1000-maxValues {
+		t.Errorf("%d values, %d calls of the rest; want %d and %d", got, rest.Calls(), maxValues+1, 1000-maxValues)
+	}
+	one.instances.age(func(trace.Symbol) *aging { return &aging{} }, 0)
+	if len(one.instances.series)+len(one.instances.values) != 0 {
+		t.Error("values without calls take room")
+	}
+}

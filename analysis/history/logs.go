@@ -1,0 +1,40 @@
+package history
+
+import (
+	"math"
+	"math/bits"
+)
+
+const (
+	// LogsPerOctave is the number of steps of logarithms in an octave. Rounding errors are as often up as down.
+	LogsPerOctave = 8
+	// logFrom is added to times, in ns, before their logarithms are taken: the shortest times differ by what the clock
+	// does, not by what the call does.
+	logFrom     = 1 << logFromBits
+	logFromBits = 14
+)
+
+// mantissaLogs holds the logarithms of numbers from 1 to 2, by the first six bits behind the point.
+var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
+	for i := range logs {
+		logs[i] = uint8(math.Round(LogsPerOctave * math.Log2(1+(float64(i)+0.5)/float64(len(logs)))))
+	}
+	return logs
+}()
+
+const mantissaBits = 6
+
+// logOf returns the logarithm of a time in ns, as multiple of an octave by [LogsPerOctave]; 0 for about 0 ns. It needs
+// no floating-point numbers, so that it is the same on all machines.
+func logOf(nanos int64) int64 {
+	x := uint64(max(0, nanos)) + logFrom
+	octave := bits.Len64(x) - 1
+	mantissa := x >> (octave - mantissaBits) & (1<<mantissaBits - 1)
+	return int64(octave-logFromBits)*LogsPerOctave + int64(mantissaLogs[mantissa])
+}
+
+// nanosOf returns the time in ns with a logarithm in octaves, as the mean of all times with that result of [logOf].
+func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1) }
+
+// Typical returns the typical own time of calls on a logarithmic scale in octaves.
+func (x *Cell) Typical() float64 { return float64(x.logs) / float64(x.Calls) / LogsPerOctave }

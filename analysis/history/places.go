@@ -1,0 +1,164 @@
+package history
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// InstanceKeys are the attributes by which instances, hosts, zones and versions of a service are told apart, the most
+// specific first.
+var InstanceKeys = [...]trace.Symbol{
+	trace.SymbolOf([]byte("service.instance.id")),
+	trace.SymbolOf([]byte("k8s.pod.name")),
+	trace.SymbolOf([]byte("host.name")),
+	trace.SymbolOf([]byte("k8s.node.name")),
+	trace.SymbolOf([]byte("cloud.availability_zone")),
+	trace.SymbolOf([]byte("service.version")),
+}
+
+// MachineKeys are the instance keys that name an instance or a host. PlaceKeys name places that instances of several
+// services may share.
+var (
+	MachineKeys = InstanceKeys[:hostIndex+1]
+	PlaceKeys   = InstanceKeys[hostIndex : len(InstanceKeys)-1]
+)
+
+// instanceKeyTable has each of instanceKeys at its index modulo the length of the table.
+var instanceKeyTable = func() (table [64]trace.Symbol) {
+	for _, key := range InstanceKeys {
+		table[key%64] = key
+	}
+	return table
+}()
+
+// hostIndex is the index of hostKey.
+const hostIndex = 2
+
+// hostKey and versionKey are the ones of instanceKeys that name a machine, and a version.
+var (
+	hostKey    = InstanceKeys[hostIndex]
+	VersionKey = InstanceKeys[len(InstanceKeys)-1]
+)
+
+// place is the service of a span and its values of instanceKeys; 0: no value.
+type place struct {
+	service trace.Symbol
+	values  [len(InstanceKeys)]trace.Symbol
+}
+
+// places numbers the places of spans from 1.
+type places struct {
+	numbers map[placeHash]int32
+	list    []place // by number; the first is for spans without a place
+
+	hashes []uint64 // by span of the current trace, if it has attributes: of its values; 0: no attributes
+	recent [64]numberedPlace
+}
+
+// placeHash is the service of a place and the hash of its values.
+type placeHash struct {
+	service trace.Symbol
+	values  uint64
+}
+
+type numberedPlace struct {
+	placeHash
+	number int32
+}
+
+// maxPlaces bounds the places of a tally, which covers an epoch: as many as there are instances in [Sites].
+const maxPlaces = maxInstances
+
+func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
+
+// read begins a trace.
+func (r *places) read(t *trace.Trace) {
+	r.hashes = r.hashes[:0]
+	if len(t.Attrs) == 0 {
+		return
+	}
+	r.hashes = scratch.Filled(r.hashes, len(t.Spans), 0)
+	for i := range t.Attrs {
+		if a := &t.Attrs[i]; a.Key == instanceKeyTable[a.Key%64] && !a.Numeric {
+			r.hashes[a.Span] += uint64(a.Text) * uint64(a.Key|1) // both are hashes
+		}
+	}
+}
+
+// of returns the number of the place of a span of the current trace; 0 without a place, or if there are too many.
+func (r *places) of(t *trace.Trace, span int32) int32 {
+	key := placeHash{t.Spans[span].Service, r.hashes[span]}
+	if key.values == 0 {
+		return 0
+	}
+	recent := &r.recent[(key.values^uint64(key.service))%uint64(len(r.recent))]
+	if recent.placeHash != key {
+		*recent = numberedPlace{key, r.number(key, t, span)}
+	}
+	return recent.number
+}
+
+func (r *places) number(key placeHash, t *trace.Trace, span int32) int32 {
+	if number, ok := r.numbers[key]; ok {
+		return number
+	}
+	if len(r.list) > maxPlaces {
+		return 0
+	}
+	x := place{service: key.service}
+	for i := range t.Attrs {
+		a := &t.Attrs[i]
+		if a.Span != span || a.Numeric {
+			continue
+		}
+		for k, key := range InstanceKeys {
+			if a.Key == key {
+				x.values[k] = max(x.values[k], a.Text) // the same for every order of the attributes
+			}
+		}
+	}
+	number := int32(len(r.list))
+	r.numbers[key] = number
+	r.list = append(r.list, x)
+	return number
+}
+
+// placeCell counts the calls that one place answered in a slice.
+type placeCell struct {
+	calls, errors uint64
+	nanos         int64 // own time of all spans there, and time on the wire of the calls that it makes and answers
+}
+
+func (s *tallySlice) place(number int32) *placeCell {
+	for int(number) >= len(s.places) {
+		s.places = append(s.places, placeCell{})
+	}
+	return &s.places[number]
+}
+
+// observePlace counts node i, a span with the given caller, at its place, and its time on the wire at the other end.
+func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
+	if len(t.places.hashes) == 0 {
+		return
+	}
+	n, s := &p.Nodes[i], p.Span(i)
+	own, border := t.reader.Nanos[i], t.reader.Borders[i]
+	entered := up < 0 || s.Kind == trace.Server || s.Kind == trace.Consumer || p.Span(up).Service != s.Service
+	if entered || own != 0 {
+		c := into.place(t.places.of(p.Trace, n.Span))
+		c.nanos += own + border
+		if entered {
+			c.calls++
+		}
+		if entered && s.Flags&trace.Error != 0 {
+			c.errors++
+		}
+	}
+	if own != 0 && n.Callee >= 0 && p.Trace.Spans[n.Callee].Service != s.Service {
+		into.place(t.places.of(p.Trace, n.Callee)).nanos += own
+	}
+	if border != 0 {
+		into.place(t.places.of(p.Trace, p.Nodes[up].Span)).nanos += border
+	}
+}

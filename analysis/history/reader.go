@@ -1,0 +1,132 @@
+package history
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// PathReader reads from a path the time that each of its spans, and each border, spends on it.
+type PathReader struct {
+	Nanos   []int64 // by node: own time
+	Borders []int64 // by node: time on the wire, for nodes that cross
+	// Local is the own time of a node with all INTERNAL spans inside it; by node, set by sumLocal. It does not depend
+	// on how many spans the code of a service makes of its own work.
+	Local []int64
+	homes []int32 // by node: the node in whose Local it counts
+	ops   []trace.Op
+}
+
+// Measure fills r.Nanos and r.Borders. The own time of the call of a missing hop is without the time of the spans below
+// the hop: their own root accounts for it.
+func (r *PathReader) Measure(p *critpath.Path) {
+	r.Nanos = scratch.Filled(r.Nanos, len(p.Nodes), 0)
+	r.Borders = scratch.Filled(r.Borders, len(p.Nodes), 0)
+	for i := range p.Roots {
+		for _, s := range p.Roots[i].Sections {
+			r.share(p, &s)
+		}
+		for _, v := range p.Roots[i].Overlaps {
+			r.Nanos[v.Node] -= int64(v.By)
+		}
+	}
+	for i := range p.Roots {
+		if call := p.Roots[i].Gap; call >= 0 {
+			r.Nanos[call] = max(0, r.Nanos[call]-int64(p.Duration(&p.Roots[i])))
+		}
+	}
+}
+
+// sumLocal fills r.Local from r.Nanos. Callers come before the nodes that they call.
+func (r *PathReader) sumLocal(p *critpath.Path) {
+	r.Local = append(r.Local[:0], r.Nanos...)
+	r.homes = scratch.Sized(r.homes, len(p.Nodes))
+	for i := range p.Nodes {
+		r.homes[i] = int32(i)
+		if up := p.Caller(int32(i)); up >= 0 && int(up) < i && within(p.Span(int32(i)), p.Span(up)) {
+			r.homes[i] = r.homes[up]
+			r.Local[r.homes[i]] += r.Nanos[i]
+		}
+	}
+}
+
+// within reports whether a span is an INTERNAL one inside the work of its caller. The time of a CLIENT span is on the
+// wire, so it contains no work.
+func within(s, caller *trace.Span) bool {
+	return s.Kind == trace.Internal && caller.Service == s.Service && caller.Kind != trace.Client
+}
+
+// round rounds all times to multiples of [timeUnit].
+func (r *PathReader) round() {
+	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders} {
+		for i, x := range times {
+			times[i] = round(x)
+		}
+	}
+}
+
+// round rounds a time to a multiple of [timeUnit].
+func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
+
+// share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
+// span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
+// gets half.
+func (r *PathReader) share(p *critpath.Path, s *critpath.Section) {
+	d := int64(s.End - s.Start)
+	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)
+	switch {
+	case before && after:
+		r.Borders[s.Before] += d / 2
+		r.Borders[s.After] += d - d/2
+	case before:
+		r.Borders[s.Before] += d
+	case after:
+		r.Borders[s.After] += d
+	default:
+		r.Nanos[s.Node] += d
+	}
+}
+
+// Crosses reports whether node i is called by a span of another service that is not a CLIENT span.
+func Crosses(p *critpath.Path, i int32) bool {
+	up := p.Caller(i)
+	if up < 0 {
+		return false
+	}
+	caller := p.Span(up)
+	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
+}
+
+// Shapes of calls that made no calls.
+const (
+	Leaf       uint64 = 1
+	FailedLeaf uint64 = 2
+)
+
+// Shape returns the shape of node i, a hash of the operations it calls, the order of magnitude of their counts, and
+// whether it failed.
+func (r *PathReader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
+	first, last := p.Children(i)
+	r.ops = r.ops[:0]
+	for k := first; k < last; k++ {
+		if p.Nodes[k].Anchor == k {
+			r.ops = append(r.ops, p.Nodes[k].Step)
+		}
+	}
+	slices.Sort(r.ops)
+	h := Leaf
+	if failed {
+		h = FailedLeaf
+	}
+	for i := 0; i < len(r.ops); {
+		first := i
+		for i < len(r.ops) && r.ops[i] == r.ops[first] {
+			i++
+		}
+		h = trace.Mix(trace.Mix(h, uint64(r.ops[first])), uint64(bits.Len(uint(i-first))))
+	}
+	return h
+}

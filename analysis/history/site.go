@@ -1,0 +1,66 @@
+package history
+
+import (
+	"cmp"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// SiteKey identifies a site: a step and its caller. Callers are distinguished because the same operation may do
+// different work for them. Whole calling contexts are not: there may be too many for each to have enough history.
+type SiteKey struct {
+	Parent, Op trace.Op // steps; parent is 0 for a root
+	Border     bool     // the site of the borders of op, see [Recording.border]
+}
+
+// anyCaller returns the key that all sites of the same step share.
+func (k SiteKey) anyCaller() SiteKey {
+	return SiteKey{Op: k.Op, Border: k.Border, Parent: ^trace.Op(0)}
+}
+
+// Compare orders keys by operation and caller, borders last.
+func (k SiteKey) Compare(l SiteKey) int {
+	if c := cmp.Or(cmp.Compare(k.Op, l.Op), cmp.Compare(k.Parent, l.Parent)); c != 0 || k.Border == l.Border {
+		return c
+	}
+	if l.Border {
+		return -1
+	}
+	return 1
+}
+
+// Site is a place of spans in the call graph.
+type Site struct {
+	SiteKey
+	Base    trace.Op // operation of the step
+	Service int32    // number of the service
+	Client  bool     // whether its spans are CLIENT spans or borders
+	Inner   bool     // whether its spans count in the local times of another site, see [Series]
+	Peer    int32    // number of the callee that its attributes name, of calls without an answer; 0: no name
+}
+
+// Wider returns the keys under which a site is pooled with others: with the same step under other callers and, if the
+// step has a target, with the same operation whatever it calls. The second is the history of calls without an answer.
+func (s *Site) Wider() []SiteKey {
+	keys := []SiteKey{s.anyCaller()}
+	if s.Base != s.Op {
+		base := keys[0]
+		base.Op = s.Base
+		keys = append(keys, base)
+	}
+	return keys
+}
+
+// Callee is the target of a CLIENT span.
+type Callee struct {
+	Service int32    // number of the service
+	Op      trace.Op // 0: only the name of the service is known, from an attribute of the CLIENT span
+}
+
+// Compare orders callees by operation and service.
+func (c Callee) Compare(d Callee) int {
+	return cmp.Or(cmp.Compare(c.Op, d.Op), cmp.Compare(c.Service, d.Service))
+}
+
+// Overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
+const Overflow = 0

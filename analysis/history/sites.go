@@ -1,0 +1,653 @@
+// Package history counts the calls of a running service. A [Tally] counts calls of closed traces by [Site] and [Slice]
+// of time; [Sites] joins tallies, and keeps two hours of them in few bytes: calls, own times and shapes of each site
+// ([Series]), by instance, host, zone and version ([Instance]), and by hour of the last week ([Week]). Sites ages its
+// content, skips times of unhealthy services ([Sites.Skip]), and saves it. It answers questions about the calls
+// themselves, such as their rates and errors ([Sites.Uses]). Package compare judges them.
+//
+// The package is pure, like package analysis, and uses critical paths only.
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Sites is the history of the sites of a running service: the calls at each, by slices of time. It is the counterpart
+// of [Recording], which keeps every call. It is not safe for concurrent use.
+//
+// The content does not depend on the order of the tallies, unless the bound on sites was reached.
+type Sites struct {
+	table   *trace.Table
+	numbers map[SiteKey]int32
+	sites   []Site     // by number; the first is unused
+	targets []target   // by number of the site
+	called  []trace.Op // by number of the site: the target of its step
+	series  []Series
+	crowds  map[trace.Symbol]int // by service: number of its sites
+	judged  map[Callee]bool      // operations of the sites
+	shapes  int                  // of all sites
+	refused uint64               // calls at sites for which there was no room
+
+	serviceNumbers map[trace.Symbol]int32
+	names          []trace.Symbol // by number of the service; the first is unused
+	calls          map[servicePair]bool
+	instances      instances
+	addresses      addresses
+
+	entries map[trace.Op]*entry
+	total   Cells   // the requests of all entries but the long ones, with their durations
+	typical float64 // duration of most requests, in octaves; 0: not yet known
+	skipped skips
+	folded  Slice // cells before it cover minutes
+	hour    Hour  // the first that is not yet in the weeks of the sites
+
+	unpacked Cells // scratch
+
+	forgotten Slice // skipped cells before it were deleted
+	late      bool  // there may be others since then
+
+	compared Slice // the latest beginning of a window that was compared
+	// changes counts the changes of the history. The others are its values after the last change of all sites, after
+	// the last change of calls or skipped times before compared, and after sites got other numbers.
+	changes, allChanged, pastChanged, renumbered uint64
+}
+
+// servicePair is the numbers of a service and of one that it calls.
+type servicePair struct{ caller, called int32 }
+
+// target is the callee of a site as its step names it.
+type target struct {
+	service  int32 // number of the service; 0: no target
+	op       trace.Op
+	external bool // whether only attributes name it
+}
+
+// Series is the history of a site.
+type Series struct {
+	Times // own times
+	// Local has local times: own times with all INTERNAL spans inside the same call of the service. They do not change
+	// with the number of these spans. nil: they equal own times, as there are no such spans.
+	Local  *Times
+	Shapes []ShapeSeries
+	Week   *Week // nil: not yet known
+
+	requests uint64 // calls of the last hours, each hour counting half as much as the next one
+	within   int64  // logarithms of the durations of the requests with these calls
+
+	changed uint64 // value of [Sites.changes] after the last change
+}
+
+// Times counts calls with their times.
+type Times struct {
+	Counts
+	past pastSum // the last result of [Sites.Before]
+}
+
+// LocalTimes returns the local times.
+func (s *Series) LocalTimes() *Times {
+	if s.Local != nil {
+		return s.Local
+	}
+	return &s.Times
+}
+
+// addTimes adds calls with their own times, and with the times in ns and logarithms that local times add.
+func (s *Series) addTimes(x Cell, inner, innerLogs int64) {
+	if s.Local == nil && (inner != 0 || innerLogs != 0) {
+		s.Local = &Times{Counts: s.clone()}
+	}
+	s.add(x)
+	if s.Local != nil {
+		x.Nanos, x.logs = x.Nanos+inner, x.logs+innerLogs
+		s.Local.add(x)
+	}
+}
+
+// ShapeSeries counts the calls of one shape at a site.
+type ShapeSeries struct {
+	Shape
+	Counts
+}
+
+// Bounds of a history.
+const (
+	// MaxSites is the largest number of sites. With all shapes and instances they take less than 100 MB.
+	MaxSites = 20_000
+	// spareSites is the number of free places below which sites without calls are deleted.
+	spareSites = MaxSites / 8
+	// serviceSites bounds the sites of a service: one whose operations have IDs in their names must leave room for the
+	// others. Calls at further sites count at one more, which is named [trace.Overflow].
+	serviceSites = MaxSites / 4
+	// SiteShapes bounds the shapes of a site: calls of others count as one shape of hash 0.
+	SiteShapes = 16
+	// maxAllShapes bounds the shapes of all sites, without hash 0.
+	maxAllShapes = 3 * MaxSites
+	// Span is the time that a history covers, without the time that was skipped.
+	Span = 2 * time.Hour
+
+	// fineSlices are kept as they are; older ones are joined to minutes.
+	fineSlices = 5 * SlicesPerMinute
+	// longestHistory and ahead bound how far a history reaches: traces beyond them have wrong clocks.
+	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
+	Ahead          = SlicesPerMinute
+	// keptSkipped is the time for which skipped slices are kept, in case that they are accepted as normal: enough to
+	// judge windows by, and until the end of the hour.
+	keptSkipped = 65 * SlicesPerMinute
+)
+
+// NewSites returns an empty history. The names of tallies must be in table before they are merged; the history adds the
+// steps.
+func NewSites(table *trace.Table) *Sites {
+	return &Sites{
+		table:          table,
+		numbers:        make(map[SiteKey]int32),
+		sites:          make([]Site, 1),
+		targets:        make([]target, 1),
+		called:         make([]trace.Op, 1),
+		series:         make([]Series, 1),
+		serviceNumbers: make(map[trace.Symbol]int32),
+		names:          make([]trace.Symbol, 1),
+		calls:          make(map[servicePair]bool),
+		instances:      newInstances(),
+		crowds:         make(map[trace.Symbol]int),
+		judged:         make(map[Callee]bool),
+		entries:        make(map[trace.Op]*entry),
+	}
+}
+
+// change counts a change.
+func (h *Sites) change() uint64 {
+	h.changes++
+	return h.changes
+}
+
+// ChangedSince reports whether calls at a site, or skipped times before a window that was compared, have changed since
+// changes had a value.
+func (h *Sites) ChangedSince(number int32, changes uint64) bool {
+	return max(h.series[number].changed, h.allChanged) > changes
+}
+
+// Len returns the number of sites.
+func (h *Sites) Len() int { return len(h.sites) - 1 }
+
+// Operations returns the number of operations at the sites: a suspect has scores for each.
+func (h *Sites) Operations() int { return len(h.judged) }
+
+// Refused returns the number of calls at sites for which there was no room.
+func (h *Sites) Refused() uint64 { return h.refused }
+
+// Merge adds a tally. Sites are added in the order of their keys, so that the bound does not depend on the order of the
+// calls in the tally.
+func (h *Sites) Merge(t *Tally) {
+	h.instances.merge(t, h.folded)
+	h.addresses.merge(t.answers)
+	numbers := h.numbersOf(t)
+	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
+		s := t.slices[at]
+		if at < h.folded {
+			at = at.minute()
+		}
+		h.late = h.late || at < h.forgotten
+		if at < h.compared {
+			h.pastChanged = h.change()
+		}
+		for op, c := range s.requests {
+			h.addRequests(op, Cell{at, uint32(c.calls), c.nanos, c.logs})
+		}
+		for k := range s.cells {
+			c := &s.cells[k]
+			switch number := numbers[k]; {
+			case c.calls == 0:
+			case number == Overflow:
+				h.refused += c.calls
+			default:
+				h.series[number].changed = h.change()
+				h.merge(&h.series[number], at, c)
+			}
+		}
+	}
+}
+
+// numbersOf returns the numbers of the sites of a tally.
+func (h *Sites) numbersOf(t *Tally) []int32 {
+	numbers := make([]int32, len(t.sites))
+	sites := make([]tallySite, len(t.sites))
+	var added []int32
+	for i := range t.sites {
+		sites[i] = h.resolved(&t.sites[i])
+		number, known := h.numbers[sites[i].SiteKey]
+		if !known {
+			added = append(added, int32(i))
+		}
+		numbers[i] = number
+	}
+	slices.SortFunc(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
+	for _, i := range added {
+		numbers[i] = h.admit(&sites[i])
+	}
+	return numbers
+}
+
+// admit returns the number of a site or, if its service has too many, of the one that stands for all further ones;
+// overflow if there is no room. Calls that other services answer are not counted there a second time.
+func (h *Sites) admit(s *tallySite) int32 {
+	if h.crowds[s.service] < serviceSites {
+		return h.number(s)
+	}
+	if s.Border {
+		return Overflow
+	}
+	other := h.table.Op(s.service, h.table.Symbol(trace.Overflow), trace.Internal)
+	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
+}
+
+// number returns the number of a site; overflow if there is no room.
+func (h *Sites) number(s *tallySite) int32 {
+	if i, ok := h.numbers[s.SiteKey]; ok {
+		return i
+	}
+	if len(h.sites) > MaxSites {
+		return Overflow
+	}
+	i := int32(len(h.sites))
+	h.numbers[s.SiteKey] = i
+	h.table.Step(s.base, s.target)
+	h.sites = append(h.sites, Site{
+		SiteKey: s.SiteKey,
+		Base:    s.base,
+		Service: h.service(s.service),
+		Client:  s.client,
+		Inner:   !s.Border && h.within(s),
+	})
+	target := h.targetOf(s)
+	h.targets, h.called = append(h.targets, target), append(h.called, s.target)
+	if target.service != 0 {
+		h.calls[servicePair{h.sites[i].Service, target.service}] = true
+	}
+	h.series = append(h.series, Series{})
+	h.crowds[s.service]++
+	if !s.Border {
+		h.judged[Callee{h.sites[i].Service, s.Op}] = true
+	}
+	return i
+}
+
+// within reports whether the spans of a site are inside others, as [within] does.
+func (h *Sites) within(s *tallySite) bool {
+	caller := h.table.Operation(s.Parent)
+	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
+		h.table.Operation(s.base).Kind == trace.Internal
+}
+
+func (h *Sites) targetOf(s *tallySite) target {
+	called := s.target
+	if s.Border {
+		called = s.Op
+	}
+	if !s.client || called == 0 {
+		return target{}
+	}
+	o := h.table.Operation(called)
+	if o.Service == 0 {
+		return target{}
+	}
+	return target{h.service(o.Service), called, o.Kind == trace.External}
+}
+
+// service returns the number of a service, from 1.
+func (h *Sites) service(name trace.Symbol) int32 {
+	if i, ok := h.serviceNumbers[name]; ok {
+		return i
+	}
+	i := int32(len(h.names))
+	h.serviceNumbers[name] = i
+	h.names = append(h.names, name)
+	return i
+}
+
+// merge adds the calls of a site in a slice. It reorders their shapes.
+func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
+	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.logs}, c.inner, c.innerLogs)
+	into.requests, into.within = into.requests+c.calls, into.within+c.within
+	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.Shape.compare(b.Shape) })
+	for _, x := range c.shapes {
+		h.shape(into, x.Shape).add(Cell{Slice: at, Calls: uint32(x.calls)})
+	}
+}
+
+// shape returns the series of a shape, or of the other shapes if there are too many.
+func (h *Sites) shape(of *Series, x Shape) *ShapeSeries {
+	for i := range of.Shapes {
+		if of.Shapes[i].Shape == x {
+			return &of.Shapes[i]
+		}
+	}
+	if (len(of.Shapes) >= SiteShapes || h.shapes >= maxAllShapes) && x.Hash != 0 {
+		x.Hash = 0
+		return h.shape(of, x)
+	}
+	h.shapes++
+	if len(of.Shapes) == cap(of.Shapes) { // grow by one: there are many sites, and their shapes soon stay the same
+		of.Shapes = append(make([]ShapeSeries, 0, len(of.Shapes)+1), of.Shapes...)
+	}
+	of.Shapes = append(of.Shapes, ShapeSeries{Shape: x})
+	return &of.Shapes[len(of.Shapes)-1]
+}
+
+// Accept takes the behaviour of a service in an interval as normal: the interval is no longer skipped, and the calls of
+// the service and those to it before the interval are deleted. It takes time linear in the number of cells.
+func (h *Sites) Accept(service trace.Symbol, since Interval) {
+	h.unskip(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
+	number, known := h.serviceNumbers[service]
+	if !known {
+		return
+	}
+	callees, _ := h.Callees(nil)
+	for i := 1; i < len(h.sites); i++ {
+		if h.sites[i].Service == number || callees[i].Service == number {
+			h.series[i].changed, h.series[i].Week = h.change(), nil
+			h.age(&h.series[i], &aging{keep: Range{SliceOf(since.From), maxSlice}})
+		}
+	}
+	h.instances.forget(service, SliceOf(since.From))
+}
+
+// age applies a to a site. Shapes without cells make room for others. It reports whether cells were deleted or joined.
+func (h *Sites) age(s *Series, a *aging) (changed bool) {
+	if changed = s.age(a); s.Local != nil && s.Local.age(a) && bytes.Equal(s.Local.bytes, s.bytes) {
+		s.Local = nil // the calls with inner spans are gone
+	}
+	empty := false
+	for i := range s.Shapes {
+		changed = s.Shapes[i].age(a) || changed
+		empty = empty || s.Shapes[i].empty()
+	}
+	if empty {
+		before := len(s.Shapes)
+		s.Shapes = slices.DeleteFunc(s.Shapes, func(x ShapeSeries) bool { return x.empty() })
+		h.shapes -= before - len(s.Shapes)
+	}
+	return changed
+}
+
+// Age joins slices to minutes and deletes slices that the history no longer covers at time now, and slices of traces
+// with wrong clocks.
+func (h *Sites) Age(now trace.Nanos) {
+	h.addresses.learn(SliceOf(now))
+	from, to := h.folded, (SliceOf(now) - fineSlices).minute()
+	if to <= from {
+		return
+	}
+	h.folded = to
+	h.pastChanged = h.change()
+	h.learnHours(SliceOf(now))
+	plausible := Range{SliceOf(now) - longestHistory, SliceOf(now) + Ahead}
+	h.total = h.total.Within(plausible).fold(from, to)
+	coverages := h.coverages(SliceOf(now) - keptSkipped)
+	a := &aging{fold: Range{from, to}}
+	of := func(service int32) *aging {
+		c := &coverages[service]
+		a.keep, a.skips, a.forgotten = Range{max(c.oldest, plausible.From), plausible.To},
+			len(c.skipped) > 0, c.forgotten
+		return a
+	}
+	h.ageEntries(of(0))
+	for i := range h.series {
+		if h.age(&h.series[i], of(h.sites[i].Service)) {
+			h.series[i].changed = h.change()
+		}
+	}
+	idle := SliceOf(now) - Slice(Span/SliceLength)
+	h.instances.age(func(service trace.Symbol) *aging { return of(h.serviceNumbers[service]) }, idle)
+	if scarce := h.Len() > MaxSites-spareSites; scarce || h.crowded() {
+		h.evict(idle, scarce)
+	}
+	h.skipped = slices.DeleteFunc(h.skipped, func(s skip) bool { return s.To <= coverages[0].oldest })
+}
+
+// crowded reports whether a service has too many sites.
+func (h *Sites) crowded() bool {
+	for _, n := range h.crowds {
+		if n >= serviceSites {
+			return true
+		}
+	}
+	return false
+}
+
+// evict deletes the sites without calls since a slice, of all services or only of those that have too many, and the
+// services that no other site names. It renumbers the others.
+func (h *Sites) evict(since Slice, all bool) {
+	old := *h
+	h.numbers, h.serviceNumbers = make(map[SiteKey]int32), make(map[trace.Symbol]int32)
+	h.sites, h.targets, h.called, h.series = make([]Site, 1), make([]target, 1), make([]trace.Op, 1), make([]Series, 1)
+	h.renumbered = h.change()
+	h.names, h.calls, h.crowds, h.judged = make([]trace.Symbol, 1),
+		make(map[servicePair]bool), make(map[trace.Symbol]int), make(map[Callee]bool)
+	for i := 1; i < len(old.sites); i++ {
+		s := &old.sites[i]
+		if old.series[i].Last() < since && (all || old.crowds[old.names[s.Service]] >= serviceSites) {
+			h.shapes -= len(old.series[i].Shapes)
+			continue
+		}
+		h.series[h.number(&tallySite{tallyKey{SiteKey: s.SiteKey}, s.Base,
+			old.called[i], old.names[s.Service], s.Client})] = old.series[i]
+	}
+}
+
+// Requests returns the number of traces that began in an interval.
+func (h *Sites) Requests(i Interval) uint64 {
+	return h.total.Within(Range{SliceOf(i.From), SliceOf(i.To)}).Calls()
+}
+
+// Latest returns the end of the latest slice with requests, at most now; 0 without requests.
+func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
+	cells := h.total.Within(Range{0, SliceOf(now) + 1})
+	if len(cells) == 0 {
+		return 0
+	}
+	return min(now, trace.Nanos(cells[len(cells)-1].Slice+1)*trace.Nanos(SliceLength))
+}
+
+// LatestOf returns the end of the latest slice with calls of some operations of a service, or of any if there are no
+// operations, at most now; 0 if there are no such calls. Calls to a service that emits no spans count as its own.
+func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
+	number, newest := h.serviceNumbers[service], Slice(-1)
+	counts := func(op trace.Op) bool { return len(operations) == 0 || slices.Contains(operations, op) }
+	for i := 1; i < len(h.sites); i++ {
+		s, t := &h.sites[i], &h.targets[i]
+		external := t.external && t.service == number
+		if !s.Border && (s.Service == number && counts(s.Op) || external && (counts(t.op) || counts(s.Op))) {
+			newest = max(newest, h.series[i].Last())
+		}
+	}
+	return min(now, trace.Nanos(newest+1)*trace.Nanos(SliceLength))
+}
+
+// Covered returns the time until now for which traces have begun at least every two minutes, in whole minutes and
+// without its first one: they may have begun at its end.
+func (h *Sites) Covered(now trace.Nanos) time.Duration {
+	return time.Duration(max(0, SliceOf(now).minute()-h.firstMinute(now)-SlicesPerMinute)) * SliceLength
+}
+
+// CoveredSince returns the beginning of the first minute of the time until now for which traces have begun at least
+// every two minutes.
+func (h *Sites) CoveredSince(now trace.Nanos) trace.Nanos {
+	return trace.Nanos(h.firstMinute(now)) * trace.Nanos(SliceLength)
+}
+
+func (h *Sites) firstMinute(now trace.Nanos) Slice {
+	current := SliceOf(now).minute()
+	first := current
+	for _, c := range slices.Backward(h.total.Within(Range{0, current})) {
+		if c.Slice.minute() < first-2*SlicesPerMinute {
+			break
+		}
+		first = c.Slice.minute()
+	}
+	return first
+}
+
+// Services returns the number of services.
+func (h *Sites) Services() int { return len(h.names) - 1 }
+
+// Adjacent reports whether one of two services calls the other.
+func (h *Sites) Adjacent(a, b trace.Symbol) bool {
+	i, k := h.serviceNumbers[a], h.serviceNumbers[b]
+	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
+}
+
+// Minutes returns the number of minutes with new traces before an instant.
+func (h *Sites) Minutes(before trace.Nanos) int {
+	n, last := 0, Slice(-1)
+	for _, c := range h.total.Within(Range{0, SliceOf(before)}) {
+		if m := c.Slice.minute(); m != last {
+			n, last = n+1, m
+		}
+	}
+	return n
+}
+
+// Related reports whether two services call each other, have common callers or callees, or are connected by further
+// such calls.
+func (h *Sites) Related(a, b trace.Symbol) bool {
+	component := make([]int32, len(h.names)) // by number of the service: a service of the same component; a tree
+	for i := range component {
+		component[i] = int32(i)
+	}
+	find := func(i int32) int32 {
+		for component[i] != i {
+			component[i] = component[component[i]]
+			i = component[i]
+		}
+		return i
+	}
+	for pair := range h.calls {
+		component[find(pair.caller)] = find(pair.called)
+	}
+	return find(h.serviceNumbers[a]) == find(h.serviceNumbers[b])
+}
+
+// resolve maps each service to itself or, if it emits no spans and its name is the address of one that does, to that
+// one: cart in cart.default.svc:7070. opaque tells which services emit no spans.
+func (h *Sites) resolve() (service []int32, opaque []bool) {
+	service, opaque = make([]int32, len(h.names)), make([]bool, len(h.names))
+	for i := range h.names {
+		service[i], opaque[i] = int32(i), true
+	}
+	for i := 1; i < len(h.sites); i++ {
+		opaque[h.sites[i].Service] = false
+	}
+	for i, name := range h.names {
+		if !opaque[i] {
+			continue
+		}
+		text := h.table.Text(name)
+		if end := strings.IndexAny(text, ".:"); end > 0 {
+			if k, ok := h.serviceNumbers[trace.SymbolOf([]byte(text[:end]))]; ok && !opaque[k] {
+				service[i] = k
+			}
+		}
+	}
+	return service, opaque
+}
+
+// Callees returns the usual callee of the CLIENT spans of each site, by its number and in the given memory: the target
+// of the step or, without one, of the step of the same operation that is called most often; service 0: unknown. It also
+// tells by number of the service which emit no spans.
+func (h *Sites) Callees(memory []Callee) (callees []Callee, opaque []bool) {
+	service, opaque := h.resolve()
+	callees = scratch.Filled(memory, len(h.sites), Callee{})
+	type usual struct {
+		target target
+		calls  uint64
+	}
+	best := make(map[SiteKey]usual)
+	keyOf := func(i int, anyCaller bool) SiteKey {
+		k := SiteKey{Op: h.sites[i].Base, Parent: h.sites[i].Parent}
+		if anyCaller {
+			k.Parent = ^trace.Op(0)
+		}
+		return k
+	}
+	needed := make(map[SiteKey]bool) // of sites without a target
+	for i := 1; i < len(h.sites); i++ {
+		if h.sites[i].Client && h.targets[i].service == 0 {
+			needed[keyOf(i, false)], needed[keyOf(i, true)] = true, true
+		}
+	}
+	for i := 1; i < len(h.sites) && len(needed) > 0; i++ {
+		if t := h.targets[i]; t.service != 0 && !h.sites[i].Border {
+			calls := uint64(0)
+			for _, wide := range []bool{false, true} {
+				k := keyOf(i, wide)
+				if !needed[k] {
+					continue
+				}
+				if calls == 0 {
+					calls = h.series[i].Calls
+				}
+				if b, ok := best[k]; !ok || cmp.Or(cmp.Compare(calls, b.calls), cmp.Compare(b.target.op, t.op)) > 0 {
+					best[k] = usual{t, calls}
+				}
+			}
+		}
+	}
+	for i := 1; i < len(h.sites); i++ {
+		if !h.sites[i].Client {
+			continue
+		}
+		t := h.targets[i]
+		for _, wide := range []bool{false, true} {
+			if t.service == 0 {
+				t = best[keyOf(i, wide)].target
+			}
+		}
+		if t.service == 0 {
+			continue
+		}
+		if t.external {
+			t.op = h.sites[i].Op
+		}
+		callees[i] = Callee{service[t.service], t.op}
+	}
+	return callees, opaque
+}
+
+// Table returns the table of the names of the history.
+func (h *Sites) Table() *trace.Table { return h.table }
+
+// All returns the sites by number, from 1. The caller must not change them, nor keep them beyond the next [Sites.Age].
+func (h *Sites) All() []Site { return h.sites }
+
+// Series returns the calls at a site.
+func (h *Sites) Series(number int32) *Series { return &h.series[number] }
+
+// Names returns the names of the services by number, from 1.
+func (h *Sites) Names() []trace.Symbol { return h.names }
+
+// NumberOf returns the number of a service; 0 if it is unknown.
+func (h *Sites) NumberOf(service trace.Symbol) int32 { return h.serviceNumbers[service] }
+
+// Total counts the requests with their durations, without the long ones.
+func (h *Sites) Total() Cells { return h.total }
+
+// Learned returns the first hour that is not yet in the weeks of the sites.
+func (h *Sites) Learned() Hour { return h.hour }
+
+// Note notes that a window that begins with a slice is compared, and returns the number of changes of the history so
+// far, see [Sites.ChangedSince].
+func (h *Sites) Note(from Slice) (changes uint64) {
+	h.compared = max(h.compared, from)
+	return h.changes
+}
+
+// Renumbered returns the number of changes of the history when its sites last got other numbers.
+func (h *Sites) Renumbered() uint64 { return h.renumbered }

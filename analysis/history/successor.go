@@ -1,0 +1,72 @@
+package history
+
+import "github.com/sibyl-trace/sibyl/trace"
+
+// renaming is the time before the last call of a service from which another one with the same operations may have
+// taken over, since instances are replaced one by one.
+const renaming = 30 * SlicesPerMinute
+
+// leastTaken is the part of the operations of a service, weighted by calls, that its successor has.
+const leastTaken = 0.5
+
+// entrance is an operation at which other services, or requests from outside, call a service.
+type entrance struct {
+	caller int32 // number of the service, 0 for outside
+	name   trace.Symbol
+	kind   trace.Kind
+}
+
+// Successor returns the service that gets the calls of another one, which gets no calls now: a new one with most of its
+// operations and the same callers. It returns 0 if there is no such service.
+func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
+	old := h.serviceNumbers[of]
+	calls, all, last := make(map[entrance]uint64), uint64(0), Slice(-1)
+	for i := range h.sites {
+		if e, ok := h.entrance(i); ok && h.sites[i].Service == old {
+			n := h.series[i].Unpack(nil).Calls()
+			calls[e], all, last = calls[e]+n, all+n, max(last, h.series[i].Last())
+		}
+	}
+	if all == 0 || last >= SliceOf(now)-SlicesPerMinute {
+		return 0
+	}
+	taken := make([]uint64, len(h.names)) // calls of the old service at operations of each
+	found := make(map[int32]map[entrance]bool)
+	for i := range h.sites {
+		e, ok := h.entrance(i)
+		s := h.sites[i].Service
+		if !ok || s == old || calls[e] == 0 || h.series[i].First() < last-renaming ||
+			h.series[i].Last() <= last || found[s][e] {
+			continue
+		}
+		if found[s] == nil {
+			found[s] = make(map[entrance]bool)
+		}
+		found[s][e] = true
+		taken[s] += calls[e]
+	}
+	best := 0
+	for s := range taken {
+		if taken[s] > taken[best] {
+			best = s
+		}
+	}
+	if float64(taken[best]) < leastTaken*float64(all) {
+		return 0
+	}
+	return h.names[best]
+}
+
+// entrance returns the entrance at a site, if it is one.
+func (h *Sites) entrance(site int) (e entrance, ok bool) {
+	s := &h.sites[site]
+	if site == Overflow || s.Client || s.Border {
+		return entrance{}, false
+	}
+	if s.Parent != 0 {
+		e.caller = h.serviceNumbers[h.table.Operation(s.Parent).Service]
+	}
+	o := h.table.Operation(s.Op)
+	e.name, e.kind = o.Name, o.Kind
+	return e, e.caller != s.Service
+}

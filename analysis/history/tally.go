@@ -1,0 +1,262 @@
+package history
+
+import (
+	"cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Tally counts the calls of closed traces by site and slice. The shards of a service make one each; [Sites.Merge] joins
+// them. A trace counts in the slice where its primary root begins, with all of its roots, and, if it is incomplete,
+// with the spans that it has.
+type Tally struct {
+	numbers map[tallyKey]int32
+	sites   []tallySite
+	recent  [256]numberedSite
+	slices  map[Slice]*tallySlice
+	within  int64 // logarithm of the duration of the request that is observed
+	places  places
+	answers map[answer]uint64 // calls
+	unknown int               // sites with an address
+
+	reader PathReader
+}
+
+// tallyKey is a site with the address of calls that nobody answered: who is there is known only to [Sites].
+type tallyKey struct {
+	SiteKey
+	address trace.Address // 0: answered, or without an address
+}
+
+// numberedSite is a site that was seen lately.
+type numberedSite struct {
+	tallyKey
+	number int32
+	known  bool
+}
+
+// tallySite describes a site to another table.
+type tallySite struct {
+	tallyKey
+	base, target trace.Op // of the step
+	service      trace.Symbol
+	client       bool
+}
+
+// tallySlice is the content of one slice.
+type tallySlice struct {
+	requests map[trace.Op]*tallyCell // by entry, with their durations
+	cells    []tallyCell
+	places   []placeCell // by number of the place
+}
+
+// tallyCell counts the calls of one site.
+type tallyCell struct {
+	calls  uint64
+	nanos  int64 // own time on the critical path
+	logs   int64 // of own times, see [logOf]
+	within int64 // logarithms of the durations of the requests with these calls
+	shapes []shapeCount
+
+	inner, innerLogs int64 // what local times add to nanos and logs, see [PathReader.Local]
+}
+
+// shapeCount counts the calls of one shape.
+type shapeCount struct {
+	Shape
+	calls uint64
+}
+
+// Shape is the set of operations that a call makes, about how often, and whether it failed and was answered.
+type Shape struct {
+	Hash             uint64
+	Failed, answered bool
+}
+
+// ShowsAnswer reports whether the callee of a call, of a CLIENT span or [graph.behind] another, may have answered.
+func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != FailedLeaf }
+
+func (x Shape) compare(y Shape) int {
+	return cmp.Or(cmp.Compare(x.Hash, y.Hash), trace.CompareBools(x.Failed, y.Failed),
+		trace.CompareBools(x.answered, y.answered))
+}
+
+// NewTally returns an empty tally.
+func NewTally() *Tally {
+	return &Tally{
+		numbers: make(map[tallyKey]int32),
+		slices:  make(map[Slice]*tallySlice),
+		places:  newPlaces(),
+		answers: make(map[answer]uint64),
+	}
+}
+
+// Empty reports whether t has no traces.
+func (t *Tally) Empty() bool { return len(t.slices) == 0 }
+
+// Observe counts the trace of p. Like [Recording.Add] it ignores traces without a root, and those that take
+// [trace.MaxDuration] or more.
+func (t *Tally) Observe(p *critpath.Path) {
+	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
+		return
+	}
+	t.reader.Measure(p)
+	t.reader.sumLocal(p)
+	t.reader.round()
+	t.places.read(p.Trace)
+	s := t.slice(SliceOf(p.Nodes[p.Roots[0].Node].Start))
+	for i := range p.Roots {
+		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
+		s.entry(p.Nodes[p.Roots[i].Node].Step).add(round(duration))
+		t.within = logOf(duration)
+		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
+			t.observeWait(s, p, i, &w)
+		}
+		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
+			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
+				t.observe(s, p, k)
+				t.observePlace(s, p, k, p.Caller(k))
+			}
+		}
+	}
+}
+
+// observeWait counts the time for which root number root waited in a queue, at a site of its own: an operation of the
+// service that takes messages from the queue, since they wait until it does.
+func (t *Tally) observeWait(into *tallySlice, p *critpath.Path, root int, w *critpath.Wait) {
+	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
+	number, ok := t.numbers[key]
+	if !ok {
+		number = t.add(tallySite{key, w.Queue, 0, p.Span(p.Roots[root].Node).Service, false})
+	}
+	c := into.cell(number)
+	c.add(round(int64(w.Time)))
+	c.within += t.within
+	c.count(Shape{Hash: Leaf, answered: true})
+}
+
+func (t *Tally) slice(number Slice) *tallySlice {
+	s := t.slices[number]
+	if s == nil {
+		s = &tallySlice{requests: make(map[trace.Op]*tallyCell)}
+		t.slices[number] = s
+	}
+	return s
+}
+
+// entry returns the cell of the requests that begin with an operation.
+func (s *tallySlice) entry(op trace.Op) *tallyCell {
+	c := s.requests[op]
+	if c == nil {
+		c = &tallyCell{}
+		s.requests[op] = c
+	}
+	return c
+}
+
+// observe counts the call of node i and, if the node crosses, its border.
+func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
+	s, step := p.Span(i), p.Nodes[i].Step
+	key := tallyKey{SiteKey{Op: step}, t.address(p, i)}
+	up := p.Caller(i)
+	if up >= 0 {
+		key.Parent = p.Nodes[up].Step
+	}
+	recent := &t.recent[(uint64(key.Op)^uint64(key.Parent)>>8)%uint64(len(t.recent))]
+	if !recent.known || recent.tallyKey != key {
+		number, ok := t.numbers[key]
+		if !ok {
+			number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+		}
+		*recent = numberedSite{key, number, true}
+	}
+	c := into.cell(recent.number)
+	c.add(t.reader.Nanos[i])
+	c.addLocal(t.reader.Nanos[i], t.reader.Local[i])
+	c.within += t.within
+	failed := s.Flags&trace.Error != 0
+	c.count(Shape{t.reader.Shape(p, i, failed), failed, !p.Unanswered(i)})
+	if !Crosses(p, i) {
+		return
+	}
+	caller := p.Span(up)
+	key = tallyKey{SiteKey: SiteKey{Parent: caller.Op, Op: s.Op, Border: true}}
+	number, ok := t.numbers[key]
+	if !ok {
+		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
+	}
+	into.cell(number).add(t.reader.Borders[i])
+}
+
+// address returns the address of node i if it is a call without an answer, and notes who answers at which address.
+func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
+	s, callee := p.Span(i), p.Nodes[i].Callee
+	switch {
+	case s.Address == 0:
+	case s.Kind == trace.Server:
+		t.answer(answer{s.Address, s.Service})
+	case callee >= 0:
+		t.answer(answer{s.Address, p.Trace.Spans[callee].Service})
+	case s.Kind == trace.Client && s.Peer != 0 && t.unknown < maxAddresses:
+		return s.Address
+	}
+	return 0
+}
+
+func (t *Tally) answer(x answer) {
+	if calls := t.answers[x]; calls > 0 || len(t.answers) < maxAddresses {
+		t.answers[x] = calls + 1
+	}
+}
+
+// add adds a call with an own time in ns.
+func (c *tallyCell) add(own int64) {
+	c.calls++
+	c.nanos += own
+	c.logs += logOf(own)
+}
+
+// addLocal adds the local time in ns of a call with an own time. The time of an inner span is in the sum of another
+// call.
+func (c *tallyCell) addLocal(own, local int64) {
+	if local != own {
+		c.inner += local - own
+		c.innerLogs += logOf(local) - logOf(own)
+	}
+}
+
+func (t *Tally) add(s tallySite) int32 {
+	number := int32(len(t.sites))
+	t.numbers[s.tallyKey] = number
+	if s.address != 0 {
+		t.unknown++
+	}
+	t.sites = append(t.sites, s)
+	return number
+}
+
+func (s *tallySlice) cell(number int32) *tallyCell {
+	for int(number) >= len(s.cells) {
+		s.cells = append(s.cells, tallyCell{})
+	}
+	return &s.cells[number]
+}
+
+// tallyShapes bounds the shapes of a site in a slice; calls of others count as one shape of hash 0.
+const tallyShapes = 32
+
+func (c *tallyCell) count(x Shape) {
+	for i := range c.shapes {
+		if c.shapes[i].Shape == x {
+			c.shapes[i].calls++
+			return
+		}
+	}
+	if len(c.shapes) >= tallyShapes && x.Hash != 0 {
+		x.Hash = 0
+		c.count(x)
+		return
+	}
+	c.shapes = append(c.shapes, shapeCount{x, 1})
+}

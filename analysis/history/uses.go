@@ -1,0 +1,351 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Uses is the use of all services and the calls between them, as the history counts it. Comparisons judge the same
+// counts.
+type Uses struct {
+	Now      Interval      // the time of Use.Now, in whole slices
+	From     trace.Nanos   // beginning of the first bin of series
+	Bin      time.Duration // the length of a bin
+	Services []ServiceUse  // ascending by symbol
+	Calls    []CallUse     // ascending by caller and callee
+}
+
+// Usage counts calls, those that failed, and their own time on the critical path. Traces do not tell the own time of a
+// span next to a call without a CLIENT span from the time of that call on the wire: it counts at both.
+type Usage struct {
+	Calls, Failed uint64
+	Nanos         int64
+}
+
+func (u *Usage) add(v Usage) {
+	u.Calls += v.Calls
+	u.Failed += v.Failed
+	u.Nanos += v.Nanos
+}
+
+// Use is a usage with its past.
+type Use struct {
+	Now   Usage
+	Usual Usage         // in the history before Now, without skipped times
+	Known time.Duration // the time that Usual covers; 0: there is no history
+	// Series has a usage for each bin; nil: not asked for. Bins of skipped times have their calls, too.
+	Series []Usage
+}
+
+// ServiceUse is the use of a service: calls to it by others, or from outside, with the own time of all of its spans. Of
+// a service that emits no spans they are the calls that others make to it, with their time on the wire.
+type ServiceUse struct {
+	Use
+	Service    trace.Symbol
+	Opaque     bool           // it emits no spans
+	Operations []OperationUse // by falling number of calls in Now, then ascending
+}
+
+// OperationUse is the use of an operation at which a service is called, with the own time of its span alone.
+type OperationUse struct {
+	Use
+	Op trace.Op // a step
+}
+
+// CallUse is the calls between two services, with their time on the wire.
+type CallUse struct {
+	Use
+	Caller, Callee trace.Symbol
+}
+
+// bins divide a time into parts of equal length. The minutes to which old slices are joined lie within one each.
+type bins struct {
+	from   Slice
+	length Slice
+	n      int
+}
+
+// leastBin is the shortest bin: older slices are joined to minutes.
+const leastBin = SlicesPerMinute
+
+func newBins(from, to Slice, most int) bins {
+	length := leastBin
+	for int((to-from)/length) > most {
+		length += leastBin
+	}
+	b := bins{from: from - from%length, length: length}
+	b.n = int((to - b.from + length - 1) / length)
+	return b
+}
+
+// Uses returns the use of all services in an interval, with series from an instant until its end in at most a number of
+// bins. Operations have series if they belong to the given service. It takes time linear in the number of cells.
+func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
+	w := Range{SliceOf(now.From), SliceOf(now.To)}
+	from = max(from, h.Since())
+	r := &useReader{
+		h:          h,
+		now:        w,
+		bins:       newBins(min(SliceOf(from), w.From), w.To, max(1, most)),
+		detailed:   detailed,
+		services:   make(map[int32]*ServiceUse),
+		operations: make(map[Callee]*OperationUse),
+		calls:      make(map[servicePair]*CallUse),
+		known:      make(map[int32]knownTime),
+	}
+	r.callee, r.opaque = h.Callees(nil)
+	for i := 1; i < len(h.sites); i++ {
+		r.read(int32(i))
+	}
+	for _, number := range r.borders {
+		r.readBorder(number)
+	}
+	return r.uses()
+}
+
+// useReader is the state of one call of Uses.
+type useReader struct {
+	h          *Sites
+	callee     []Callee // by number of the site
+	opaque     []bool   // by number of the service
+	now        Range
+	bins       bins
+	detailed   trace.Symbol
+	services   map[int32]*ServiceUse
+	operations map[Callee]*OperationUse
+	calls      map[servicePair]*CallUse
+	known      map[int32]knownTime // by number of the service
+	borders    []int32             // numbers of sites
+
+	cells, failed Cells // scratch
+}
+
+// knownTime is the history of a service.
+type knownTime struct {
+	skipped Ranges
+	first   Slice // of its calls
+}
+
+// read adds the calls at a site.
+func (r *useReader) read(number int32) {
+	s := &r.h.sites[number]
+	own, called := r.serviceOf(s.Service), r.callee[number]
+	if s.Client || s.Border {
+		if called.Service == 0 || called.Service == s.Service {
+			r.add(&own.Use, s.Service, number, false, false)
+			return
+		}
+		pair := servicePair{s.Service, called.Service}
+		c := r.calls[pair]
+		if c == nil {
+			c = &CallUse{Caller: r.h.names[s.Service], Callee: r.h.names[called.Service]}
+			r.calls[pair] = c
+		}
+		r.add(&c.Use, s.Service, number, true, true)
+		if s.Border {
+			r.borders = append(r.borders, number)
+		}
+		if to := r.serviceOf(called.Service); to.Opaque {
+			r.add(&to.Use, called.Service, number, true, true)
+		}
+		return
+	}
+	entry := r.enters(s)
+	r.add(&own.Use, s.Service, number, entry, true)
+	if !entry {
+		return
+	}
+	key := Callee{s.Service, s.Op}
+	o := r.operations[key]
+	if o == nil {
+		o = &OperationUse{Op: s.Op}
+		r.operations[key] = o
+	}
+	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.names[s.Service])
+}
+
+// readBorder adds the time at a border to the service that calls, and to the operation at which that is called.
+func (r *useReader) readBorder(number int32) {
+	s := &r.h.sites[number]
+	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
+	if o := r.operations[Callee{s.Service, s.Parent}]; o != nil {
+		r.add(&o.Use, s.Service, number, false, r.detailed == r.h.names[s.Service])
+	}
+}
+
+// enters reports whether the calls at a site come from other services, or from outside.
+func (r *useReader) enters(s *Site) bool {
+	kind := r.h.table.Operation(s.Base).Kind
+	return s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
+		r.h.table.Operation(s.Parent).Service != r.h.names[s.Service]
+}
+
+func (r *useReader) serviceOf(number int32) *ServiceUse {
+	s := r.services[number]
+	if s == nil {
+		s = &ServiceUse{Service: r.h.names[number], Opaque: r.opaque[number]}
+		r.services[number] = s
+	}
+	return s
+}
+
+// add adds the calls at a site to a use of a service: their time, and their numbers if they count as calls.
+func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
+	known := r.history(service)
+	if series && to.Series == nil {
+		to.Series = make([]Usage, r.bins.n)
+	}
+	put := func(at Slice, u Usage) {
+		if series && at >= r.bins.from && at < r.now.To {
+			to.Series[(at-r.bins.from)/r.bins.length].add(u)
+		}
+		switch {
+		case r.now.Contains(at):
+			to.Now.add(u)
+		case at < r.now.From && !known.skipped.Contains(at):
+			to.Usual.add(u)
+		}
+	}
+	r.cells = r.h.series[number].Unpack(r.cells)
+	for _, x := range r.cells {
+		u := Usage{Nanos: x.Nanos}
+		if counted {
+			u.Calls = uint64(x.Calls)
+		}
+		put(x.Slice, u)
+	}
+	if !counted {
+		return
+	}
+	for _, shape := range r.shapes(number) {
+		if !shape.Failed {
+			continue
+		}
+		r.failed = shape.Unpack(r.failed)
+		for _, x := range r.failed {
+			put(x.Slice, Usage{Failed: uint64(x.Calls)})
+		}
+	}
+}
+
+// shapes returns the shapes of the calls at a site. A border has the shapes of the calls that it leads to.
+func (r *useReader) shapes(number int32) []ShapeSeries {
+	s := &r.h.sites[number]
+	if s.Border {
+		number = r.h.numbers[SiteKey{Parent: s.Parent, Op: s.Op}]
+	}
+	return r.h.series[number].Shapes
+}
+
+// history returns the history of a service.
+func (r *useReader) history(service int32) knownTime {
+	k, found := r.known[service]
+	if !found {
+		k = knownTime{r.h.skipped.of(r.h.names[service]).Before(r.now.From), maxSlice}
+		r.known[service] = k
+	}
+	return k
+}
+
+// uses returns the uses that were read, with the lengths of histories.
+func (r *useReader) uses() Uses {
+	for i := 1; i < len(r.h.sites); i++ {
+		if first := r.h.series[i].First(); first >= 0 {
+			for _, service := range []int32{r.h.sites[i].Service, r.callee[i].Service} {
+				if k, found := r.known[service]; found && first < k.first {
+					k.first = first
+					r.known[service] = k
+				}
+			}
+		}
+	}
+	u := Uses{
+		Now: Interval{trace.Nanos(r.now.From) * trace.Nanos(SliceLength),
+			trace.Nanos(r.now.To) * trace.Nanos(SliceLength)},
+		From: trace.Nanos(r.bins.from) * trace.Nanos(SliceLength), Bin: time.Duration(r.bins.length) * SliceLength,
+	}
+	lengths := make(map[int32]time.Duration, len(r.known))
+	for service, k := range r.known {
+		lengths[service] = r.covered(k)
+	}
+	for key, o := range r.operations {
+		s := r.services[key.Service]
+		o.Known = lengths[key.Service]
+		s.Operations = append(s.Operations, *o)
+	}
+	for number, s := range r.services {
+		s.Known = lengths[number]
+		slices.SortFunc(s.Operations, func(a, b OperationUse) int {
+			return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), cmp.Compare(a.Op, b.Op))
+		})
+		u.Services = append(u.Services, *s)
+	}
+	for pair, c := range r.calls {
+		c.Known = lengths[pair.caller]
+		u.Calls = append(u.Calls, *c)
+	}
+	slices.SortFunc(u.Services, func(a, b ServiceUse) int { return cmp.Compare(a.Service, b.Service) })
+	slices.SortFunc(u.Calls, func(a, b CallUse) int {
+		return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
+	})
+	return u
+}
+
+// covered returns the length of a history: of the slices with traces before the window.
+func (r *useReader) covered(k knownTime) (sum time.Duration) {
+	for _, x := range r.h.total {
+		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
+			continue
+		}
+		length := Slice(1)
+		if x.Slice < r.h.folded {
+			length = SlicesPerMinute
+		}
+		sum += time.Duration(length) * SliceLength
+	}
+	return sum
+}
+
+// InstanceUse is the calls that spans with one value of an attribute answered, with the time that they account for.
+type InstanceUse struct {
+	Key, Value trace.Symbol
+	First      trace.Nanos // beginning of the slice of its first kept calls
+	Last       trace.Nanos // end of the slice of its last ones
+	Now        Usage
+}
+
+// InstanceUses returns the values of the attributes that tell the instances, hosts, zones and versions of a service
+// apart and that have calls since an instant, by key, the most specific first, and value. Values without room are not
+// among them.
+func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
+	w := Range{SliceOf(now.From), SliceOf(now.To)}
+	var all []InstanceUse
+	for _, key := range InstanceKeys {
+		for _, s := range h.InstancesOf(service, key) {
+			if s.Value == 0 || s.Last() < SliceOf(since) {
+				continue
+			}
+			x := InstanceUse{
+				Key:   key,
+				Value: s.Value,
+				First: trace.Nanos(s.First()) * trace.Nanos(SliceLength),
+				Last:  trace.Nanos(s.Last()+1) * trace.Nanos(SliceLength),
+			}
+			cells := s.Within(w)
+			x.Now = Usage{Calls: cells.Calls(), Nanos: cells.Time(), Failed: s.Errors.Within(w).Calls()}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Since returns the beginning of the first slice of the history; 0 if it is empty.
+func (h *Sites) Since() trace.Nanos {
+	if len(h.total) == 0 {
+		return 0
+	}
+	return trace.Nanos(h.total[0].Slice) * trace.Nanos(SliceLength)
+}

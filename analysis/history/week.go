@@ -1,0 +1,440 @@
+package history
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Hour numbers the hours, from the Unix epoch.
+type Hour int32
+
+// Numbers of units of time in longer ones.
+const (
+	SlicesPerHour = 60 * SlicesPerMinute
+	HoursPerDay   = 24
+	daysPerWeek   = 7
+	daysPerMonth  = 4 * daysPerWeek
+	hoursPerWeek  = daysPerWeek * HoursPerDay
+)
+
+// Hour returns the hour of a slice.
+func (s Slice) Hour() Hour { return Hour(s / SlicesPerHour) }
+
+// Slices returns the slices of an hour.
+func (h Hour) Slices() Range {
+	return Range{Slice(h) * SlicesPerHour, Slice(h+1) * SlicesPerHour}
+}
+
+// Week holds the local times of the calls at a site in each hour of the last week, and in each day of the last four. A
+// deploy that adds or removes spans inside a service changes own times only.
+type Week struct {
+	since Hour // the first that is known
+	means [hoursPerWeek]Level
+	highs [hoursPerWeek]coarseLevel
+	days  [daysPerMonth]Level
+	today struct { // the hours of the present day so far, with those that were skipped
+		nanos float64 // sum of their means
+		hours int     // those with a mean
+	}
+	lastHours Recent // compared with those a week before
+	lastDays  Recent // compared with those four weeks before
+
+	habits struct { // the last results of Usual and Habit
+		// 1 more than divided by nearHour, which divides hours: they are the same until the next one; 0: no results
+		at      Slice
+		usual   float64
+		octaves float64
+	}
+}
+
+// hourTimes holds the times of the calls of an hour.
+type hourTimes struct {
+	all  Level       // mean of all calls
+	mean Level       // of the calls that were not skipped
+	high coarseLevel // the third highest mean of a window, as [Steady] judges it: a job of nine minutes shows
+}
+
+// Level is a time on a logarithmic scale, with steps of 0.07 %; 0: unknown.
+type Level uint16
+
+const levelsPerOctave = 1024
+
+func levelOf(nanos float64) Level {
+	return Level(1 + math.Round(levelsPerOctave*math.Log2(1+max(0, nanos))))
+}
+
+// Nanos returns the time in ns; 0 if it is unknown.
+func (l Level) Nanos() float64 {
+	if l == 0 {
+		return 0
+	}
+	return math.Exp2(float64(l-1)/levelsPerOctave) - 1
+}
+
+// coarseLevel is a time on a logarithmic scale from a microsecond to an hour, rounded up to steps of 9 %; 0: unknown.
+type coarseLevel uint8
+
+const (
+	coarsePerOctave = 8
+	coarseFrom      = 1000 // ns
+)
+
+func coarseLevelOf(nanos float64) coarseLevel {
+	steps := math.Ceil(coarsePerOctave * math.Log2(max(1, nanos/coarseFrom)))
+	return coarseLevel(1 + min(steps, math.MaxUint8-1))
+}
+
+// nanos returns the time in ns; 0 if it is unknown.
+func (l coarseLevel) nanos() float64 {
+	if l == 0 {
+		return 0
+	}
+	return coarseFrom * math.Exp2(float64(l-1)/coarsePerOctave)
+}
+
+// index returns the place of an hour in a week.
+func (h Hour) index() int { return int((h%hoursPerWeek + hoursPerWeek) % hoursPerWeek) }
+
+// KnownFor returns the number of hours before h since the calls of a site have been known. w may be nil.
+func (w *Week) KnownFor(h Hour) Hour {
+	if w == nil {
+		return 0
+	}
+	return h - w.since
+}
+
+const (
+	// nearHour is the time before and after an hour whose times are usual, too: a job takes a little longer every
+	// night.
+	nearHour = 20 * SlicesPerMinute
+	// lateTraces is the time after the end of an hour after which its calls are taken for complete.
+	lateTraces = 2 * SlicesPerMinute
+)
+
+// Usual returns the mean that calls at about this time of the day reached on at least two days of the last week, in ns;
+// 0 if they did not. What happens on two days at the same hour is a habit: a nightly job, or a busy morning. A single
+// day may have had an incident. w may be nil.
+func (w *Week) Usual(at Slice) float64 {
+	if w == nil {
+		return 0
+	}
+	w.know(at)
+	return w.habits.usual
+}
+
+// know sets habits to the results for a slice.
+func (w *Week) know(at Slice) {
+	if h := &w.habits; h.at != 1+at/nearHour {
+		h.at, h.usual = 1+at/nearHour, w.usualAt(at)
+		h.octaves = w.habitAt(at)
+	}
+}
+
+func (w *Week) usualAt(at Slice) float64 {
+	first, second := coarseLevel(0), coarseLevel(0)
+	for day := 1; day <= daysPerWeek; day++ {
+		then := at - Slice(day)*HoursPerDay*SlicesPerHour
+		high := w.highs[then.Hour().index()]
+		for _, near := range []Slice{then - nearHour, then + nearHour} {
+			if day < daysPerWeek || near > then { // earlier hours of that day have been replaced by today's
+				high = max(high, w.highs[near.Hour().index()])
+			}
+		}
+		if high > first {
+			first, second = high, first
+		} else {
+			second = max(second, high)
+		}
+	}
+	return second.nanos()
+}
+
+// Habit returns how much longer calls usually take at about this time of the day than in the [Span] before, in octaves.
+// It compares high means with high means, so that chance cancels. w may be nil.
+func (w *Week) Habit(at Slice) float64 {
+	if w == nil {
+		return 0
+	}
+	w.know(at)
+	return w.habits.octaves
+}
+
+// habitAt returns the result of Habit, given the result of Usual.
+func (w *Week) habitAt(at Slice) float64 {
+	usual := w.habits.usual
+	if usual == 0 {
+		return 0
+	}
+	const parts = 4 // of the time before
+	octaves := math.Log2(usual)
+	for i := range Slice(parts) {
+		before := w.usualAt(at - (i+1)*Slice(Span/SliceLength)/parts)
+		if before == 0 {
+			before = w.middle()
+		}
+		octaves -= math.Log2(before) / parts
+	}
+	return max(0, octaves)
+}
+
+// middle returns the middle one of the high means of the hours, in ns. There is at least one.
+func (w *Week) middle() float64 {
+	known := make([]coarseLevel, 0, len(w.highs))
+	for _, high := range w.highs {
+		if high != 0 {
+			known = append(known, high)
+		}
+	}
+	slices.Sort(known)
+	return known[len(known)/2].nanos()
+}
+
+// LastHour returns the last hour that has ended, and whose calls are taken for complete.
+func LastHour(now trace.Nanos) Hour { return (SliceOf(now) - lateTraces).Hour() - 1 }
+
+// learnHours adds the hours that have ended by now to the weeks of all sites.
+func (h *Sites) learnHours(now Slice) {
+	next := (now - lateTraces).Hour()
+	if next <= h.hour {
+		return
+	}
+	first := max(h.hour, next-1)
+	if h.hour == 0 {
+		first = next - 1
+	}
+	skipped := make([]Ranges, len(h.names))
+	for i := range skipped {
+		skipped[i] = h.skipped.of(h.names[i])
+	}
+	for i := 1; i < len(h.series); i++ {
+		s := &h.series[i]
+		s.requests, s.within = s.requests/2, s.within/2
+		h.unpacked = s.LocalTimes().Unpack(h.unpacked)
+		for of := max(h.hour, next-hoursPerWeek); of < next; of++ {
+			var times hourTimes
+			if of >= first {
+				times = timesOf(h.unpacked.Within(of.Slices()), skipped[h.sites[i].Service])
+			}
+			switch {
+			case s.Week != nil:
+				s.Week.put(of, times)
+			case times != hourTimes{}:
+				s.Week = &Week{since: of}
+				s.Week.put(of, times)
+			}
+		}
+	}
+	h.hour = next
+}
+
+// timesOf returns the times of the calls of an hour.
+func timesOf(all Cells, skipped Ranges) (t hourTimes) {
+	if len(all) == 0 {
+		return t
+	}
+	t.all, t.mean = meanLevel(all, nil), meanLevel(all, skipped)
+	of := all[0].Slice.Hour().Slices()
+	var means []float64
+	for from := of.From; from < of.To; from += weekWindow {
+		if part := all.Within(Range{from, from + weekWindow}); part.Calls() >= leastInWindow {
+			means = append(means, part.LowestMean(SteadyParts))
+		}
+	}
+	if n := len(means); n >= highest {
+		slices.Sort(means)
+		t.high = coarseLevelOf(means[n-highest])
+	}
+	return t
+}
+
+// meanLevel returns the mean time of the calls that were not skipped; 0 if there are too few.
+func meanLevel(all Cells, skipped Ranges) Level {
+	calls, nanos := uint64(0), int64(0)
+	for _, c := range all {
+		if !skipped.Contains(c.Slice) {
+			calls += uint64(c.Calls)
+			nanos += c.Nanos
+		}
+	}
+	if calls < MinHistory {
+		return 0
+	}
+	return levelOf(float64(nanos) / float64(calls))
+}
+
+// put replaces the times of an hour of the week before.
+func (w *Week) put(of Hour, t hourTimes) {
+	w.habits.at = 0
+	i := of.index()
+	w.lastHours.add(Shift{t.all, w.means[i]})
+	w.means[i], w.highs[i] = t.mean, t.high
+	if t.all != 0 {
+		w.today.nanos += t.all.Nanos()
+		w.today.hours++
+	}
+	if (of+1)%HoursPerDay == 0 {
+		w.endDay(of / HoursPerDay)
+	}
+}
+
+// leastInDay is the number of hours with a mean that make up the mean of a day.
+const leastInDay = 3
+
+// endDay replaces the times of the day four weeks before. Each hour counts alike: a day with more traffic by night has
+// no other mean.
+func (w *Week) endDay(day Hour) {
+	all, calm := Level(0), Level(0)
+	if w.today.hours >= leastInDay {
+		all = levelOf(w.today.nanos / float64(w.today.hours))
+	}
+	nanos, hours := 0.0, 0
+	for of := day * HoursPerDay; of < (day+1)*HoursPerDay; of++ {
+		if mean := w.means[of.index()]; mean != 0 {
+			nanos += mean.Nanos()
+			hours++
+		}
+	}
+	if hours >= leastInDay {
+		calm = levelOf(nanos / float64(hours))
+	}
+	i := day % daysPerMonth
+	w.lastDays.add(Shift{all, w.days[i]})
+	w.days[i], w.today.nanos, w.today.hours = calm, 0, 0
+}
+
+// Shift is the mean local time in an hour or a day, and in one that was a week or four weeks before. Now counts all
+// calls, also during an open incident: it is over when they are as fast as before. Before counts healthy calls only.
+type Shift struct{ Now, Before Level }
+
+// growth returns the time of now relative to that before; 0 if one is unknown.
+func (c Shift) growth() float64 {
+	if c.Now == 0 || c.Before == 0 {
+		return 0
+	}
+	return c.Now.Nanos() / max(1, c.Before.Nanos())
+}
+
+// Recent holds the changes of the last hours or days, the last one first. All of them must be slower.
+type Recent [3]Shift
+
+func (r *Recent) add(c Shift) {
+	copy(r[1:], r[:])
+	r[0] = c
+}
+
+// Growth returns the lowest growth; 0 if it is not known.
+func (r *Recent) Growth() float64 {
+	lowest := math.Inf(1)
+	for _, c := range r {
+		lowest = min(lowest, c.growth())
+	}
+	return lowest
+}
+
+// GrowthDuration is the time for which calls must be slower than a week before.
+const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
+
+// Last returns the last hours or days beside an earlier time; nil if nothing is known. w may be nil.
+func (w *Week) Last(than Earlier) *Recent {
+	switch {
+	case w == nil:
+		return nil
+	case than == MonthAgo:
+		return &w.lastDays
+	default:
+		return &w.lastHours
+	}
+}
+
+const (
+	// weekWindow is the length of the windows in an hour, and leastInWindow the number of calls that has a mean.
+	weekWindow    = 3 * SlicesPerMinute
+	leastInWindow = 10
+	// highest is the rank of the mean that is the high one of an hour. The highest two of twenty may be chance.
+	highest = 3
+)
+
+// appendTo appends w.
+func (w *Week) appendTo(b []byte) []byte {
+	b = codec.AppendBools(b, w != nil)
+	if w == nil {
+		return b
+	}
+	b = codec.AppendUvarints(b, uint64(w.since))
+	for _, last := range []*Recent{&w.lastHours, &w.lastDays} {
+		for _, c := range last {
+			b = codec.AppendUvarints(b, uint64(c.Now), uint64(c.Before))
+		}
+	}
+	for i := range w.means {
+		b = codec.AppendUvarints(b, uint64(w.means[i]), uint64(w.highs[i]))
+	}
+	for _, day := range w.days {
+		b = codec.AppendUvarints(b, uint64(day))
+	}
+	return codec.AppendUvarints(b, math.Float64bits(w.today.nanos), uint64(w.today.hours))
+}
+
+// readWeek reads a week that appendTo appended.
+func readWeek(r *codec.Reader) *Week {
+	if !r.Bool() {
+		return nil
+	}
+	w := &Week{since: Hour(r.Below(1 << 31))}
+	for _, last := range []*Recent{&w.lastHours, &w.lastDays} {
+		for i := range last {
+			last[i] = Shift{readLevel(r), readLevel(r)}
+		}
+	}
+	for i := range w.means {
+		w.means[i], w.highs[i] = readLevel(r), coarseLevel(r.Below(1<<8))
+	}
+	for i := range w.days {
+		w.days[i] = readLevel(r)
+	}
+	w.today.nanos, w.today.hours = math.Float64frombits(r.Uvarint()), int(r.Below(HoursPerDay+1))
+	return w
+}
+
+func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
+
+// Early returns the mean local time of calls in the first two hours of the last day that are known and ended at least
+// an hour before a slice, in ns; 0 if there are no such hours. w may be nil.
+func (w *Week) Early(at Slice) float64 {
+	if w == nil {
+		return 0
+	}
+	last := (at - SlicesPerHour).Hour()
+	nanos, hours := 0.0, 0
+	for of := max(w.since, last-HoursPerDay); of < last && hours < 2; of++ {
+		if mean := w.means[of.index()]; mean != 0 {
+			nanos += mean.Nanos()
+			hours++
+		}
+	}
+	if hours < 2 {
+		return 0
+	}
+	return nanos / float64(hours)
+}
+
+// SilentAt reports whether there were no calls at this hour of the day before, although the site was known. w may be
+// nil.
+func (w *Week) SilentAt(at Slice) bool {
+	yesterday := at.Hour() - HoursPerDay
+	return w.KnownFor(at.Hour()) > HoursPerDay && w.highs[yesterday.index()] == 0
+}
+
+// Earlier is a time that [Comparer.Crept] compares with.
+type Earlier int
+
+const (
+	// WeekAgo compares each of the last three hours with the one a week before.
+	WeekAgo Earlier = iota
+	// MonthAgo compares each of the last three days, which begin at midnight UTC, with the one four weeks before.
+	MonthAgo
+)

@@ -1,0 +1,357 @@
+package onetrace
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// rareShare is the share of the calls at a site below which a shape is unusual. A call that at least 1 − rareShare of
+// such calls make is expected. It is a convention, not a property of an application: five percent, as for tests.
+const rareShare = 0.05
+
+// changedShape is the certainty of a shape that no normal trace has. Half of that of a failure: the request may have
+// done its work.
+const changedShape = 0.5
+
+// structure charges calls that fail, that lack calls, and that are new. The certainty of each is between 0 and 1.
+//
+//   - A failed span is charged if less than half of the calls at its site fail.
+//   - A CLIENT span without an answer is charged to the callee that usually answers.
+//   - A span with an unusual shape, the set of sites that it calls, is compared with the normal calls at its site that
+//     make the same calls and maybe more. If rareShare of them or less stop there, calls are missing: those that nearly
+//     all of them make.
+//   - A call to a new site is charged with it. Where normal calls continue in different ways, as in a dispatcher, it
+//     may be one more way and counts half. If knownType is false, no call counts as new.
+//
+// The deepest call is charged, because a change below is a sufficient cause of one above. A caller is charged only
+// beyond the certainty of the calls below it.
+func (x *explaining) structure(knownType bool) {
+	explained := make([]float64, len(x.calls))
+	for i, c := range slices.Backward(x.calls) {
+		if c.Site == history.Overflow || x.isBorder(i) {
+			continue
+		}
+		below := explained[i]
+		for _, found := range x.changes(i, knownType) {
+			if certainty := found.certainty - below; certainty > 0 {
+				x.chargeChange(&found, certainty*x.unit)
+			}
+			explained[i] = max(explained[i], found.certainty)
+		}
+		if c.Parent >= 0 {
+			explained[c.Parent] = max(explained[c.Parent], explained[i])
+		}
+	}
+}
+
+// change is a difference in structure.
+type change struct {
+	suspectKey
+	node       int32
+	certainty  float64
+	excess     float64
+	caller     trace.Op
+	missing    []trace.Op
+	unanswered bool
+}
+
+func (x *explaining) chargeChange(c *change, score float64) {
+	s := x.charge(c.suspectKey, c.node, c.excess, score)
+	s.Unanswered = s.Unanswered || c.unanswered
+	s.Caller = cmp.Or(s.Caller, c.caller)
+	for _, op := range c.missing {
+		if !slices.Contains(s.Missing, op) {
+			s.Missing = append(s.Missing, op)
+		}
+	}
+	x.evidence[c.service] += score
+}
+
+// changes returns the changes at call i itself.
+func (x *explaining) changes(i int, knownType bool) (found []change) {
+	c := &x.calls[i]
+	at, s := &x.rec.Sites[c.Site], x.known(c.Site)
+	own := change{suspectKey: suspectKey{service: at.Service, op: at.Op}, node: x.nodes[i]}
+	if u := x.unanswered[i]; u.certainty > 0 {
+		own.reason, own.certainty, own.unanswered = Missing, u.certainty, true
+		if u.callee.Service != 0 {
+			own.service, own.op = u.callee.Service, u.callee.Op
+		}
+		return append(found, own)
+	}
+	if x.failed(x.path, i) && (s != nil || knownType) {
+		share := 0.0
+		if s != nil {
+			share = float64(s.failed) / float64(s.calls)
+		}
+		if share < 0.5 {
+			failed := own
+			failed.reason, failed.certainty = Failed, 1-share
+			found = append(found, failed)
+		}
+	}
+	if s == nil || s.calls < history.MinHistory {
+		return found
+	}
+	if certainty := changedShape * s.unusual(x.below[i].sites); certainty > 0 {
+		found = append(found, x.shapeChanges(i, s, own, certainty, knownType)...)
+	}
+	return found
+}
+
+// shapeChanges returns the changes that make the shape of call i unusual.
+func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
+	certainty float64, knownType bool) (found []change) {
+	known, unknown := x.split(i)
+	next := s.continuation(known)
+	varies := next.varies()
+	if next.stops() && (len(unknown) == 0 || !varies) {
+		own.reason, own.certainty, own.caller = Missing, certainty, own.op
+		for _, site := range x.expected(&next) {
+			at := &x.rec.Sites[site]
+			own.missing = append(own.missing, at.Op)
+			if len(own.missing) == 1 && at.Service == own.service {
+				own.op = at.Op
+			}
+		}
+		found = append(found, own)
+	}
+	if !knownType {
+		return found
+	}
+	if varies {
+		certainty /= 2
+	}
+	for _, k := range unknown {
+		group := x.below[i].group(k)
+		at := &x.rec.Sites[x.below[i].sites[k]]
+		c := change{
+			suspectKey: suspectKey{service: at.Service, op: at.Op, reason: New},
+			node:       x.nodes[group[0]],
+			certainty:  certainty,
+		}
+		for _, call := range group {
+			c.excess += x.inclusive[call]
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// split divides the sites that call i calls into known ones and, by their numbers of groups, unknown ones. Calls
+// without an answer belong to neither.
+func (x *explaining) split(i int) (known []int32, unknown []int) {
+	b := &x.below[i]
+	for k, site := range b.sites {
+		switch {
+		case len(x.unanswered) > 0 && x.unanswered[b.group(k)[0]].certainty > 0:
+		case x.known(site) != nil:
+			known = append(known, site)
+		default:
+			unknown = append(unknown, k)
+		}
+	}
+	return known, unknown
+}
+
+// newType reports whether no normal trace has a request of this type: the root is new, or within the service of the
+// root a span whose calls vary makes a new one. A gateway has one root operation for requests of all types.
+func (x *explaining) newType() bool {
+	root := &x.rec.Sites[x.calls[0].Site]
+	inRoot := make([]bool, len(x.calls))
+	for i := range x.calls {
+		c := &x.calls[i]
+		at := &x.rec.Sites[c.Site]
+		inRoot[i] = at.Service == root.Service && !at.Border && (i == 0 || c.Parent >= 0 && inRoot[c.Parent])
+		s := x.known(c.Site)
+		if i == 0 && s == nil {
+			return true
+		}
+		if s == nil || !inRoot[i] {
+			continue
+		}
+		if known, unknown := x.split(i); len(unknown) > 0 && !x.maybeUnanswered(i, unknown) {
+			if next := s.continuation(known); next.varies() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maybeUnanswered reports whether one of the unknown calls of call i has no answer, although normal ones have.
+func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
+	return slices.ContainsFunc(unknown, func(k int) bool {
+		site := x.below[i].sites[k]
+		return x.rec.Sites[site].Client && silent(&x.rec.Sites[site]) && len(x.answeredSites(site)) > 0
+	})
+}
+
+// unusual returns the certainty that a shape is unusual at the site: 0 if rareShare of the calls or more have this
+// shape or one as rare, nearly 1 if no call has. The share of new shapes is estimated by that of shapes seen once (Good
+// and Turing): a site at which every second shape is new has no unusual ones.
+func (s *siteProfile) unusual(sites []int32) float64 {
+	n, rarer, once := 0, s.others, s.others
+	if x := s.shapes[shapeHash(sites)]; x != nil {
+		n = x.calls
+	}
+	for _, x := range s.shapes {
+		if x.calls <= n {
+			rarer += x.calls
+		}
+		if x.calls == 1 {
+			once++
+		}
+	}
+	if n == 0 {
+		rarer = once
+	}
+	return rarity(rarer, s.calls)
+}
+
+// rarity returns the certainty that an event is unusual which n of the normal calls have: 0 from rareShare on, nearly 1
+// for none of many.
+func rarity(n, calls int) float64 {
+	share := float64(n) / float64(calls)
+	return max(0, 1-share/rareShare) * float64(calls) / float64(calls+1)
+}
+
+// continuation describes the normal calls at a site that make the given calls.
+type continuation struct {
+	exact, more int           // calls that make no other calls, and that do
+	next        map[int32]int // of the latter, the number that call each other site
+}
+
+func (s *siteProfile) continuation(sites []int32) continuation {
+	c := continuation{next: make(map[int32]int)}
+	for _, x := range s.shapes {
+		switch {
+		case !containsAll(x.sites, sites):
+		case len(x.sites) == len(sites):
+			c.exact += x.calls
+		default:
+			c.more += x.calls
+			for _, site := range x.sites {
+				if _, ok := slices.BinarySearch(sites, site); !ok {
+					c.next[site] += x.calls
+				}
+			}
+		}
+	}
+	return c
+}
+
+// stops reports whether calls usually continue.
+func (c *continuation) stops() bool {
+	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
+}
+
+// expected returns the sites that nearly all calls, rareShare excepted, call in addition, the most frequent first.
+func (x *explaining) expected(c *continuation) []int32 {
+	var sites []int32
+	for site, n := range c.next {
+		if c.expects(n) {
+			sites = append(sites, site)
+		}
+	}
+	slices.SortFunc(sites, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(c.next[b], c.next[a]), x.rec.Sites[a].Compare(x.rec.Sites[b].SiteKey))
+	})
+	return sites
+}
+
+// expects reports whether n calls are nearly all.
+func (c *continuation) expects(n int) bool {
+	return float64(n) >= (1-rareShare)*float64(c.exact+c.more)
+}
+
+// varies reports whether calls usually continue, in different ways.
+func (c *continuation) varies() bool {
+	for _, n := range c.next {
+		if c.expects(n) {
+			return false
+		}
+	}
+	return c.stops()
+}
+
+// containsAll reports whether all contains some. Both are in ascending order.
+func containsAll(all, some []int32) bool {
+	for _, x := range some {
+		i, ok := slices.BinarySearch(all, x)
+		if !ok {
+			return false
+		}
+		all = all[i+1:]
+	}
+	return true
+}
+
+// unanswered describes a CLIENT span without an answer, although such spans usually have one.
+type unanswered struct {
+	certainty float64        // 0: answered, or usually without an answer
+	callee    history.Callee // service 0: unknown
+}
+
+// findUnanswered fills x.unanswered.
+func (x *explaining) findUnanswered() {
+	answers := make([]unanswered, len(x.calls)) // x.unanswered stays empty meanwhile: split sees the calls as unknown
+	used := make(map[[2]int32]bool)
+	for i := range x.calls {
+		c := &x.calls[i]
+		at := &x.rec.Sites[c.Site]
+		if c.Site == history.Overflow || !at.Client || at.Border || !silent(at) || c.Parent < 0 {
+			continue
+		}
+		sites := x.answeredSites(c.Site)
+		peer := x.names.Peer(at)
+		if peer != 0 {
+			sites = slices.DeleteFunc(sites, func(site int32) bool { return x.usualCallee(site).Service != peer })
+		}
+		without, with := 0, 0
+		if s := x.known(c.Site); s != nil {
+			without = s.calls
+		}
+		for _, site := range sites {
+			with += x.sites[site].calls
+		}
+		if with < history.MinHistory {
+			continue
+		}
+		u := unanswered{certainty: rarity(without, without+with)}
+		switch {
+		case u.certainty == 0:
+		case peer != 0:
+			u.callee = x.usualCallee(sites[0])
+		default:
+			u.callee = x.silentCallee(i, sites, used)
+		}
+		if at.Peer == 0 || u.callee.Service != 0 { // else it may be a call to a third party
+			answers[i] = u
+		}
+	}
+	x.unanswered = answers
+}
+
+// silentCallee returns the callee of call i, which has no answer: the usual one of the calls that most normal calls of
+// the caller make, and this one does not. It adds the site to those used, by caller.
+func (x *explaining) silentCallee(i int, sites []int32, used map[[2]int32]bool) history.Callee {
+	c := &x.calls[i]
+	caller := x.known(x.calls[c.Parent].Site)
+	if caller == nil {
+		return history.Callee{}
+	}
+	known, _ := x.split(int(c.Parent))
+	known = slices.DeleteFunc(known, func(site int32) bool { return site == c.Site })
+	next := caller.continuation(known)
+	for _, site := range sites {
+		if key := [2]int32{c.Parent, site}; !used[key] && 2*next.next[site] > next.exact+next.more {
+			used[key] = true
+			return x.usualCallee(site)
+		}
+	}
+	return history.Callee{}
+}

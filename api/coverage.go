@@ -1,0 +1,131 @@
+package api
+
+import (
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/internal/metric"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// coveredServices bounds the services in the status, which every page reads; /metrics has all.
+const coveredServices = 200
+
+// coverageOf returns c as the status shows it.
+func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
+	total := c.Total()
+	d := contract.Coverage{
+		Received:           partOf(total.Received()),
+		Requests:           partOf(total.Requests),
+		RequestsOfTheirOwn: partOf(total.Own),
+		LeftOut:            leftOut(&total),
+		Traces:             c.Traces,
+		Incomplete:         c.Incomplete,
+	}
+	d.ShareOfSpans, d.ShareOfTime = total.Shares()
+	d.Warning, d.Remedy = names.Uncovered(c)
+	d.Services = make([]contract.CoverageService, 0)
+	for service, a := range c.Services() {
+		if len(d.Services) == coveredServices {
+			break
+		}
+		d.Services = append(d.Services, contract.CoverageService{
+			Service:            names.Clean(names.Table.Text(service)),
+			Received:           partOf(a.Received()),
+			Requests:           partOf(a.Requests),
+			RequestsOfTheirOwn: partOf(a.Own),
+			LeftOut:            leftOut(a),
+		})
+	}
+	d.HopsWithoutSpans = make([]contract.HopWithoutSpans, 0)
+	for h, x := range c.Hops() {
+		d.HopsWithoutSpans = append(d.HopsWithoutSpans, contract.HopWithoutSpans{
+			Caller:   names.Clean(names.Table.Text(h.Caller)),
+			Callee:   names.Clean(names.Table.Text(h.Callee)),
+			Hop:      names.Service(x.Peer),
+			Requests: x.Requests,
+		})
+	}
+	return d
+}
+
+func partOf(p trace.Part) contract.CoveredSpans {
+	return contract.CoveredSpans{Spans: p.Spans, Ns: p.Nanos}
+}
+
+func leftOut(a *trace.Accounts) contract.SpansLeftOut {
+	left := make(contract.SpansLeftOut, len(a.Left))
+	for reason, p := range a.Left {
+		left[string(reason)] = partOf(p)
+	}
+	return left
+}
+
+// serviceOutcome is a service with what became of some of its spans.
+type serviceOutcome struct{ service, outcome string }
+
+// outcomesOf returns the spans since the start by the name of their service and by what became of them.
+func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.Part {
+	all := make(map[serviceOutcome]trace.Part)
+	add := func(service, outcome string, p trace.Part) {
+		if p.Spans > 0 {
+			x := all[serviceOutcome{service, outcome}] // services whose names were forgotten share one
+			all[serviceOutcome{service, outcome}] = trace.Part{Spans: x.Spans + p.Spans, Nanos: x.Nanos + p.Nanos}
+		}
+	}
+	for service, a := range c.Services() {
+		name := table.Text(service)
+		add(name, "request", a.Requests)
+		add(name, "own_request", a.Own)
+		for reason, p := range a.Left {
+			add(name, string(reason), p)
+		}
+	}
+	return all
+}
+
+// coverage emits what became of the spans, as of the last epoch.
+func (m *metrics) coverage(e metric.Emitter, s *snapshot) {
+	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
+		s.coverage.ShareOfSpans, "of", "spans")
+	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
+		s.coverage.ShareOfTime, "of", "time")
+	for x, p := range s.outcomes {
+		e.Counter("covered_spans_total", "Spans by service and outcome: judged as part of a request or of a "+
+			"request of its own, or left out for a reason.", p.Spans, "service", x.service, "outcome", x.outcome)
+		e.Seconds("covered_span_seconds_total", "Sum of the durations of these spans.",
+			time.Duration(p.Nanos), "service", x.service, "outcome", x.outcome)
+	}
+}
+
+// identifying are the operations whose names seem to hold identities.
+type identifying struct {
+	entries int // of the table when they were looked for
+	found   contract.NamesWithIdentities
+}
+
+// shownNames bounds the operations in the status.
+const shownNames = 100
+
+// addNames looks for names with identities if there are new names, else takes those of the last snapshot.
+func (s *snapshot) addNames(table *trace.Table, last *snapshot) {
+	if last != nil && last.identifying.entries == table.Len() {
+		s.identifying = last.identifying
+		return
+	}
+	names, all := describe.New(table, describe.Verbatim), table.Families()
+	s.identifying.entries = table.Len()
+	x := &s.identifying.found
+	x.Warning, x.Remedy = names.Families(all)
+	for i := range all[:min(shownNames, len(all))] {
+		x.Operations = append(x.Operations, contract.NamedOperation{
+			Service: table.Text(all[i].Service),
+			Name:    all[i].Name,
+			Names:   all[i].Names,
+		})
+	}
+	if x.Operations == nil {
+		x.Operations = []contract.NamedOperation{}
+	}
+}

@@ -1,0 +1,215 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// Get returns the answer to GET of the path with these elements below /api/v1. The query is nil or one of the
+// contract's structs of parameters.
+func Get[T any](ctx context.Context, c *Client, query any, path ...string) (*T, error) {
+	return get[T](ctx, c, values(query), path)
+}
+
+func get[T any](ctx context.Context, c *Client, query url.Values, path []string) (*T, error) {
+	a, err := c.do(ctx, http.MethodGet, query, nil, path)
+	if err != nil {
+		return nil, err
+	}
+	return decode[T](c, a)
+}
+
+// send sends a body as JSON, nil for a request without one, and returns the answer.
+func send[T any](ctx context.Context, c *Client, method string, body any, path ...string) (*T, error) {
+	a, err := c.do(ctx, method, nil, body, path)
+	if err != nil {
+		return nil, err
+	}
+	return decode[T](c, a)
+}
+
+// tell is send for a request whose answer has no content that matters.
+func (c *Client) tell(ctx context.Context, method string, body any, path ...string) error {
+	_, err := c.do(ctx, method, nil, body, path)
+	return err
+}
+
+// answer is a successful answer of the service.
+type answer struct {
+	header http.Header
+	body   []byte
+}
+
+// decode returns the JSON in an answer.
+func decode[T any](c *Client, a answer) (*T, error) {
+	x := new(T)
+	if json.Unmarshal(a.body, x) != nil {
+		return nil, fmt.Errorf("unexpected response from %s: use the same version for client and service, "+
+			"or name another service with --server", c.server)
+	}
+	return x, nil
+}
+
+// do sends a request and returns the answer, or the service's refusal as a [RefusedError].
+func (c *Client) do(ctx context.Context, method string, query url.Values, body any, path []string) (answer, error) {
+	r, err := c.request(ctx, method, query, body, path)
+	if err != nil {
+		return answer{}, err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return answer{}, c.withHint(err)
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, c.withHint(err)
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return answer{}, c.refused(response.StatusCode, data)
+	}
+	return answer{response.Header, data}, nil
+}
+
+// request returns a request of the API, with the token if there is one.
+func (c *Client) request(
+	ctx context.Context, method string, query url.Values, body any, path []string,
+) (*http.Request, error) {
+	to := c.server + "/api/v1"
+	if len(path) > 0 {
+		escaped := make([]string, len(path))
+		for i, element := range path {
+			escaped[i] = url.PathEscape(element)
+		}
+		to += "/" + strings.Join(escaped, "/")
+	}
+	if len(query) > 0 {
+		to += "?" + query.Encode()
+	}
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return r, nil
+}
+
+// values returns the parameters in a struct of the contract, or no parameters if it is nil. The names are in the tag
+// form; nil fields are left out.
+func values(parameters any) url.Values {
+	q := url.Values{}
+	if parameters == nil {
+		return q
+	}
+	for field, x := range reflect.ValueOf(parameters).Fields() {
+		if x.Kind() == reflect.Pointer {
+			if x.IsNil() {
+				continue
+			}
+			x = x.Elem()
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("form"), ",")
+		if several, ok := reflect.TypeAssert[[]string](x); ok {
+			q[name] = several
+			continue
+		}
+		q.Set(name, fmt.Sprint(x.Interface()))
+	}
+	return q
+}
+
+// RefusedError is the error of a request that the service refused.
+type RefusedError struct {
+	Status int // of HTTP
+	text   string
+}
+
+func (e *RefusedError) Error() string { return e.text }
+
+// refused returns the error in an answer that is not successful.
+func (c *Client) refused(status int, body []byte) error {
+	var e contract.Error
+	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
+		return fmt.Errorf("%s answers %d and is not Sibyl: name the service with --server", c.server, status)
+	}
+	if e.Status == http.StatusUnauthorized {
+		e.Hint = new("give a token with --token or SIBYL_TOKEN")
+		if c.token != "" {
+			e.Hint = new("give another one with --token or SIBYL_TOKEN")
+		}
+	}
+	text := c.server + ": " + e.Detail
+	if e.Hint != nil {
+		text += "; " + *e.Hint
+	}
+	return &RefusedError{e.Status, text}
+}
+
+// withHint adds a hint to the error of a request without a valid response.
+func (c *Client) withHint(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
+	}
+	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
+		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
+	}
+	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and shows bytes
+		return fmt.Errorf("%s does not speak HTTP: name the address "+
+			"of the API with --server, whose default port is 8321",
+			c.server)
+	}
+	return fmt.Errorf("query %s: %w", c.server, err)
+}
+
+// pageSize is the largest page requested.
+const pageSize = 1000
+
+// getPages reads a list page by page, until it has most items (0: all) or the last page. Parts returns the place of its
+// items, and the cursor of the next page, nil after the last page. The other fields come from the page read last.
+func getPages[L, T any](
+	ctx context.Context, c *Client, query any, most int, parts func(*L) (items *[]T, next *string), path ...string,
+) (*L, error) {
+	items, q := []T{}, values(query)
+	for {
+		size := pageSize
+		if most > 0 {
+			size = min(size, most-len(items))
+		}
+		q.Set("limit", strconv.Itoa(size))
+		list, err := get[L](ctx, c, q, path)
+		if err != nil {
+			return nil, err
+		}
+		got, next := parts(list)
+		items = append(items, *got...)
+		if next == nil || most > 0 && len(items) >= most {
+			*got = items
+			return list, nil
+		}
+		q.Set("cursor", *next)
+	}
+}

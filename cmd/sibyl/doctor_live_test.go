@@ -1,0 +1,288 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/server"
+)
+
+// liveService is a running service of a test, which closes traces after half a second.
+type liveService struct {
+	t         *testing.T
+	otlp, api string // URLs
+}
+
+// startService runs a service with more keys of the configuration, as environment variables, until the test ends.
+func startService(t *testing.T, more map[string]string) *liveService {
+	t.Helper()
+	env := map[string]string{
+		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "off",
+		"SIBYL_EPOCH": "1s", "SIBYL_LEARNING": "1s", "SIBYL_ASSEMBLY_SETTLE": "200ms", "SIBYL_ASSEMBLY_IDLE": "500ms",
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string {
+		if x, ok := more[key]; ok {
+			return x
+		}
+		return env[key]
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(&e.Config, server.Build{Version: "v1"},
+		slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(t.Context()) }()
+	t.Cleanup(func() {
+		if err := fmt.Sprint(<-served, s.Close()); err != "<nil> <nil>" {
+			t.Error(err)
+		}
+	})
+	at := s.Addresses()
+	l := &liveService{t, "http://" + at.HTTP.String(), "http://" + at.API.String()}
+	l.check("service", fine, "is ready")
+	return l
+}
+
+// sentSpan is a span of a request of a test. Its trace starts with the time at which it is sent.
+type sentSpan struct {
+	trace, id, parent int
+	service, name     string
+	kind              int // of OTLP
+	from, to          time.Duration
+}
+
+// send sends spans, each with a resource of its own, in one request.
+func (l *liveService) send(at time.Time, spans ...sentSpan) {
+	l.t.Helper()
+	var all []string
+	for _, s := range spans {
+		resource := ""
+		if s.service != "" {
+			resource = fmt.Sprintf(`{"key":"service.name","value":{"stringValue":%q}}`, s.service)
+		}
+		id := func(n int) string {
+			if n == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%016x", n)
+		}
+		all = append(all, fmt.Sprintf(`{"resource":{"attributes":[%s]},"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":%q,"parentSpanId":%q,"name":%q,"kind":%d,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}`,
+			resource, s.trace, id(s.id), id(s.parent), s.name, s.kind,
+			at.Add(s.from).UnixNano(), at.Add(s.to).UnixNano()))
+	}
+	body := strings.NewReader(`{"resourceSpans":[` + strings.Join(all, ",") + `]}`)
+	r, err := http.Post(l.otlp+"/v1/traces", "application/json", body) //nolint:noctx // a test
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	if r.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(r.Body)
+		l.t.Fatalf("%s: %s", r.Status, text)
+	}
+}
+
+// check runs doctor until a check has a state and a text, and fails the test if it never has.
+func (l *liveService) check(name string, state severity, saw string) {
+	l.t.Helper()
+	l.checkAt(l.api, name, state, saw)
+}
+
+func (l *liveService) checkAt(api, name string, state severity, saw string) {
+	l.t.Helper()
+	var got finding
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		r := sibyl(l.t, "", "doctor", "--server", api, "-o", "json")
+		var report doctorReport
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			l.t.Fatalf("%v: %+v", err, r)
+		}
+		i := slices.IndexFunc(report.Checks, func(f finding) bool { return f.Check == name })
+		if i < 0 {
+			continue
+		}
+		if got = report.Checks[i]; got.State == state && strings.Contains(got.Saw, saw) {
+			if (state == warning || state == failed) && got.Do == "" {
+				l.t.Errorf("%+v has no remedy", got)
+			}
+			if (r.code == cli.ExitError) != (report.Failed > 0) {
+				l.t.Errorf("exit code %d with %d failed checks", r.code, report.Failed)
+			}
+			return
+		}
+	}
+	l.t.Fatalf("%+v, want %s %q", got, state, saw)
+}
+
+// Kinds of spans in OTLP.
+const (
+	serverSpan = 2
+	clientSpan = 3
+)
+
+// twoServices returns the spans of a request of two services. A missing parent hides the call between them.
+func twoServices(trace int, missing bool) []sentSpan {
+	all := []sentSpan{
+		{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, 30 * time.Millisecond},
+		{trace, 2, 1, "shop", "GET", clientSpan, 5 * time.Millisecond, 25 * time.Millisecond},
+		{trace, 3, 2, "stock", "GET /stock", serverSpan, 6 * time.Millisecond, 24 * time.Millisecond},
+	}
+	if missing {
+		return []sentSpan{all[0], all[2]}
+	}
+	return all
+}
+
+// TestDoctorOfTidyTraffic: whole traces of two services are fine, also if they arrive twice. Duplicates are counted,
+// and do not count as arrivals.
+func TestDoctorOfTidyTraffic(t *testing.T) {
+	l := startService(t, nil)
+	l.check("traces", failed, "No span has arrived.")
+	l.check("parents", skipped, "No trace has been closed yet.")
+	send := func() {
+		for i := range 50 {
+			l.send(time.Now(), twoServices(i+1, false)...)
+		}
+	}
+	send()
+	l.check("parents", fine, "0 % of 50 closed traces")
+	l.check("coverage", fine, "100 % of the 150 spans of the last minutes and 100 % of their time are judged.")
+	l.check("traces", fine, "150 spans in 50 export requests arrived.")
+	l.check("limits", fine, "All traffic is used.")
+	l.check("names", fine, "name 2 services")
+	l.check("proxies", fine, "")
+	l.check("context", fine, "")
+	l.check("instances", fine, "since Sibyl started none")
+	send()
+	l.check("traces", fine, "150 spans since the start had arrived before and were ignored.")
+	l.check("limits", fine, "All traffic is used.")
+	later := l.proxy(time.Hour)
+	send()
+	l.checkAt(later, "traces", warning, "The last request that could be analysed arrived 60 min ago. 300 spans")
+	l.checkAt(later, "clock", warning, "differ by")
+}
+
+// proxy returns the URL of a proxy of the API for which it is later.
+func (l *liveService) proxy(by time.Duration) string {
+	api, err := url.Parse(l.api)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	s := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(api) },
+		ModifyResponse: func(r *http.Response) error {
+			r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+			return nil
+		},
+	})
+	l.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestDoctorOfMissingParents: of 10 traces, 9 have a span whose parent never arrives.
+func TestDoctorOfMissingParents(t *testing.T) {
+	l := startService(t, nil)
+	for i := range 10 {
+		l.send(time.Now(), twoServices(i+1, i > 0)...)
+	}
+	l.check("parents", warning, "90 % of 10 closed traces")
+}
+
+// TestDoctorOfUntidyTraffic: spans without names, of a sidecar, and without context.
+func TestDoctorOfUntidyTraffic(t *testing.T) {
+	l := startService(t, nil)
+	for i := range 20 {
+		l.send(time.Now(), sentSpan{3*i + 1, 1, 0, "", "GET /a", serverSpan, 0, time.Millisecond})
+		l.send(time.Now(), sentSpan{3*i + 2, 1, 0, "istio-proxy", "GET /b", serverSpan, 0, time.Millisecond})
+		l.send(time.Now(),
+			sentSpan{3*i + 3, 1, 0, "shop", fmt.Sprintf("GET /c/l%cOeioB", 'A'+i), serverSpan, 0, time.Millisecond})
+	}
+	l.check("names", warning, "Some spans have no service.name.")
+	l.check("proxies", warning, "istio-proxy appears as a service.")
+	l.check("context", warning, "0 of")
+	l.check("operations", warning, "shop GET /c/{} (20 names).")
+}
+
+// TestDoctorOfLimits sends, for each limit, the traffic that exceeds it.
+func TestDoctorOfLimits(t *testing.T) {
+	limits := map[string]string{"SIBYL_ASSEMBLY_MAX_AGE": "2s", "SIBYL_ASSEMBLY_MAX_SPANS": "20"}
+	root := func(trace int) sentSpan {
+		return sentSpan{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, time.Millisecond}
+	}
+	for _, c := range []struct {
+		name    string
+		send    func(l *liveService)
+		saw     string
+		covered string // what the check of the coverage says
+	}{
+		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with 0 % of the time, could not be read."},
+		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "100 % of the spans, with 100 % of the time, belong to requests that took no time"},
+		{"too long", func(l *liveService) {
+			l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, -50 * time.Hour, 0})
+		}, "1 request that took no time, or more than 39 hours",
+			"belong to requests that took no time, or more than 39 hours."},
+		{"late", func(l *liveService) {
+			l.send(time.Now(), root(1))
+			l.check("parents", fine, "1 closed trace")
+			l.send(time.Now(), sentSpan{1, 2, 1, "shop", "late", clientSpan, 0, 1})
+		}, "1 span that arrived after their trace was closed", "arrived after their trace was closed."},
+		{"age", func(l *liveService) {
+			for i := range 18 { // 2.7 seconds
+				l.send(time.Now(), sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1})
+				time.Sleep(150 * time.Millisecond)
+			}
+		}, "closed early because spans kept arriving", "belong to traces that were closed early."},
+		{"size", func(l *liveService) {
+			for i := range 30 {
+				l.send(time.Now(), sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1})
+			}
+		}, "1 trace closed early at the size limit", "belong to traces that were closed early."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := startService(t, limits)
+			c.send(l)
+			l.check("limits", warning, c.saw)
+			l.check("coverage", warning, c.covered)
+		})
+	}
+}
+
+// TestReplayOfDuplicates: the summary of a second replay says that all of its spans were ignored.
+func TestReplayOfDuplicates(t *testing.T) {
+	l := startService(t, nil)
+	recording := request(t, cart)
+	replayed := func() string {
+		r := sibylIn(t, recording, map[string]string{serverVariable: l.api}, "replay", "--to", l.otlp, "-")
+		if r.code != cli.ExitOK {
+			t.Fatalf("%+v", r)
+		}
+		return r.out
+	}
+	if got := replayed(); !strings.Contains(got, "1 trace sent: 2 spans accepted, 0 rejected") {
+		t.Errorf("the first time: %s", got)
+	}
+	l.check("parents", fine, "1 closed trace")
+	if got := replayed(); !strings.Contains(got, "1 trace sent: 2 spans, all ignored as duplicates, 0 rejected") {
+		t.Errorf("the second time: %s", got)
+	}
+}

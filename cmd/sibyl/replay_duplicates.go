@@ -1,0 +1,70 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/client"
+)
+
+// duplicateWatch compares the counters of the service that receives a replay, before and after. OTLP's answers do not
+// tell which of the accepted spans are duplicates: a service finds out later.
+type duplicateWatch struct {
+	api           *client.Client // nil: unknown
+	spans, copies int64          // before the replay
+}
+
+// countingDelay is the time after which a service has counted the spans that it acknowledged.
+const countingDelay = 500 * time.Millisecond
+
+// watchDuplicates reads the counters of the service that has an OTLP endpoint, if its API answers.
+func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicateWatch {
+	server := cmp.Or(p.getenv(serverVariable), client.DefaultServer)
+	if !sameHost(f.to, server) {
+		return duplicateWatch{}
+	}
+	api, err := client.New(server, f.token)
+	if err != nil {
+		return duplicateWatch{}
+	}
+	before, _, err := api.Status(ctx)
+	if err != nil {
+		return duplicateWatch{}
+	}
+	return duplicateWatch{api, before.Ingest.Spans, before.Ingest.DuplicateSpans}
+}
+
+// sameHost reports whether an OTLP endpoint and a URL name one host.
+func sameHost(endpoint, server string) bool {
+	if _, rest, ok := strings.Cut(endpoint, "://"); ok {
+		endpoint = rest
+	}
+	host, _, err := net.SplitHostPort(strings.TrimRight(endpoint, "/"))
+	u, err2 := url.Parse(server)
+	if err != nil || err2 != nil {
+		return false
+	}
+	return host == u.Hostname() || isLocal("http://"+net.JoinHostPort(host, "0")) && isLocal(server)
+}
+
+// count returns how many of the spans sent since were duplicates; nil if it is unknown, as when others sent spans, too,
+// or the API is not the one of the endpoint.
+func (w *duplicateWatch) count(ctx context.Context, sent int64) *int64 {
+	if w.api == nil || sent == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(countingDelay):
+	case <-ctx.Done():
+		return nil
+	}
+	after, _, err := w.api.Status(ctx)
+	if err != nil || after.Ingest.Spans-w.spans != sent {
+		return nil
+	}
+	return new(after.Ingest.DuplicateSpans - w.copies)
+}

@@ -1,0 +1,136 @@
+package describe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// shownHops is the number of hops without spans in a text.
+const shownHops = 3
+
+// Coverage returns sentences, without full stops, about the spans that are not part of ordinary requests, with the
+// reasons for which some are left out, and about the hops that export no spans; nil if there is nothing to say.
+func (n *Names) Coverage(c *trace.Coverage) []string {
+	total := c.Total()
+	all, judged := total.Received(), total.Judged()
+	var texts []string
+	if total.Own.Spans > 0 {
+		texts = append(texts, fmt.Sprintf("%s of %s belong to requests of their own: work "+
+			"that starts after its parent ended, messages, and entries below a missing span",
+			units.Count(int(total.Own.Spans)), units.Plural(int(all.Spans), "span")))
+	}
+	if judged.Spans < all.Spans {
+		spans, time := total.Shares()
+		var reasons []string
+		for reason, p := range total.Reasons() {
+			reasons = append(reasons, units.Count(int(p.Spans))+" "+strings.ReplaceAll(string(reason), "_", " "))
+		}
+		texts = append(texts, fmt.Sprintf("%s of the spans and %s of their time are judged; left out: %s",
+			units.Percent(spans), units.Percent(time), strings.Join(reasons, ", ")))
+	}
+	return append(texts, n.hops(c)...)
+}
+
+// hops returns sentences about the hops that export no spans.
+func (n *Names) hops(c *trace.Coverage) (texts []string) {
+	for h, x := range c.Hops() {
+		if len(texts) == shownHops {
+			break
+		}
+		hop, callee := "one hop", n.Clean(n.Table.Text(h.Callee))
+		if name := n.Service(x.Peer); name != "" && name != callee { // an address is often that of the service behind
+			hop += ", " + name + ","
+		}
+		texts = append(texts, fmt.Sprintf("between %s and %s %s exports no spans, in %s of %s",
+			n.Clean(n.Table.Text(h.Caller)), callee, hop,
+			units.Percent(float64(x.Requests)/float64(max(1, x.Requests, c.Traces))),
+			units.Plural(int(c.Traces), "trace")))
+	}
+	return texts
+}
+
+// leastSpans is the number of spans of a service from which its own coverage is judged.
+const leastSpans = 20
+
+// shownUncovered is the number of services in a text about spans that are not judged.
+const shownUncovered = 3
+
+// Uncovered returns sentences about the spans that are not judged and about the remedy for the largest reason, in all
+// and by service. Both are empty if at least 95 % of the spans and of their time are judged, also of each service.
+func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
+	total := c.Total()
+	reason, spans, time, lacks := total.Lacks()
+	if lacks {
+		judgedSpans, judgedTime := total.Shares()
+		saw = fmt.Sprintf("Only %s of the spans and %s of their time are judged, so "+
+			"faults of the others stay unseen: %s of the spans, with %s of the time, %s.",
+			units.Percent(judgedSpans), units.Percent(judgedTime),
+			units.Percent(spans), units.Percent(time), remedies[reason].left)
+	}
+	var services []string
+	for service, a := range c.Services() {
+		why, spans, time, lacking := a.Lacks()
+		if !lacking || service == 0 || a.Distinct().Spans < leastSpans || len(services) == shownUncovered {
+			continue
+		}
+		judgedSpans, judgedTime := a.Shares()
+		text := fmt.Sprintf("Of %s %s of the spans and %s of their time are judged",
+			n.Clean(n.Table.Text(service)), units.Percent(judgedSpans), units.Percent(judgedTime))
+		if why != reason {
+			text += fmt.Sprintf("; %s of the spans, with %s of the time, %s",
+				units.Percent(spans), units.Percent(time), remedies[why].left)
+		}
+		services = append(services, text+".")
+		if !lacks {
+			reason, lacks = why, true
+		}
+	}
+	if !lacks {
+		return "", ""
+	}
+	return strings.TrimSpace(saw + " " + strings.Join(services, " ")), remedies[reason].do
+}
+
+// remedy explains a reason for which spans are left out.
+type remedy struct {
+	left string // completes "12 % of the spans"
+	do   string // what ends it
+}
+
+var unreadable = remedy{
+	"could not be read", "Update the SDKs or converters that wrote them; the answers " +
+		"to OTLP requests (partial_success) tell senders what their spans lack.",
+}
+
+var timeless = remedy{
+	"belong to requests that took no time, or more than 39 hours",
+	"Synchronize the clocks of the senders, and look for SDKs that end spans with their start time.",
+}
+
+var remedies = map[trace.Reason]remedy{
+	trace.Malformed:  unreadable,
+	trace.BadTraceID: unreadable,
+	trace.BadSpanID:  unreadable,
+	trace.BadTime:    unreadable,
+	trace.TooLarge:   unreadable,
+	trace.TooLong:    timeless,
+	trace.NoDuration: timeless,
+	trace.Misdated:   {"are dated far before or after all others", "Set the clocks of their senders."},
+	trace.Outside: {"belong to tracepoints outside of all other spans",
+		"Propagate the context of requests into the code that has these tracepoints."},
+	trace.Conflict: {"have the ID of another span of their trace",
+		"Update the instrumentation that gives one ID to several spans, as to the attempts of a call."},
+	trace.Late: {
+		"arrived after their trace was closed",
+		"Raise assembly.settle and assembly.idle above the longest delay of a sender, or look for a slow " +
+			"Collector. A workflow whose root span ends last needs an assembly.idle above its longest pause.",
+	},
+	trace.Cut: {
+		"belong to traces that were closed early",
+		"Raise assembly.max-age if requests take that long, assembly.max-spans and assembly.max-bytes for " +
+			"larger traces, or memory if that ran out; end traces at queues with links instead of parents.",
+	},
+}

@@ -1,0 +1,34 @@
+package describe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// shownFamilies is the number of families of names in a text.
+const shownFamilies = 5
+
+// Families returns sentences about operations whose names seem to hold identities, and about the remedy; both are empty
+// if there are none.
+func (n *Names) Families(all []trace.Family) (saw, do string) {
+	if len(all) == 0 {
+		return "", ""
+	}
+	var names []string
+	for i := range all[:min(shownFamilies, len(all))] {
+		f := &all[i]
+		names = append(names,
+			fmt.Sprintf("%s %s (%s)", n.Clean(n.Table.Text(f.Service)), n.Clean(f.Name), units.Plural(f.Names, "name")))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, "and "+units.Count(more)+" more")
+	}
+	return "Names of operations seem to hold identities, so that each is judged by itself and seldom enough: " +
+			strings.Join(names, ", ") + ".",
+		"Name these spans by their route, as SDKs do that know it (http.route), " +
+			"by their statement without values, or by their key without its ID. " +
+			"Until then a rule (rules: attribute and name) makes one request type of such requests."
+}

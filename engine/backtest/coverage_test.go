@@ -1,0 +1,220 @@
+package backtest_test
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/wild"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Every span that was played ends in exactly one account, whatever the traces are, in whatever parts they arrive.
+func TestCoverageAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		options := backtest.Options{Table: &trace.Table{}, Assembly: assemble.DefaultOnlineOptions()}
+		options.Core = engine.DefaultOptions()
+		options.Assembly.Memory = int64(rapid.SampledFrom([]int{1, 1 << 30}).Draw(t, "memory"))
+		p := backtest.NewPlayer(nil, options)
+		var spans, nanos int64
+		for i := range rapid.IntRange(1, 12).Draw(t, "parts") {
+			x := *tracetest.Traces(tracetest.Everything).Draw(t, "trace")
+			x.ID = trace.ID{15: byte(1 + rapid.IntRange(0, 5).Draw(t, "id"))}
+			x = *tracetest.Shift(&x, trace.Nanos(100+7*i)*1e9)
+			for k := range x.Spans {
+				spans++
+				nanos += max(0, int64(x.Spans[k].Duration()))
+			}
+			p.Play(&x)
+		}
+		r := p.Finish()
+		total := r.Coverage.Total()
+		if all := total.Received(); all.Spans != spans || all.Nanos != nanos {
+			t.Fatalf("coverage %+v adds up to %+v, want %d spans of %d ns", total, all, spans, nanos)
+		}
+	})
+}
+
+// arrival is a part of a trace, which arrives when its last span ends.
+type arrival struct {
+	at   trace.Nanos
+	part *trace.Trace
+}
+
+// begun is the time of the first trace of a generator.
+const begun = trace.Nanos(1_700_000_000_000_000_000)
+
+// A running service accounts for the spans of any traffic as a backtest of the same traffic does, and every accepted or
+// refused span is in exactly one account.
+func TestCoverageAgreesWithService(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 7))
+	simulated := &trace.Table{}
+	for name, c := range map[string]struct {
+		table *trace.Table // nil: the bodies have names
+		all   []arrival
+		sent  func(do func(at trace.Nanos, body []byte) error) error
+	}{
+		"simulated":              {table: simulated, all: simulate(simulated, func(x *trace.Trace) []*trace.Trace { return []*trace.Trace{x} })},
+		"simulated, but untidy":  {table: simulated, all: simulate(simulated, func(x *trace.Trace) []*trace.Trace { return untidy(random, x) })},
+		"unusual":                {table: simulated, all: unusual(random, simulated)},
+		"a random application":   {sent: func(do func(trace.Nanos, []byte) error) error { return wild.Requests(1000, 1500, do) }},
+		"another one, by its IP": {sent: func(do func(trace.Nanos, []byte) error) error { return wild.Requests(1017, 1500, do) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			send := c.sent
+			if send == nil {
+				send = func(do func(trace.Nanos, []byte) error) error { return encode(c.all, c.table, do) }
+			}
+			agree(t, send)
+		})
+	}
+}
+
+// agree plays requests through a Player and through a service, and compares their coverage.
+func agree(t *testing.T, send func(do func(at trace.Nanos, body []byte) error) error) {
+	o := live.DefaultOptions()
+	// the filter that tells duplicates from late spans is wrong for one in thirty, and others in each shard
+	o.Shards = 1
+	table := &trace.Table{}
+	keys, err := ingest.NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := otlp.NewDecoder(table, keys)
+	p := backtest.NewPlayer(nil, backtest.Options{Table: table, Core: o.Core, Assembly: o.Assembly})
+	var s *service
+	var refused trace.Coverage
+	var now trace.Nanos
+	err = send(func(at trace.Nanos, body []byte) error {
+		now = max(now, at)
+		if s == nil {
+			s = startService(t, o, now)
+		}
+		s.take(now, body)
+		var batch ingest.Batch
+		if err := decoder.Protobuf(body, &batch); err != nil {
+			return err
+		}
+		for _, r := range batch.Rejected {
+			refused.LeaveSpans(int64(r.Spans), r.Reason)
+		}
+		if len(batch.Spans) > 0 {
+			p.Play(&trace.Trace{ID: batch.Traces[0], Spans: batch.Spans, Attrs: batch.Attrs, Joins: batch.Joins})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := p.Finish().Coverage
+	want.Merge(&refused)
+	s.pass(p.Now())
+	counts := s.Counts()
+	got := counts.Coverage()
+	if !got.Equal(want) {
+		t.Errorf("the service accounts for %+v, the backtest for %+v", got.Total(), want.Total())
+	}
+	total := got.Total()
+	received, in := total.Received().Spans, counts.Spans.Load()+counts.Rejected.Load()
+	if open := counts.Open().Spans; received+open != in || open != 0 {
+		t.Errorf("%d spans are accounted for and %d wait, of %d", received, open, in)
+	}
+	t.Logf("%d spans: %+v", in, total)
+}
+
+// encode passes on each part as a request in protobuf.
+func encode(all []arrival, table *trace.Table, do func(at trace.Nanos, body []byte) error) error {
+	for _, a := range all {
+		body, err := tracegen.Protobuf([]*trace.Trace{a.part}, table)
+		if err == nil {
+			err = do(a.at, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inOrder returns parts in the order of their ends.
+func inOrder(parts []*trace.Trace) []arrival {
+	all := make([]arrival, len(parts))
+	for i, x := range parts {
+		_, at := backtest.Extent(x)
+		all[i] = arrival{at, x}
+	}
+	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// simulate returns the parts into which cut divides the requests of a simulated application, and adds its names to
+// table.
+func simulate(table *trace.Table, cut func(*trace.Trace) []*trace.Trace) []arrival {
+	app := sim.New(sim.Config{Seed: 5, Tracepoints: 100, Rate: 15, Messages: 0.3, Skew: 2 * time.Second})
+	var parts []*trace.Trace
+	for x := range app.Requests(begun, begun.Add(time.Minute), nil) {
+		copied := &trace.Trace{ID: x.ID}
+		copied.Append(x)
+		parts = append(parts, cut(copied)...)
+	}
+	table.Merge(app.Table())
+	return inOrder(parts)
+}
+
+// untidy returns x as it may arrive: without some spans, with work that starts after its parent ended, with copies, and
+// in parts, some of which are late or follow each other for longer than a trace stays open.
+func untidy(random *rand.Rand, x *trace.Trace) []*trace.Trace {
+	parts := []*trace.Trace{{ID: x.ID}, {ID: x.ID}, {ID: x.ID}}
+	late := trace.Nanos(random.IntN(3)) * 12e9
+	for i := range x.Spans {
+		s := &x.Spans[i]
+		switch to := random.IntN(40); to {
+		case 0: // missing
+			continue
+		case 1:
+			s.Start, s.End = s.End.Add(time.Second), s.End.Add(2*time.Second)
+		case 2:
+			tracetest.Move(parts[0], x, int32(i))
+		case 3:
+			s.End = s.Start
+		case 4, 5, 6, 7, 8:
+			s.Start, s.End = s.Start+late, s.End+late
+			tracetest.Move(parts[1+to%2], x, int32(i))
+			continue
+		}
+		tracetest.Move(parts[0], x, int32(i))
+	}
+	return slices.DeleteFunc(parts, func(p *trace.Trace) bool { return len(p.Spans) == 0 })
+}
+
+// unusual returns traces with all unusual properties, with few different IDs, and with the names of table.
+func unusual(random *rand.Rand, table *trace.Table) []arrival {
+	names := []trace.Symbol{table.Symbol("a"), table.Symbol("b"), table.Symbol("c")}
+	var parts []*trace.Trace
+	for i := range 300 {
+		x := tracetest.Build(tracetest.Everything, func(_ string, n int) int { return random.IntN(n) })
+		x.ID = trace.ID{14: byte(i / 12), 15: byte(1 + random.IntN(5))}
+		x.Attrs, x.Joins = nil, nil
+		for k := range x.Spans {
+			s := &x.Spans[k]
+			s.Service, s.Host, s.Peer, s.Tracepoint = names[uint64(s.Service)%3], 0, 0, 0
+			s.Op = table.Op(s.Service, names[uint64(s.Op)%3], s.Kind)
+			s.Start, s.End = begun+1e6*s.Start, begun+1e6*s.End
+		}
+		parts = append(parts, tracetest.Shift(x, trace.Nanos(i)*700e6))
+	}
+	return inOrder(parts)
+}

@@ -1,0 +1,51 @@
+package incident
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// usualAfter is the time after which changed calls of a service are usual.
+const usualAfter = 10 * time.Minute
+
+// ChangedCalls is a service that makes other calls than before, though it is neither slower nor fails: a new version
+// does. They are worth a note, but no incident.
+type ChangedCalls struct {
+	Service trace.Symbol
+	Since   trace.Nanos // start of the first window with them
+	Seen    trace.Nanos // end of the last one
+	Share   float64     // number of other calls per request of all services
+}
+
+// ChangedCalls returns the services that make other calls since some minutes, ascending.
+func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
+	for _, service := range slices.Sorted(maps.Keys(t.changed)) {
+		if c := t.changed[service]; t.lastEpoch.Sub(c.Since) <= usualAfter {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// noteCalls notes the services of a window that do nothing but make other calls.
+func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
+	ratio := t.ratio(sites.Services())
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		if s.Shape <= 0 || s.Shape < t.threshold(s, flow, f.Requests, ratio) || t.isRelearned(s.Service) ||
+			t.unusual(s, f.Requests, ratio, 1) || t.affects(s.Service, f.window.From) {
+			continue
+		}
+		c, known := t.changed[s.Service]
+		if !known {
+			c = ChangedCalls{Service: s.Service, Since: f.window.From}
+		}
+		c.Seen, c.Share = now, max(c.Share, s.Shape)
+		t.changed[s.Service] = c
+	}
+	maps.DeleteFunc(t.changed, func(_ trace.Symbol, c ChangedCalls) bool { return now.Sub(c.Seen) > usualAfter })
+}

@@ -1,0 +1,71 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const (
+	// gathering is the time between the openings of incidents that may have one cause in a place: services with few
+	// requests show it later.
+	gathering = 5 * time.Minute
+	// maxGathered bounds the suspects that are compared by place.
+	maxGathered = 50
+)
+
+// gather joins the open incidents whose services are slow in the same node or zone: that is their cause.
+func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
+	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
+	if first < 0 {
+		return
+	}
+	ratio := t.ratio(sites.Services())
+	var suspects []*compare.Suspect
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		if len(suspects) < maxGathered && (t.openOf(s.Service) != nil || t.unusual(s, f.Requests, ratio, keeping)) {
+			suspects = append(suspects, s)
+		}
+	}
+	place := sites.Shared(f.window, &f.Comparison, suspects)
+	if len(place.Services) == 0 {
+		return
+	}
+	var of *tracked // the oldest incident of these services
+	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
+		if !y.gathers(now) || !place.Has(y.service) {
+			return false
+		}
+		if of == nil {
+			of = y
+			return false
+		}
+		return of.absorb(now, y)
+	})
+	if of != nil && len(place.Services) >= len(of.Shared.Services) {
+		of.Shared = place
+	}
+}
+
+// gathers reports whether x may have its cause in a place that others share.
+func (x *tracked) gathers(now trace.Nanos) bool {
+	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
+}
+
+// showPlace lists the shared place first among the instances of each suspect that it slows down.
+func (x *tracked) showPlace() {
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		k := slices.IndexFunc(x.Shared.Services, func(p compare.ServicePart) bool { return p.Service == s.Service })
+		if k < 0 {
+			continue
+		}
+		part := x.Shared.Services[k].InstancePart
+		rest := slices.DeleteFunc(slices.Clone(s.Instances),
+			func(p compare.InstancePart) bool { return p.Key == part.Key })
+		s.Instances = append([]compare.InstancePart{part}, rest...)
+	}
+}

@@ -1,0 +1,216 @@
+package incident
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// finding is the comparison of a window.
+type finding struct {
+	compare.Comparison
+	window history.Interval
+	every  time.Duration // between two windows; 0: every epoch
+	weeks  int           // that the times it compares with are ago; 0: it compares with the hours before
+}
+
+// youngOf returns the young operations of a service that have evidence.
+func (f *finding) youngOf(service trace.Symbol) []compare.YoungOperation {
+	first, _ := slices.BinarySearchFunc(f.Young, service, func(o compare.YoungOperation, service trace.Symbol) int {
+		return cmp.Compare(o.Service, service)
+	})
+	end := first
+	for end < len(f.Young) && f.Young[end].Service == service {
+		end++
+	}
+	return f.Young[first:end]
+}
+
+// evidence is the evidence against the service that an incident is about.
+type evidence struct {
+	service trace.Symbol
+	score   float64
+	waits   bool // the score is time spent in the service, which may include waits for another one
+	opaque  bool // the service emits no spans: its score is time that its callers wait, which is also charged to them
+	// beyond is the part of the score above its threshold, without changed call flows: neighbours of a slow service may
+	// make other calls. At 0 or less, only they raise an incident.
+	beyond float64
+	shared []compare.SharedPart
+	from   *finding // nil: of an earlier epoch
+
+	symptoms symptoms // above their thresholds
+}
+
+// evidenceOf returns the evidence against a suspect whose levels raise an incident. threshold belongs to its score.
+func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
+	const nearlyAll = 0.95
+	return evidence{
+		service: s.Service, score: s.Score, waits: s.Own >= nearlyAll*s.Score, opaque: s.Opaque,
+		beyond: s.Score - s.Shape - s.Unanswered - threshold, shared: s.Shared, from: from,
+	}
+}
+
+// include adds the evidence of an operation that raises an incident by itself. Its typical time may show it earlier
+// than anything else in its service. A rare operation is no evidence apart from a neighbour: it may wait for that.
+func (e *evidence) include(o grownOperation) {
+	if e.symptoms == 0 {
+		e.symptoms = slower
+		if g := growthOf(o.SuspectOperation); g.failures > 0 && max(g.time, g.rise, g.added) <= 0 {
+			e.symptoms = fails
+		}
+	}
+	e.score = max(e.score, o.Score)
+	if !o.rare {
+		e.beyond = max(e.beyond, o.Score)
+	}
+}
+
+// apart reports whether the evidence raises an incident without the part that the service shares with a neighbour.
+func (e *evidence) apart(neighbour trace.Symbol) bool {
+	for _, x := range e.shared {
+		if x.Service == neighbour {
+			return e.beyond > x.Score
+		}
+	}
+	return e.beyond > 0
+}
+
+// keeping is the share of a threshold that keeps an incident open: evidence near the threshold comes and goes.
+const keeping = 0.5
+
+// judgement is the outcome of judging windows that end now.
+type judgement struct {
+	raising []evidence     // above the thresholds, in the order of the suspects
+	keeping []trace.Symbol // services whose open incidents go on
+}
+
+func (j *judgement) add(k judgement) {
+	j.raising, j.keeping = append(j.raising, k.raising...), append(j.keeping, k.keeping...)
+}
+
+// judge judges the services in a window of an epoch. It also returns the times since which services exceed their
+// thresholds: growth that is not certain raises an incident only after some time.
+func (t *Tracker) judge(now trace.Nanos, f *finding,
+	sites *compare.Comparer) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
+	exceeded = make(map[trace.Symbol]trace.Nanos)
+	ratio := t.ratio(sites.Services())
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		if s.Score == 0 && len(s.Operations) == 0 && s.Whole.Rise == 0 &&
+			len(f.youngOf(s.Service)) == 0 || t.isRelearned(s.Service) {
+			continue
+		}
+		grown := t.grown(now, fine, s, f, 1, sites)
+		unusual := t.unusual(s, f.Requests, ratio, 1)
+		since, known := t.exceeded[s.Service]
+		if grown.SuspectOperation == nil && !unusual {
+			open := t.openOf(s.Service) != nil
+			if !open && !known || !t.nearThreshold(now, s, f, sites) {
+				continue
+			}
+			if known {
+				exceeded[s.Service] = since
+			}
+			if open {
+				j.keeping = append(j.keeping, s.Service)
+			}
+			continue
+		}
+		if !known {
+			since = now
+		}
+		exceeded[s.Service] = since
+		if now.Sub(since) < grown.confirm && !unusual {
+			continue
+		}
+		e := evidenceOf(s, t.threshold(s, lost, f.Requests, ratio), f)
+		e.symptoms = symptomsOf(s,
+			func(k kind, level float64) bool { return level >= t.threshold(s, k, f.Requests, ratio) })
+		if grown.SuspectOperation != nil {
+			e.include(grown)
+		}
+		j.raising = append(j.raising, e)
+	}
+	return j, exceeded
+}
+
+// nearThreshold reports whether the evidence against a suspect keeps an incident open.
+func (t *Tracker) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
+	kept := t.grown(now, fine, s, f, keeping, sites)
+	return kept.SuspectOperation != nil || t.unusual(s, f.Requests, t.ratio(sites.Services()), keeping)
+}
+
+// keep notes that the open incidents of some services go on.
+func (t *Tracker) keep(now trace.Nanos, services []trace.Symbol) {
+	for _, s := range services {
+		t.openOf(s).Seen = now
+	}
+}
+
+// openOf returns the open incident of a service; nil if it has no open incident.
+func (t *Tracker) openOf(service trace.Symbol) *tracked {
+	for _, x := range t.incidents {
+		if x.IsOpen() && x.service == service {
+			return x
+		}
+	}
+	return nil
+}
+
+// ratio returns how many times its record the score of a service must reach, see [ratioFor].
+func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
+
+// ratioFor returns how many times its record one of a number of scores must reach in a window of a scale, if a number
+// of windows without overlap were healthy, by age.
+//
+// The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
+// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all scores
+// in a week, one of them is expected to. After a day both numbers count the windows that are as good as independent; at
+// first it is rather the application that varies than chance.
+func ratioFor(scores, of int, healthy []float64) float64 {
+	const week = 7 * 24 * time.Hour
+	length, independent, n := lengths[of].window, 1.0, sum(healthy)
+	if n*length.Hours() > 24 {
+		independent = lengths[of].independent
+	}
+	return max(1.25,
+		math.Log(independent*float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, independent*n)))
+}
+
+func sum(all []float64) (s float64) {
+	for _, x := range all {
+		s += x
+	}
+	return s
+}
+
+// threshold returns the level of a kind that raises an incident of a service in a window with some requests. With fewer
+// requests than usual, chance makes higher levels, also of services that are at 0 in the usual traffic.
+func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
+	fewer := 1.0
+	if t.dayIsKnown() { // else the usual traffic is not known
+		fewer = max(1, sum(t.requests[:])/sum(t.healthy[:])/float64(max(1, requests)))
+	}
+	least := max(t.gates.Score, ratio*leastRecord) * math.Sqrt(fewer)
+	return max(least, t.records[s.Service].usual(k, requests, sum(t.healthy[:]), ratio))
+}
+
+// unusual reports whether evidence against a suspect reaches a share of its threshold.
+func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
+	for k, level := range levelsOf(s) {
+		if k := kind(k); k != flow && level > 0 && level >= share*t.threshold(s, k, requests, ratio) {
+			return true
+		}
+	}
+	return false
+}
+
+// aboveRecord returns the part of a score above the record of its service, without the changed call flow.
+func (b *baseline) aboveRecord(s *compare.Suspect) float64 {
+	return max(0, s.Score-s.Shape-b.records[s.Service].highest(lost))
+}

@@ -1,0 +1,201 @@
+package incident
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// baseline is the knowledge of healthy windows: the scores that services reach, and the growth of their operations.
+type baseline struct {
+	records  map[trace.Symbol]*record
+	healthy  [ages]float64 // number of windows judged healthy, by age of records: the current one first
+	requests [ages]float64 // in these windows
+	scales   [numScales]scale
+	ageBegan trace.Nanos // start of the current age
+	// end of the first window that was judged or reviewed, 0 if there was no window
+	firstJudged trace.Nanos
+	pending     []window                     // not yet known to be healthy
+	relearned   map[trace.Symbol]trace.Nanos // services that are learned again, with the time of their acceptance
+}
+
+func newBaseline() baseline {
+	b := baseline{records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos)}
+	for i := range b.scales {
+		b.scales[i].records = make(map[operation]*operationRecord)
+	}
+	return b
+}
+
+// learnWindow learns from the window of an epoch, which belongs to the open incidents or, without these, may be
+// healthy.
+func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool) {
+	switch {
+	case open:
+		t.learnBefore(t.onset(now))
+		t.pending = t.pending[:0]
+		t.pendUnaffected(now, c)
+	case c.Requests > 0 && !t.inWindow(now):
+		t.pend(now, c)
+	}
+}
+
+// review learns the scores of the windows before the first one that was judged. There are some if a history becomes
+// known at once, as with a replayed recording, which may take several epochs to arrive.
+func (t *Tracker) review(now trace.Nanos, sites *compare.Comparer) {
+	if len(t.incidents) > 0 {
+		return
+	}
+	first, last := now.Add(-sites.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
+	if t.firstJudged != 0 {
+		last = min(last, t.firstJudged.Add(-Window))
+	}
+	if t.firstJudged == 0 || first < t.firstJudged {
+		t.firstJudged = min(first, now)
+	}
+	for end := first; end <= last; end = end.Add(Window) {
+		c := sites.Compare(history.Interval{From: end.Add(-Window), To: end}, compare.Brief)
+		ratio := t.ratio(sites.Services())
+		unusual := func(s compare.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
+		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
+			t.learn(&window{end, c.Requests, t.scores(end, &c)}, 1)
+		}
+	}
+}
+
+// relearning is the time after the acceptance of a service's behaviour while it raises nothing. Its scores mean nothing
+// until its history is long enough, and after that they are learned.
+const relearning = leastHistory + 3*Window
+
+// relearn forgets what is usual for a service.
+func (b *baseline) relearn(now trace.Nanos, service trace.Symbol) {
+	b.relearned[service] = now
+	delete(b.records, service)
+	for i := range b.pending {
+		b.pending[i].scores = slices.DeleteFunc(b.pending[i].scores, func(s score) bool { return s.service == service })
+	}
+	for i := range b.scales {
+		b.scales[i].forget(func(s trace.Symbol) bool { return s == service })
+		maps.DeleteFunc(b.scales[i].records, func(o operation, _ *operationRecord) bool { return o.service == service })
+	}
+}
+
+// pend takes the scores of a window without an incident, and learns the scores of windows that have proved healthy.
+func (b *baseline) pend(now trace.Nanos, c *compare.Comparison) {
+	b.pending = append(b.pending, window{now, c.Requests, b.scores(now, c)})
+	b.scales[fine].pend(now, c, b.isRelearned)
+	b.learnBefore(now.Add(-lengths[fine].proving))
+}
+
+// pendUnaffected takes the growth of the operations that no incident affects. It is not yet known which those are while
+// an incident is new.
+func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
+	x := &t.scales[fine]
+	if slices.ContainsFunc(t.incidents,
+		func(x *tracked) bool { return x.IsOpen() && now.Sub(x.Opened()) < spreading }) {
+		x.pending = x.pending[:0]
+		return
+	}
+	x.pend(now, c, func(service trace.Symbol) bool {
+		return t.isRelearned(service) || t.affects(service, now.Add(-Window))
+	})
+	x.learnBefore(now.Add(-lengths[fine].proving), Window)
+}
+
+// scores returns the scores above 0 in a window that ends now, without services whose history is too short.
+func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
+	var scores []score
+	for i := range c.Suspects {
+		s := &c.Suspects[i]
+		if since, relearned := b.relearned[s.Service]; relearned && now.Sub(since) < leastHistory {
+			continue
+		}
+		if x := (score{s.Service, levelsOf(s)}); x.levels != (levels{}) {
+			scores = append(scores, x)
+		}
+	}
+	return scores
+}
+
+// learnBefore learns the scores of the windows that ended before an instant.
+func (b *baseline) learnBefore(instant trace.Nanos) {
+	for len(b.pending) > 1 && b.pending[0].end <= instant {
+		b.learn(&b.pending[0], windowsBetween(b.pending[0].end, b.pending[1].end, Window))
+		b.pending = slices.Delete(b.pending, 0, 1)
+	}
+	b.scales[fine].learnBefore(instant, Window)
+}
+
+// onset returns the onset of the open incidents, now if no incident is open.
+func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
+	for _, x := range t.incidents {
+		if x.IsOpen() {
+			now = min(now, x.Onset)
+		}
+	}
+	return now
+}
+
+// inWindow reports whether the current window has evidence of a closed incident, unless it was accepted.
+func (t *Tracker) inWindow(now trace.Nanos) bool {
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
+		return x.Last().State != Accepted && x.Seen > now.Add(-Window) && !x.staysUnexplained(now)
+	})
+}
+
+// windowsBetween returns the number of windows of a length, without overlap, for which one counts whose epoch was
+// followed by another: at most itself, since the service may not have run between them.
+func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
+	return min(1, float64(next.Sub(end))/float64(length))
+}
+
+// learn takes the scores of a healthy window, which counts as a number of windows without overlap.
+func (b *baseline) learn(w *window, windows float64) {
+	b.healthy[0] += windows
+	b.requests[0] += windows * float64(w.requests)
+	for _, s := range w.scores {
+		r := b.records[s.service]
+		if r == nil {
+			r = &record{}
+			b.records[s.service] = r
+		}
+		r.learn(w.end, w.requests, &s.levels)
+	}
+}
+
+// leastInAge is the number of healthy windows that an age of records has at least: during a long incident nothing is
+// learned.
+const leastInAge = float64(recordAge/Window) / 2
+
+// age begins a new age of records if the current one is old enough.
+func (b *baseline) age(now trace.Nanos) {
+	if b.ageBegan == 0 {
+		b.ageBegan = now
+	}
+	if now.Sub(b.ageBegan) < recordAge || b.healthy[0] < leastInAge {
+		return
+	}
+	b.ageBegan = now
+	for i := range b.scales {
+		b.scales[i].age()
+	}
+	copy(b.healthy[1:], b.healthy[:])
+	copy(b.requests[1:], b.requests[:])
+	b.healthy[0], b.requests[0] = 0, 0
+	maps.DeleteFunc(b.records, func(_ trace.Symbol, r *record) bool { return !r.forget(now.Add(-ages * recordAge)) })
+}
+
+// isRelearned reports whether a service is learned again.
+func (b *baseline) isRelearned(service trace.Symbol) bool {
+	_, relearned := b.relearned[service]
+	return relearned
+}
+
+// dayIsKnown reports whether the healthy windows make up a day.
+func (b *baseline) dayIsKnown() bool {
+	return sum(b.healthy[:]) > float64(recordAge/Window)
+}

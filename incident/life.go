@@ -1,0 +1,149 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// State is a state in the life of an incident.
+type State uint8
+
+// The states of an incident. The first two are open: see [State.IsOpen].
+const (
+	Open     State = iota // requests are slower, or fail more often, than usual
+	Steady                // the same for a [Day]: we propose to accept it as normal
+	Closed                // over, or nobody knows: see Why
+	Merged                // it has the same cause as another one, which goes on
+	Accepted              // a person accepted the behaviour since the onset as normal
+)
+
+// IsOpen reports whether incidents in state s go on.
+func (s State) IsOpen() bool { return s <= Steady }
+
+// Why is the reason of a transition.
+type Why uint8
+
+// The reasons of transitions. Merged and Accepted have one reason each.
+const (
+	Noticed   Why = iota // Open: its evidence exceeded a threshold
+	Returned             // Open: evidence returned soon after the end
+	Grew                 // Open, no longer Steady: the evidence grew
+	Unchanged            // Steady
+	Recovered            // Closed: requests are as usual
+	Stopped              // Closed: its requests stopped, so nobody knows whether its cause is gone
+	NoTraces             // Closed: no traces arrived, so nobody knows either
+	Replaced             // Closed: another incident of its service has evidence of another kind
+	Moved                // Closed: its requests go to another service
+	SameCause            // Merged
+	ByPerson             // Accepted
+)
+
+// Transition is the entry into a state.
+type Transition struct {
+	At    trace.Nanos // end of the epoch
+	State State
+	Why   Why
+
+	Into     uint64       // the incident that goes on, of SameCause and Replaced
+	Service  trace.Symbol // the service to which the requests go, of Moved
+	Requests uint64       // since the end of the evidence, of Recovered
+	By, Text string       // the person, "" if unknown, and a note of that person, of ByPerson
+}
+
+// Day is the time for which an open incident must be steady before accepting it as normal is proposed. After a day
+// people know of it, and it is neither a peak nor a nightly job.
+const Day = 24 * time.Hour
+
+// maxTransitions bounds a history. Incidents that come and go lose the transitions after the first one.
+const maxTransitions = 50
+
+// Enter appends a transition to the history of x. It never changes a history that Incidents has returned.
+func (x *Incident) Enter(t Transition) {
+	h := slices.Clip(x.History)
+	if len(h) == maxTransitions {
+		h = slices.Delete(slices.Clone(h), 1, 2)
+	}
+	x.History = append(h, t)
+}
+
+// Last returns the latest transition of x.
+func (x *Incident) Last() Transition {
+	if len(x.History) == 0 {
+		return Transition{}
+	}
+	return x.History[len(x.History)-1]
+}
+
+// IsOpen reports whether x goes on.
+func (x *Incident) IsOpen() bool { return x.Last().State.IsOpen() }
+
+// IsSteady reports whether x has been open and the same for a day.
+func (x *Incident) IsSteady() bool { return x.Last().State == Steady }
+
+// Opened returns the end of the epoch that noticed x.
+func (x *Incident) Opened() trace.Nanos {
+	if len(x.History) == 0 {
+		return 0
+	}
+	return x.History[0].At
+}
+
+// Reopened returns the end of the epoch when x last returned after it had closed, 0 if it never did.
+func (x *Incident) Reopened() trace.Nanos { return x.latest(Returned) }
+
+// LastOpened returns the end of the epoch when x opened, or last opened again.
+func (x *Incident) LastOpened() trace.Nanos { return max(x.Opened(), x.Reopened()) }
+
+// Proposed returns the end of the epoch since which accepting x is proposed, or was last proposed; 0 if it never was.
+func (x *Incident) Proposed() trace.Nanos { return x.latest(Unchanged) }
+
+// Closed returns the end of the epoch when x closed, 0 while it is open.
+func (x *Incident) Closed() trace.Nanos {
+	if x.IsOpen() {
+		return 0
+	}
+	return x.Last().At
+}
+
+// Into returns the incident that x was merged into, 0 if it was not.
+func (x *Incident) Into() uint64 {
+	if last := x.Last(); last.State == Merged {
+		return last.Into
+	}
+	return 0
+}
+
+// latest returns the time of the latest transition with a reason, 0 if it never happened.
+func (x *Incident) latest(why Why) trace.Nanos {
+	for _, t := range slices.Backward(x.History) {
+		if t.Why == why {
+			return t.At
+		}
+	}
+	return 0
+}
+
+// End returns the end of the evidence of a closed incident, 0 while it is open. Incidents close some time later, in
+// case the evidence returns.
+func (x *Incident) End() trace.Nanos {
+	if x.IsOpen() {
+		return 0
+	}
+	return min(x.Seen, x.Closed())
+}
+
+// Lasted returns the time from the onset of x to its end or, while it is open, until now.
+func (x *Incident) Lasted(now trace.Nanos) time.Duration {
+	if !x.IsOpen() {
+		now = x.End()
+	}
+	return max(0, now.Sub(x.Onset))
+}
+
+// NobodyKnows reports whether x closed without a sign that its cause is gone.
+func (x *Incident) NobodyKnows() bool {
+	why := x.Last().Why
+	return !x.IsOpen() && (why == Stopped || why == NoTraces)
+}

@@ -1,0 +1,45 @@
+package incident
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was
+// reported in an earlier epoch is closed, others disappear.
+func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
+	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
+		for _, x := range t.incidents {
+			if x == y {
+				return false // x and the following are younger
+			}
+			if !x.IsOpen() || !y.IsOpen() || x.unexplained() || y.unexplained() {
+				continue
+			}
+			a, b, sameTime := x.strongest(), y.strongest(), t.exceededSince(y.service, now).Sub(x.Opened()) < settling
+			switch {
+			case explained(b, a, sameTime, sites):
+			case explained(a, b, sameTime, sites):
+				x.evidence, x.current, x.symptoms = y.evidence, y.current, y.symptoms
+			default:
+				continue
+			}
+			return x.absorb(now, y)
+		}
+		return false
+	})
+}
+
+// absorb adds y, which has the same cause, to x. It reports whether y disappears, because nobody was told of it yet;
+// else y is closed.
+func (x *tracked) absorb(now trace.Nanos, y *tracked) (disappears bool) {
+	x.Seen = max(x.Seen, y.Seen)
+	x.miss(y.Objectives...)
+	if y.Opened() == now {
+		return true
+	}
+	y.close(Transition{At: now, State: Merged, Why: SameCause, Into: x.ID})
+	return false
+}

@@ -1,0 +1,168 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
+func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
+	before := t.openOf(e.service)
+	replaces := before != nil && before.hides(now, &e)
+	if !replaces && (t.renew(now, e) || t.joins(now, e, sites)) {
+		return
+	}
+	w := e.from.window
+	x := &tracked{evidence: evidence{service: e.service}, current: e, every: e.from.every, symptoms: e.symptoms}
+	x.Onset = sites.Onset(e.service, history.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now})
+	x.Seen, x.Weeks = now, e.from.weeks
+	t.open(now, uint64(e.service), x, sites)
+	if replaces {
+		x.before = &before.Suspects[0]
+		before.Seen = now
+		before.close(Transition{At: now, State: Closed, Why: Replaced, Into: x.ID})
+	}
+}
+
+// unfolding is the time for which the evidence of an incident may become more, and of other kinds, as windows fill and
+// queues grow. After that it is another fault.
+const unfolding = 5 * time.Minute
+
+// larger is the growth of a score, after a time without growth, that makes it another fault.
+const larger = 3
+
+// hides reports whether x, which is open, would hide another fault of its service: evidence of another kind, or of
+// another size, after the evidence of x had unfolded.
+func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
+	if x.unexplained() || now.Sub(x.LastOpened()) < unfolding || x.Suspects[0].Service != e.service {
+		return false
+	}
+	level := x.plateau
+	if now.Sub(x.grown) >= unfolding {
+		level = x.settled
+	}
+	return e.symptoms&^x.symptoms != 0 || level > 0 && e.score >= larger*level
+}
+
+// open adds x, which begins now. Its ID is a hash of a number and the time.
+func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
+	x.ID = trace.Mix(of, uint64(now))
+	x.affected, x.skipFrom = sites.Callers(x.service), skippedFrom(x.Onset, now)
+	x.Enter(Transition{At: now})
+	t.incidents = append(t.incidents, x)
+	for i := range t.scales {
+		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
+	}
+}
+
+// renew gives the evidence to the incident of its service that is open, or that opens again. It reports whether there
+// is one.
+func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
+	for _, x := range slices.Backward(t.incidents) {
+		if x.service != e.service || !x.IsOpen() &&
+			(!x.mayReturn() || now.Sub(x.Closed()) > t.returning()+returningWindows*min(x.every, e.from.every)) {
+			continue
+		}
+		if !x.IsOpen() {
+			if now.Sub(x.Closed()) > returning {
+				x.every = max(x.every, returningLonger) // it comes and goes
+			}
+			x.reopen(now, e.from.window.From)
+		}
+		x.Seen, x.current, x.every = now, e, max(x.every, e.from.every)
+		x.symptoms |= e.symptoms
+		return true
+	}
+	return false
+}
+
+// joins reports whether the evidence belongs to an open incident of another service, which goes on: that service
+// explains it, or is explained by it.
+func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
+	for _, x := range t.incidents {
+		if !x.IsOpen() {
+			continue
+		}
+		sameTime, isNew := t.exceededSince(e.service, now).Sub(x.Opened()) < settling, now.Sub(x.Opened()) < settling
+		switch {
+		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
+		case explained(x.strongest(), e, sameTime, sites):
+			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
+		case isNew && sites.Related(x.service, e.service): // it is not yet known which of them is the cause
+		default:
+			continue
+		}
+		x.Seen = now
+		return true
+	}
+	return false
+}
+
+// skippedFrom returns the time from which the calls of an incident that opens now are skipped. Until it is known which
+// services it affects, the calls of all services are: half of their history must be left, even if the onset is long
+// past.
+func skippedFrom(onset, now trace.Nanos) trace.Nanos {
+	return max(min(onset, now.Add(-Window)), now.Add(-history.Span/2))
+}
+
+// reopen opens x again, by evidence since an instant. The calls of the time while it was closed stay in the history:
+// after hours there is no other history.
+func (x *tracked) reopen(now, since trace.Nanos) {
+	x.skipFrom = max(x.Closed(), since)
+	x.Enter(Transition{At: now, Why: Returned})
+	x.grown, x.Alerted = now, x.Suspects[0].Service
+}
+
+// mayReturn reports whether evidence soon after the end of x opens it again.
+func (x *tracked) mayReturn() bool {
+	last := x.Last()
+	return last.State == Closed && last.Why != Replaced && last.Why != Moved
+}
+
+// returningWindows is the number of windows by which evidence of the slower scales may return later.
+const returningWindows = 4
+
+// returning returns the time after the end of an incident within which it is the same if evidence returns.
+func (t *Tracker) returning() time.Duration {
+	if t.dayIsKnown() {
+		return returningLonger
+	}
+	return returning
+}
+
+// strongest returns the evidence against the service of x.
+func (x *tracked) strongest() evidence {
+	if x.current.score > x.score {
+		return x.current
+	}
+	return x.evidence
+}
+
+// explained reports whether a service is the victim of another one. A service that emits no spans and its callers are
+// charged with the same time. A neighbour with a much lower score is a victim, unless it has enough evidence apart from
+// the calls between both and from the operations that call the cause. Services that do not call each other must be at
+// fault since about the same time and have callers in common: then one may wait for the other without a span.
+func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) bool {
+	switch {
+	case victim.service == cause.service:
+		return victim.score <= cause.score
+	case sites.Adjacent(victim.service, cause.service):
+		sameNanos := victim.opaque != cause.opaque && victim.score <= cause.score
+		return sameNanos || victim.score < dominated*cause.score && !victim.apart(cause.service)
+	default:
+		return sameTime && victim.waits && victim.score < waiting*cause.score &&
+			sites.Related(victim.service, cause.service)
+	}
+}
+
+// exceededSince returns the time at which a service first exceeded its threshold, or now if a slower scale raised it.
+func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
+	if since, ok := t.exceeded[service]; ok {
+		return since
+	}
+	return now
+}

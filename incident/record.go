@@ -1,0 +1,106 @@
+package incident
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const (
+	// keptPeaks is the number of the highest peaks that are kept for each kind.
+	keptPeaks = 6
+	// oddWindows is the part of the windows judged healthy that may not have been: as many of the highest peaks do not
+	// count, though at most mostOdd.
+	oddWindows = 1. / 50
+	mostOdd    = 2
+	// leastMargin is the least ratio of a threshold to the highest peak.
+	leastMargin = 1.25
+)
+
+// peak is the highest level of healthy windows that follow each other.
+type peak struct {
+	level    float64
+	requests uint64      // in its window
+	last     trace.Nanos // end of the last of these windows
+}
+
+// record holds the highest peaks of a service by kind, in descending order of level. A record of peaks tells the tail
+// of the levels, and a single odd window hardly moves it.
+type record [numKinds][]peak
+
+// learn takes the levels of a healthy window.
+func (r *record) learn(end trace.Nanos, requests uint64, l *levels) {
+	for k, level := range l {
+		if level > 0 {
+			r[k] = withPeak(r[k], peak{level, requests, end})
+		}
+	}
+}
+
+// withPeak returns the peaks with p. Windows that overlap have one peak together.
+func withPeak(peaks []peak, p peak) []peak {
+	i := slices.IndexFunc(peaks, func(q peak) bool { return p.last.Sub(q.last).Abs() < Window })
+	switch {
+	case i >= 0:
+		q := &peaks[i]
+		q.last = max(q.last, p.last)
+		if q.level < p.level {
+			q.level, q.requests = p.level, p.requests
+		}
+	case len(peaks) < keptPeaks:
+		peaks = append(peaks, p)
+	case peaks[keptPeaks-1].level < p.level:
+		peaks[keptPeaks-1] = p
+	}
+	slices.SortStableFunc(peaks, func(a, b peak) int { return cmp.Compare(b.level, a.level) })
+	return peaks
+}
+
+// forget deletes the peaks before an instant. It reports whether others are left.
+func (r *record) forget(before trace.Nanos) (left bool) {
+	for k := range r {
+		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })
+		left = left || len(r[k]) > 0
+	}
+	return left
+}
+
+// in returns the level that chance would have made of p in a window with a number of requests: with fewer requests,
+// levels vary more.
+func (p *peak) in(requests uint64) float64 {
+	return p.level * max(1, math.Sqrt(float64(p.requests)/float64(max(1, requests))))
+}
+
+// highest returns the highest level of a kind in healthy windows.
+func (r *record) highest(k kind) float64 {
+	if r == nil || len(r[k]) == 0 {
+		return 0
+	}
+	return r[k][0].level
+}
+
+// usual returns the level of a kind that chance exceeds in one of n^ratio windows, if n of them were healthy.
+//
+// The tails of levels fall off about exponentially, with a mean θ. Of n windows the i-th highest level, counted from 0,
+// is expected at θ·(1/(i+1) + … + 1/n), so each peak estimates θ. The highest estimate counts.
+func (r *record) usual(k kind, requests uint64, n, ratio float64) (level float64) {
+	if r == nil || len(r[k]) == 0 {
+		return 0
+	}
+	theta, odd := 0.0, min(mostOdd, int(n*oddWindows))
+	for i := odd; i < len(r[k]); i++ {
+		theta = max(theta, r[k][i].in(requests)/max(1, harmonic(n)-harmonic(float64(i))))
+	}
+	return max(leastMargin*r[k][0].in(requests), ratio*theta*math.Log(max(2, n)))
+}
+
+// harmonic returns 1 + 1/2 + … + 1/n, about.
+func harmonic(n float64) float64 {
+	const euler = 0.5772156649015329
+	if n < 1 {
+		return n
+	}
+	return math.Log(n) + euler + 1/(2*n)
+}

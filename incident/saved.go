@@ -1,0 +1,287 @@
+package incident
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// SavedTracker is the saved form of a [Tracker].
+type SavedTracker struct {
+	Incidents []SavedIncident
+	Records   []SavedRecord // ascending by service
+	Healthy   []float64     // by age of records
+	Requests  []float64     // in the healthy windows, by age
+	Scales    []SavedScale
+	Pending   []SavedWindow
+	Relearned []SavedTime    // services that are learned again, ascending
+	Exceeded  []SavedTime    // services whose score is above its threshold, ascending
+	Changed   []ChangedCalls // ascending by service
+
+	AgeBegan    trace.Nanos
+	FirstJudged trace.Nanos // end of the first window that was judged, 0 if there was no window
+	LastEpoch   trace.Nanos // end of the last epoch, 0 before the first
+}
+
+// SavedScale is the knowledge of operations in healthy windows of one length.
+type SavedScale struct {
+	Healthy []float64        // by age of records
+	Records []SavedOperation // ascending by service and operation
+	Pending []SavedGrowth
+	Judged  trace.Nanos
+	Wholes  trace.Nanos // time since which the growth of whole services has been taken, 0 before
+}
+
+// SavedOperation holds the highest growth of an operation in healthy windows. Op 0 stands for a whole service.
+type SavedOperation struct {
+	Service  trace.Symbol
+	Op       trace.Op
+	Time     []float64 // by age of records
+	Failures []float64
+	Rise     []float64
+	Added    []float64
+}
+
+// SavedGrowth holds the growth of operations in a window that is not yet known to be healthy.
+type SavedGrowth struct {
+	End        trace.Nanos
+	Operations []SavedOperation // of one age
+}
+
+// SavedIncident is an incident with what the tracker knows of it.
+type SavedIncident struct {
+	Incident
+	Service trace.Symbol
+	Score   float64
+	Waits   bool
+	Opaque  bool
+	Beyond  float64
+	Shared  []compare.SharedPart
+
+	Affected   []trace.Symbol // ascending
+	Every      time.Duration  // between windows that may have evidence, 0 for every epoch
+	Grown      trace.Nanos    // end of the epoch since which its evidence has not grown
+	Settled    float64        // the score at that time
+	Plateau    float64
+	Symptoms   uint8            // a set
+	Before     *compare.Suspect // of the incident that it replaced, or nil
+	Searched   trace.Nanos      // the last time that a cause was searched, if it is unexplained
+	SkipFrom   trace.Nanos      // since when calls are skipped in its present opening
+	Acceptance *Acceptance      // since the last epoch, or nil
+}
+
+// SavedRecord holds the highest levels of a service in healthy windows.
+type SavedRecord struct {
+	Service trace.Symbol
+	Kinds   [][]SavedPeak // by kind of evidence, each in descending order
+}
+
+// SavedPeak is a high level in healthy windows.
+type SavedPeak struct {
+	Level    float64
+	Requests uint64
+	Last     trace.Nanos
+}
+
+// SavedTime is the time since when something is the case with a service.
+type SavedTime struct {
+	Service trace.Symbol
+	Since   trace.Nanos
+}
+
+// SavedWindow holds the scores of a window that is not yet known to be healthy.
+type SavedWindow struct {
+	End      trace.Nanos
+	Requests uint64
+	Services []trace.Symbol
+	Levels   [][]float64 // by service and kind of evidence
+}
+
+// Save returns the saved form of t. Equal trackers have equal forms.
+func (t *Tracker) Save() SavedTracker {
+	s := SavedTracker{
+		Healthy:     slices.Clone(t.healthy[:]),
+		Requests:    slices.Clone(t.requests[:]),
+		Relearned:   savedTimes(t.relearned),
+		Exceeded:    savedTimes(t.exceeded),
+		AgeBegan:    t.ageBegan,
+		FirstJudged: t.firstJudged,
+		LastEpoch:   t.lastEpoch,
+	}
+	for _, service := range slices.Sorted(maps.Keys(t.changed)) {
+		s.Changed = append(s.Changed, t.changed[service])
+	}
+	for i := range t.scales {
+		s.Scales = append(s.Scales, t.scales[i].save())
+	}
+	for _, x := range t.incidents {
+		s.Incidents = append(s.Incidents, x.save())
+	}
+	for _, service := range slices.Sorted(maps.Keys(t.records)) {
+		saved := SavedRecord{Service: service}
+		for _, peaks := range t.records[service] {
+			var kept []SavedPeak
+			for _, p := range peaks {
+				kept = append(kept, SavedPeak{p.level, p.requests, p.last})
+			}
+			saved.Kinds = append(saved.Kinds, kept)
+		}
+		s.Records = append(s.Records, saved)
+	}
+	for _, w := range t.pending {
+		saved := SavedWindow{End: w.end, Requests: w.requests}
+		for _, x := range w.scores {
+			saved.Services, saved.Levels = append(saved.Services, x.service),
+				append(saved.Levels, slices.Clone(x.levels[:]))
+		}
+		s.Pending = append(s.Pending, saved)
+	}
+	return s
+}
+
+func savedTimes(m map[trace.Symbol]trace.Nanos) (all []SavedTime) {
+	for _, service := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, SavedTime{service, m[service]})
+	}
+	return all
+}
+
+func (x *tracked) save() SavedIncident {
+	return SavedIncident{
+		Incident:   x.Incident,
+		Service:    x.service,
+		Score:      x.score,
+		Waits:      x.waits,
+		Opaque:     x.opaque,
+		Beyond:     x.beyond,
+		Shared:     x.shared,
+		Affected:   x.affected,
+		Every:      x.every,
+		Grown:      x.grown,
+		Settled:    x.settled,
+		Plateau:    x.plateau,
+		Symptoms:   uint8(x.symptoms),
+		Before:     x.before,
+		Searched:   x.searched,
+		SkipFrom:   x.skipFrom,
+		Acceptance: x.acceptance,
+	}
+}
+
+func (s *SavedIncident) restore() *tracked {
+	return &tracked{
+		Incident: s.Incident,
+		evidence: evidence{
+			service: s.Service, score: s.Score, waits: s.Waits, opaque: s.Opaque, beyond: s.Beyond, shared: s.Shared,
+		},
+		affected:   s.Affected,
+		every:      s.Every,
+		grown:      s.Grown,
+		settled:    s.Settled,
+		plateau:    s.Plateau,
+		symptoms:   symptoms(s.Symptoms),
+		before:     s.Before,
+		searched:   s.Searched,
+		skipFrom:   s.SkipFrom,
+		acceptance: s.Acceptance,
+	}
+}
+
+func (x *scale) save() SavedScale {
+	s := SavedScale{Healthy: slices.Clone(x.healthy[:]), Judged: x.judged, Wholes: x.wholes}
+	for _, o := range slices.SortedFunc(maps.Keys(x.records), operation.compare) {
+		s.Records = append(s.Records, savedOperation(o, x.records[o][:]...))
+	}
+	for _, w := range x.pending {
+		saved := SavedGrowth{End: w.end}
+		for _, g := range w.growth {
+			saved.Operations = append(saved.Operations, savedOperation(g.operation, g.growth))
+		}
+		s.Pending = append(s.Pending, saved)
+	}
+	return s
+}
+
+func savedOperation(o operation, ages ...growth) SavedOperation {
+	s := SavedOperation{Service: o.service, Op: o.op}
+	for _, g := range ages {
+		s.Time, s.Failures = append(s.Time, g.time), append(s.Failures, g.failures)
+		s.Rise, s.Added = append(s.Rise, g.rise), append(s.Added, g.added)
+	}
+	return s
+}
+
+// restore sets x to a scale that save returned.
+func (x *scale) restore(s *SavedScale) {
+	copy(x.healthy[:], s.Healthy)
+	x.judged, x.wholes = s.Judged, s.Wholes
+	for i := range s.Records {
+		o := &s.Records[i]
+		x.records[operation{o.Service, o.Op}] = o.record()
+	}
+	for _, saved := range s.Pending {
+		w := grownWindow{end: saved.End}
+		for i := range saved.Operations {
+			o := &saved.Operations[i]
+			w.growth = append(w.growth, operationGrowth{operation{o.Service, o.Op}, o.record()[0]})
+		}
+		x.pending = append(x.pending, w)
+	}
+}
+
+// record returns the growth by age.
+func (s *SavedOperation) record() *operationRecord {
+	r := &operationRecord{}
+	for i := range min(len(r), len(s.Time), len(s.Failures), len(s.Rise), len(s.Added)) {
+		r[i] = growth{s.Time[i], s.Failures[i], s.Rise[i], s.Added[i]}
+	}
+	return r
+}
+
+// Restore returns the tracker that was saved. It ignores incidents without suspects or history, and scores without a
+// service.
+func Restore(s SavedTracker) *Tracker {
+	t := NewTracker()
+	copy(t.healthy[:], s.Healthy)
+	copy(t.requests[:], s.Requests)
+	t.ageBegan, t.firstJudged, t.lastEpoch = s.AgeBegan, s.FirstJudged, s.LastEpoch
+	for i := range s.Incidents {
+		if x := &s.Incidents[i]; len(x.Suspects) > 0 && len(x.History) > 0 {
+			t.incidents = append(t.incidents, x.restore())
+		}
+	}
+	for _, saved := range s.Records {
+		r := &record{}
+		for k := range min(len(r), len(saved.Kinds)) {
+			for _, p := range saved.Kinds[k] {
+				r[k] = append(r[k], peak{p.Level, p.Requests, p.Last})
+			}
+		}
+		t.records[saved.Service] = r
+	}
+	for _, r := range s.Relearned {
+		t.relearned[r.Service] = r.Since
+	}
+	for _, saved := range s.Pending {
+		w := window{end: saved.End, requests: saved.Requests}
+		for i := range min(len(saved.Services), len(saved.Levels)) {
+			x := score{service: saved.Services[i]}
+			copy(x.levels[:], saved.Levels[i])
+			w.scores = append(w.scores, x)
+		}
+		t.pending = append(t.pending, w)
+	}
+	for i := range min(numScales, len(s.Scales)) {
+		t.scales[i].restore(&s.Scales[i])
+	}
+	for _, c := range s.Changed {
+		t.changed[c.Service] = c
+	}
+	for _, x := range s.Exceeded {
+		t.exceeded[x.Service] = x.Since
+	}
+	return t
+}

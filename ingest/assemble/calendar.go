@@ -1,0 +1,90 @@
+package assemble
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Calendar holds the traces that ended on each day since 1970, to find those from wrong clocks. Make it with make.
+type Calendar map[int]*day
+
+// day holds the traces of a day.
+type day struct {
+	traces   int
+	from, to trace.Nanos // first start and last end
+}
+
+// Add adds a trace with its first start and its last end.
+func (c Calendar) Add(from, to trace.Nanos) {
+	number := int(to / trace.Nanos(24*time.Hour))
+	d := c[number]
+	if d == nil {
+		d = &day{from: from, to: to}
+		c[number] = d
+	}
+	d.traces++
+	d.from, d.to = min(d.from, from), max(d.to, to)
+}
+
+// Limits on the distance of the traces of a recording.
+const (
+	farDays    = 365 // from the median trace: no recording is that long
+	apartDays  = 2   // from the others, unless they last longer
+	apartShare = 100 // one in apartShare: fewer traces that are apart are not a recording of their own
+)
+
+// Recorded returns the first start and the last end of the traces whose clocks may be right; zero without traces. A
+// clock is wrong if it is more than a year from the median trace, or if its traces are a few that are farther from the
+// others than those last.
+func (c Calendar) Recorded() (from, to trace.Nanos) {
+	days := slices.Sorted(maps.Keys(c))
+	if len(days) == 0 {
+		return 0, 0
+	}
+	all := 0
+	for _, d := range c {
+		all += d.traces
+	}
+	median, passed := 0, 0
+	for 2*(passed+c[days[median]].traces) < all {
+		passed += c[days[median]].traces
+		median++
+	}
+	far := func(number int) bool {
+		return number < days[median]-farDays || number > days[median]+farDays
+	}
+	first, last := median, median
+	for first > 0 && !far(days[first-1]) &&
+		(near(days[first-1:last+1], 1) || apartShare*c.traces(days[:first], far) >= all) {
+		first--
+	}
+	for last+1 < len(days) && !far(days[last+1]) &&
+		(near(days[first:last+2], last+1-first) || apartShare*c.traces(days[last+1:], far) >= all) {
+		last++
+	}
+	from, to = c[days[first]].from, c[days[first]].to
+	for _, number := range days[first : last+1] {
+		from, to = min(from, c[number].from), max(to, c[number].to)
+	}
+	return from, to
+}
+
+// near reports whether the days before and from an index are not farther from each other than the longer of them lasts.
+func near(days []int, index int) bool {
+	before, after := days[:index], days[index:]
+	lasts := max(before[len(before)-1]-before[0], after[len(after)-1]-after[0]) + 1
+	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
+}
+
+// traces returns the number of traces on days that are not far.
+func (c Calendar) traces(days []int, far func(int) bool) (n int) {
+	for _, number := range days {
+		if !far(number) {
+			n += c[number].traces
+		}
+	}
+	return n
+}

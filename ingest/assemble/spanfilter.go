@@ -1,0 +1,62 @@
+package assemble
+
+// spanFilter is a bounded set of hashes of spans. It never denies a hash that it holds, and takes about one in
+// thirty others for its own. It is a Bloom filter in parts, because its final size is unknown: each part has room for
+// twice as many spans as the one before. At the limit it forgets its oldest part.
+type spanFilter struct {
+	parts []filterPart
+	room  int // of the last part
+}
+
+// filterPart is a Bloom filter whose bits for one hash are in one word, so that a hash takes one access to memory.
+type filterPart []uint64
+
+// Sizes of a spanFilter. It takes two bytes a span, and ten megabytes at most.
+const (
+	spansPerWord  = 4
+	fewestInPart  = 1 << 12
+	mostInPart    = 1 << 20
+	mostParts     = 12
+	bitsPerSpan   = 4 // in its word
+	bitsOfBit     = 6 // of the hash that choose a bit
+	maskOfBit     = 1<<bitsOfBit - 1
+	bitsBelowWord = bitsPerSpan * bitsOfBit // of the hash, which choose the bits in the word
+)
+
+func (f *spanFilter) add(h uint64) {
+	if f.room == 0 {
+		f.grow()
+	}
+	f.room--
+	word, bits := f.parts[len(f.parts)-1].at(h)
+	*word |= bits
+}
+
+// grow begins another part.
+func (f *spanFilter) grow() {
+	f.room = fewestInPart
+	if n := len(f.parts); n > 0 {
+		f.room = min(2*spansPerWord*len(f.parts[n-1]), mostInPart)
+	}
+	if len(f.parts) == mostParts {
+		f.parts = append(f.parts[:0], f.parts[1:]...)
+	}
+	f.parts = append(f.parts, make(filterPart, f.room/spansPerWord))
+}
+
+func (f *spanFilter) has(h uint64) bool {
+	for _, p := range f.parts {
+		if word, bits := p.at(h); *word&bits == bits {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns the word of a hash, and its bits there. The length of p is a power of two.
+func (p filterPart) at(h uint64) (word *uint64, bits uint64) {
+	for i := range bitsPerSpan {
+		bits |= 1 << (h >> (i * bitsOfBit) & maskOfBit)
+	}
+	return &p[h>>bitsBelowWord&uint64(len(p)-1)], bits
+}

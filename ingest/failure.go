@@ -1,0 +1,312 @@
+package ingest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// FailureRules is a set of [trace.FailureRule]: bit i stands for rule i.
+type FailureRules uint8
+
+// AllFailureRules is the set of all rules.
+const AllFailureRules FailureRules = 1<<trace.FailureRules - 1
+
+// NewFailureRules returns the rules with the given names. It returns an error for names that are not of a rule.
+func NewFailureRules(names ...string) (FailureRules, error) {
+	var set FailureRules
+	for _, name := range names {
+		r, ok := trace.ParseFailureRule(name)
+		if !ok {
+			return 0, fmt.Errorf("unknown rule for failures %q", name)
+		}
+		set |= 1 << r
+	}
+	return set, nil
+}
+
+// FailureRuleNames returns the names of all rules in the configuration, strongest first.
+func FailureRuleNames() []string { return trace.FailureRuleNames() }
+
+func (s FailureRules) has(r trace.FailureRule) bool { return s&(1<<r) != 0 }
+
+// sign is a sign of a failure in the attributes of a span.
+type sign uint8
+
+const (
+	statusText sign = iota // OK or ERROR
+	httpCode
+	grpcCode // a number, also as text, or a name
+	errorType
+	errorTag
+)
+
+// signKeys are the attributes that tell failures, of OpenTelemetry's semantic conventions with their former names, of
+// OpenTracing, Zipkin and Envoy.
+var signKeys = [...]struct {
+	name string
+	sign sign
+}{
+	{"otel.status_code", statusText}, // in formats without a status
+	{"http.response.status_code", httpCode},
+	{"http.status_code", httpCode},
+	{"rpc.response.status_code", grpcCode},
+	{"rpc.grpc.status_code", grpcCode},
+	{"rpc.connect_rpc.error_code", grpcCode},
+	{"grpc.status_code", grpcCode},
+	{"error.type", errorType},
+	{"error", errorTag},
+}
+
+// FailureKeys returns the set of the keys that tell failures, whose values become attributes.
+func FailureKeys() *Keys {
+	var names []string
+	for i := range signKeys {
+		names = append(names, signKeys[i].name)
+	}
+	keys, err := NewKeys(names...)
+	if err != nil {
+		panic(err) // they are few
+	}
+	return keys
+}
+
+// Status is the status of a span, numbered as in OTLP.
+type Status uint8
+
+// The status codes.
+const (
+	StatusUnset Status = iota
+	StatusOK
+	StatusError
+)
+
+// Escape is the fate of a recorded exception: handled within its span, or not.
+type Escape uint8
+
+// The values of Escape. Current conventions do not set exception.escaped any more, and ask to record only exceptions
+// that the operation does not handle.
+const (
+	_ Escape = iota // no exception
+	Handled
+	EscapeUnknown
+	Escaped
+)
+
+// Names by which decoders find exceptions: of their events, and of the attribute that tells whether they left the span.
+const (
+	ExceptionEvent   = "exception"
+	ExceptionEscaped = "exception.escaped"
+)
+
+// EscapeOf returns the meaning of a value of exception.escaped.
+func EscapeOf(v Value) Escape {
+	switch {
+	case !v.Numeric && bytes.EqualFold(v.Text, trueText):
+		return Escaped
+	case !v.Numeric && bytes.EqualFold(v.Text, falseText):
+		return Handled
+	}
+	return EscapeUnknown
+}
+
+// signs are the signs of a failure of the current span.
+type signs struct {
+	status     Status // of the span
+	text       Status // of the attribute
+	http       uint16 // 0: unknown
+	grpc       uint8  // code + 1; 0: unknown
+	errorType  bool
+	errorTag   bool
+	clientsTag bool // error or error.type is a code of 4xx
+	exception  Escape
+}
+
+// Status sets the status of the current span. The last call counts.
+func (b *Builder) Status(s Status) { b.signs.status = s }
+
+// Exception adds an event of the current span named exception.
+func (b *Builder) Exception(e Escape) { b.signs.exception = max(b.signs.exception, e) }
+
+// add adds a value for signKeys[key].
+func (s *signs) add(key int, v Value) {
+	switch signKeys[key].sign {
+	case statusText:
+		switch string(v.Text) {
+		case "OK":
+			s.text = StatusOK
+		case "ERROR":
+			s.text = StatusError
+		}
+	case httpCode:
+		if code, ok := v.code(); ok && 100 <= code && code < 1000 {
+			s.http = uint16(code)
+		}
+	case grpcCode:
+		if code, ok := grpcCodeOf(v); ok {
+			s.grpc = code + 1
+		}
+	case errorType:
+		s.errorType = s.errorType || v.Numeric || len(v.Text) != 0
+		s.addTag(v)
+	case errorTag:
+		set := v.Numeric && v.Number != 0 || !v.Numeric && len(v.Text) != 0 && !bytes.EqualFold(v.Text, falseText)
+		s.errorTag = s.errorTag || set
+		s.addTag(v)
+	}
+}
+
+var trueText, falseText = []byte("true"), []byte("false")
+
+// addTag notes whether an error is a status code that blames the client: Zipkin's instrumentation copies the code of
+// the response.
+func (s *signs) addTag(v Value) {
+	code, ok := v.code()
+	s.clientsTag = s.clientsTag || ok && code/100 == 4
+}
+
+// code returns the value as a whole number, which may be a text.
+func (v Value) code() (int, bool) {
+	if v.Numeric {
+		n := int(max(min(v.Number, math.MaxInt32), 0))
+		return n, float64(n) == v.Number
+	}
+	if len(v.Text) == 0 || len(v.Text) > 4 || v.Text[0] < '0' || v.Text[0] > '9' {
+		return 0, false // the usual case, without the allocation of an error
+	}
+	n, err := strconv.Atoi(string(v.Text))
+	return n, err == nil
+}
+
+// Status codes of gRPC that have a meaning here.
+const (
+	grpcOK        = 0
+	grpcCancelled = 1
+	grpcCodes     = 17
+)
+
+// grpcNames are the names of gRPC's status codes without underscores, in upper case.
+var grpcNames = map[string]uint8{
+	"OK": grpcOK, "CANCELLED": grpcCancelled, "CANCELED": grpcCancelled, "UNKNOWN": 2, "INVALIDARGUMENT": 3,
+	"DEADLINEEXCEEDED": 4, "NOTFOUND": 5, "ALREADYEXISTS": 6, "PERMISSIONDENIED": 7, "RESOURCEEXHAUSTED": 8,
+	"FAILEDPRECONDITION": 9, "ABORTED": 10, "OUTOFRANGE": 11, "UNIMPLEMENTED": 12, "INTERNAL": 13, "UNAVAILABLE": 14,
+	"DATALOSS": 15, "UNAUTHENTICATED": 16,
+}
+
+// grpcServerFaults are the codes that blame the server, by the semantic conventions: UNKNOWN, DEADLINE_EXCEEDED,
+// UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+const grpcServerFaults = 1<<2 | 1<<4 | 1<<12 | 1<<13 | 1<<14 | 1<<15
+
+// grpcCodeOf returns the gRPC status code that v holds, by number or name. Other RPC systems have other names.
+func grpcCodeOf(v Value) (uint8, bool) {
+	if code, ok := v.code(); ok {
+		return uint8(code), code < grpcCodes
+	}
+	var name [20]byte
+	n := 0
+	for _, c := range v.Text {
+		if n == len(name) {
+			return 0, false
+		}
+		if c == '_' {
+			continue
+		}
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		name[n] = c
+		n++
+	}
+	code, ok := grpcNames[string(name[:n])]
+	return code, ok
+}
+
+// outcome is the result of a span by the status code of a response.
+type outcome uint8
+
+const (
+	unknownOutcome outcome = iota
+	succeeded
+	clientsFault // the span did its work and refused the request, or gave up its own call
+	failed
+)
+
+// asks reports whether spans of a kind make a request; the others answer one.
+func asks(kind trace.Kind) bool { return kind == trace.Client || kind == trace.Producer }
+
+// httpOutcome returns the outcome of a span by its HTTP status code.
+func (s *signs) httpOutcome(kind trace.Kind) outcome {
+	switch {
+	case s.http == 0:
+		return unknownOutcome
+	case s.http >= 500 || s.http >= 400 && asks(kind):
+		return failed
+	case s.http >= 400:
+		return clientsFault
+	}
+	return succeeded
+}
+
+// grpcOutcome returns the outcome of a span by its gRPC status code. A client that cancels its call does not need the
+// answer any more, as one that hedges: the call did not fail.
+func (s *signs) grpcOutcome(kind trace.Kind) outcome {
+	if s.grpc == 0 {
+		return unknownOutcome
+	}
+	switch code := s.grpc - 1; {
+	case code == grpcOK:
+		return succeeded
+	case asks(kind) && code != grpcCancelled, grpcServerFaults&(1<<code) != 0:
+		return failed
+	}
+	return clientsFault
+}
+
+// failure returns the strongest rule by which the span failed, and whether it did.
+//
+//  1. The status of the span decides if it is set. OK is set only by an application that knows better than its
+//     instrumentation.
+//  2. The code of the response decides if it tells a fault. One that refuses the client's request is no failure of a
+//     server, whatever else it notes.
+//  3. Otherwise the error attributes count, and an exception that is known to have left the span.
+//  4. An exception that was only recorded counts unless the code of the response tells success, or the span is an
+//     internal one: applications record exceptions there that they handle, and if it left, a span above failed, too.
+func (s *signs) failure(kind trace.Kind, rules FailureRules) (trace.FailureRule, bool) {
+	if *s == (signs{}) {
+		return 0, false // the usual case
+	}
+	if status := cmp.Or(s.status, s.text); status != StatusUnset && rules.has(trace.ByStatus) {
+		return trace.ByStatus, status == StatusError
+	}
+	answer, rule := unknownOutcome, trace.ByHTTP
+	if rules.has(trace.ByHTTP) {
+		answer = s.httpOutcome(kind)
+	}
+	if grpc := s.grpcOutcome(kind); rules.has(trace.ByGRPC) && grpc > answer {
+		answer, rule = grpc, trace.ByGRPC
+	}
+	switch {
+	case answer == failed:
+		return rule, true
+	case answer == clientsFault, s.clientsTag && !asks(kind):
+		return 0, false
+	}
+	return s.weakFailure(kind, rules, answer)
+}
+
+// weakFailure is failure for spans whose status and answer tell no fault.
+func (s *signs) weakFailure(kind trace.Kind, rules FailureRules, answer outcome) (trace.FailureRule, bool) {
+	switch {
+	case s.errorType && rules.has(trace.ByErrorType):
+		return trace.ByErrorType, true
+	case s.errorTag && rules.has(trace.ByErrorTag):
+		return trace.ByErrorTag, true
+	case s.exception == Escaped, s.exception == EscapeUnknown && answer == unknownOutcome && kind != trace.Internal:
+		return trace.ByException, rules.has(trace.ByException)
+	}
+	return 0, false
+}

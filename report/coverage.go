@@ -1,0 +1,83 @@
+package report
+
+import (
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// coverage returns sentences about the spans that are not part of ordinary requests, and a warning if too few are
+// judged; nil if there is nothing to say.
+func (n *names) coverage(c *trace.Coverage) []string {
+	texts := n.Coverage(c)
+	if saw, do := n.Uncovered(c); saw != "" {
+		texts = append(texts, saw+" "+do)
+	}
+	return texts
+}
+
+// writeCoverage writes the sentences about c, a line each.
+func (t *table) writeCoverage(c *trace.Coverage) {
+	for _, text := range t.names.coverage(c) {
+		var s describe.Sentence
+		s.Plain(text)
+		t.printf("%s", wrap(t.style, s, 0))
+	}
+}
+
+type jsonCoverage struct {
+	jsonAccounts
+	Spans      float64          `json:"share_of_spans"` // that is judged, 0–1; duplicates do not count
+	Time       float64          `json:"share_of_time"`
+	Warning    string           `json:"warning"` // "": enough is judged
+	Remedy     string           `json:"remedy"`
+	Traces     int64            `json:"traces"`
+	Incomplete int64            `json:"incomplete"` // of these, traces in which the parent of a span is missing
+	Services   []jsonService    `json:"services"`   // most time left out first; "": unknown
+	Hops       []jsonMissingHop `json:"hops_without_spans"`
+}
+
+// jsonAccounts adds up: received is the sum of the other parts.
+type jsonAccounts struct {
+	Received trace.Part                  `json:"received"`
+	Requests trace.Part                  `json:"requests"`
+	Own      trace.Part                  `json:"requests_of_their_own"`
+	Left     map[trace.Reason]trace.Part `json:"left_out"`
+}
+
+type jsonService struct {
+	Service string `json:"service"`
+	jsonAccounts
+}
+
+type jsonMissingHop struct {
+	Caller   string `json:"caller"`
+	Callee   string `json:"callee"`
+	Hop      string `json:"hop"` // as its caller names it; "": unknown
+	Requests int64  `json:"requests"`
+}
+
+func newJSONAccounts(a *trace.Accounts) jsonAccounts {
+	j := jsonAccounts{Received: a.Received(), Requests: a.Requests, Own: a.Own, Left: a.Left}
+	if j.Left == nil {
+		j.Left = map[trace.Reason]trace.Part{}
+	}
+	return j
+}
+
+func (n *names) jsonCoverage(c *trace.Coverage) jsonCoverage {
+	total := c.Total()
+	j := jsonCoverage{
+		jsonAccounts: newJSONAccounts(&total), Traces: c.Traces, Incomplete: c.Incomplete,
+		Services: []jsonService{}, Hops: []jsonMissingHop{},
+	}
+	j.Spans, j.Time = total.Shares()
+	j.Warning, j.Remedy = n.Uncovered(c)
+	for s, a := range c.Services() {
+		j.Services = append(j.Services, jsonService{n.Table.Text(s), newJSONAccounts(a)})
+	}
+	for h, x := range c.Hops() {
+		j.Hops = append(j.Hops,
+			jsonMissingHop{n.Table.Text(h.Caller), n.Table.Text(h.Callee), n.Table.ServiceName(x.Peer), x.Requests})
+	}
+	return j
+}

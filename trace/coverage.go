@@ -1,0 +1,290 @@
+package trace
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Part is a number of spans with the sum of their durations.
+type Part struct {
+	Spans int64 `json:"spans"`
+	Nanos int64 `json:"ns"` // at least 0; saturates
+}
+
+func (p *Part) add(q Part) {
+	p.Spans += q.Spans
+	if p.Nanos += q.Nanos; p.Nanos < 0 {
+		p.Nanos = 1<<63 - 1
+	}
+}
+
+// Accounts divides spans by outcome. Its parts add up to all of them.
+type Accounts struct {
+	Requests Part // of judged requests
+	// of judged requests that others started or called: detached work, and entries below a missing span
+	Own  Part
+	Left map[Reason]Part // left out; nil: none
+}
+
+// add adds the parts of b.
+func (a *Accounts) add(b *Accounts) {
+	a.Requests.add(b.Requests)
+	a.Own.add(b.Own)
+	for reason, p := range b.Left {
+		a.leave(reason, p)
+	}
+}
+
+func (a *Accounts) leave(reason Reason, p Part) {
+	if a.Left == nil {
+		a.Left = make(map[Reason]Part)
+	}
+	sum := a.Left[reason]
+	sum.add(p)
+	a.Left[reason] = sum
+}
+
+// Judged returns the spans that are judged.
+func (a *Accounts) Judged() Part {
+	p := a.Requests
+	p.add(a.Own)
+	return p
+}
+
+// Received returns all spans.
+func (a *Accounts) Received() Part {
+	p := a.Judged()
+	for _, left := range a.Left {
+		p.add(left)
+	}
+	return p
+}
+
+// Distinct returns all spans but duplicates, whose content is judged with the spans that they copy.
+func (a *Accounts) Distinct() Part {
+	p, copies := a.Received(), a.Left[Duplicate]
+	return Part{p.Spans - copies.Spans, p.Nanos - copies.Nanos}
+}
+
+// Shares returns the shares (0–1) of the distinct spans and of their time that are judged; 1 if there are no spans.
+func (a *Accounts) Shares() (spans, time float64) {
+	if a.Distinct().Spans == 0 {
+		return 1, 1
+	}
+	return a.share(a.Judged())
+}
+
+// share returns the shares (0–1) of the distinct spans and of their time that p is. Both are equal if none took time.
+func (a *Accounts) share(p Part) (spans, time float64) {
+	all := a.Distinct()
+	spans = float64(p.Spans) / float64(max(1, all.Spans))
+	if all.Nanos == 0 {
+		return spans, spans
+	}
+	return spans, float64(p.Nanos) / float64(all.Nanos)
+}
+
+// enoughCovered is the share of the spans, and of their time, that has to be judged so that nothing need be said.
+const enoughCovered = 0.95
+
+// Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest are
+// incomplete. It returns the reason that leaves out most, and its shares (0–1) of the distinct spans and their time.
+func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
+	if spans, time := a.Shares(); min(spans, time) >= enoughCovered {
+		return "", 0, 0, false
+	}
+	for _, r := range slices.Sorted(maps.Keys(a.Left)) {
+		s, t := a.share(a.Left[r])
+		if r != Duplicate && max(s, t) > max(spans, time) {
+			reason, spans, time = r, s, t
+		}
+	}
+	return reason, spans, time, true
+}
+
+// Reasons yields the spans that are left out by reason, most spans first.
+func (a *Accounts) Reasons() iter.Seq2[Reason, Part] {
+	reasons := slices.SortedFunc(maps.Keys(a.Left), func(x, y Reason) int {
+		return cmp.Or(cmp.Compare(a.Left[y].Spans, a.Left[x].Spans), cmp.Compare(x, y))
+	})
+	return func(yield func(Reason, Part) bool) {
+		for _, r := range reasons {
+			if !yield(r, a.Left[r]) {
+				return
+			}
+		}
+	}
+}
+
+// Hop is a place between two services where a hop exports no spans.
+type Hop struct {
+	Caller, Callee Symbol // services before and behind the hop
+}
+
+// HopCount counts the requests that passed a hop without spans.
+type HopCount struct {
+	Requests int64
+	Peer     Op // the hop as the attributes of its caller name it, of several the largest; 0: unknown
+}
+
+// Coverage accounts for spans by service: every span that was received ends in exactly one part. It also counts the
+// hops without spans. The zero value is empty. A Coverage must not be used concurrently.
+type Coverage struct {
+	Traces     int64 // closed
+	Incomplete int64 // of these, traces in which the parent of a span is missing
+
+	services map[Symbol]*Accounts
+	hops     map[Hop]HopCount
+	recent   [64]recentAccounts
+}
+
+type recentAccounts struct {
+	service  Symbol
+	accounts *Accounts
+}
+
+// Bounds of a Coverage. Further services share the accounts of Symbol 0; further hops are not counted.
+const (
+	maxServices = 4096
+	maxHops     = 1024
+)
+
+// of returns the accounts of a service.
+func (c *Coverage) of(service Symbol) *Accounts {
+	r := &c.recent[service%Symbol(len(c.recent))]
+	if r.accounts != nil && r.service == service {
+		return r.accounts
+	}
+	if c.services == nil {
+		c.services = make(map[Symbol]*Accounts)
+	}
+	a := c.services[service]
+	if a == nil && len(c.services) >= maxServices {
+		service = 0
+		a = c.services[0]
+	}
+	if a == nil {
+		a = new(Accounts)
+		c.services[service] = a
+	}
+	*r = recentAccounts{service, a}
+	return a
+}
+
+// part returns s alone.
+func part(s *Span) Part { return Part{1, max(0, int64(s.End-s.Start))} }
+
+// Judge counts s as part of a judged request, or of a request of its own.
+func (c *Coverage) Judge(s *Span, own bool) {
+	a := c.of(s.Service)
+	if own {
+		a.Own.add(part(s))
+		return
+	}
+	a.Requests.add(part(s))
+}
+
+// Leave counts s as left out.
+func (c *Coverage) Leave(s *Span, reason Reason) { c.of(s.Service).leave(reason, part(s)) }
+
+// LeaveJudged counts all judged spans as left out.
+func (c *Coverage) LeaveJudged(reason Reason) {
+	for _, a := range c.services {
+		if p := a.Judged(); p.Spans > 0 {
+			a.Requests, a.Own = Part{}, Part{}
+			a.leave(reason, p)
+		}
+	}
+}
+
+// LeaveSpans counts n spans of unknown services as left out.
+func (c *Coverage) LeaveSpans(n int64, reason Reason) {
+	if n > 0 {
+		c.of(0).leave(reason, Part{Spans: n})
+	}
+}
+
+// CountHop counts a request that passed a hop without spans.
+func (c *Coverage) CountHop(h Hop, peer Op) {
+	c.addHop(h, HopCount{1, peer})
+}
+
+func (c *Coverage) addHop(h Hop, n HopCount) {
+	if c.hops == nil {
+		c.hops = make(map[Hop]HopCount)
+	}
+	x, known := c.hops[h]
+	if !known && len(c.hops) >= maxHops {
+		return
+	}
+	c.hops[h] = HopCount{x.Requests + n.Requests, max(x.Peer, n.Peer)}
+}
+
+// Merge adds o, which it does not change.
+func (c *Coverage) Merge(o *Coverage) {
+	c.Traces += o.Traces
+	c.Incomplete += o.Incomplete
+	for _, service := range slices.Sorted(maps.Keys(o.services)) {
+		c.of(service).add(o.services[service])
+	}
+	for _, h := range slices.SortedFunc(maps.Keys(o.hops), Hop.compare) {
+		c.addHop(h, o.hops[h])
+	}
+}
+
+func (h Hop) compare(o Hop) int {
+	return cmp.Or(cmp.Compare(h.Caller, o.Caller), cmp.Compare(h.Callee, o.Callee))
+}
+
+// Equal reports whether c and o account for the same spans in the same way.
+func (c Coverage) Equal(o Coverage) bool {
+	same := func(a, b *Accounts) bool {
+		return a.Requests == b.Requests && a.Own == b.Own && maps.Equal(a.Left, b.Left)
+	}
+	return c.Traces == o.Traces && c.Incomplete == o.Incomplete &&
+		maps.EqualFunc(c.services, o.services, same) && maps.Equal(c.hops, o.hops)
+}
+
+// Total returns the accounts of all services together.
+func (c *Coverage) Total() Accounts {
+	var all Accounts
+	for _, a := range c.services {
+		all.add(a)
+	}
+	return all
+}
+
+// Services yields the accounts by service, those with the most time left out first. Symbol 0 stands for spans whose
+// service is not known.
+func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
+	left := func(s Symbol) int64 {
+		a := c.services[s]
+		return a.Received().Nanos - a.Judged().Nanos
+	}
+	services := slices.SortedFunc(maps.Keys(c.services), func(x, y Symbol) int {
+		return cmp.Or(cmp.Compare(left(y), left(x)), cmp.Compare(x, y))
+	})
+	return func(yield func(Symbol, *Accounts) bool) {
+		for _, s := range services {
+			if !yield(s, c.services[s]) {
+				return
+			}
+		}
+	}
+}
+
+// Hops yields the hops without spans, those with the most requests first.
+func (c *Coverage) Hops() iter.Seq2[Hop, HopCount] {
+	hops := slices.SortedFunc(maps.Keys(c.hops), func(x, y Hop) int {
+		return cmp.Or(cmp.Compare(c.hops[y].Requests, c.hops[x].Requests), x.compare(y))
+	})
+	return func(yield func(Hop, HopCount) bool) {
+		for _, h := range hops {
+			if !yield(h, c.hops[h]) {
+				return
+			}
+		}
+	}
+}

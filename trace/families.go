@@ -1,0 +1,171 @@
+package trace
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Family is a number of operations of one service and kind whose names differ in some parts only, as GET /users/anna
+// and GET /users/ben do. These parts probably hold identities.
+type Family struct {
+	Service Symbol
+	Name    string // with "{}" for each of these parts
+	Names   int
+}
+
+// Rules by which the parts in which names differ are probably identities rather than words of the code.
+const (
+	fewestKeys  = 10 // different parts with a digit, or a capital within a word
+	fewestWords = 50 // different parts of any form: few interfaces have as many methods or resources
+	mostParts   = 12 // of a name that are looked at
+	mostNames   = 1 << 14
+	mostVarying = 3 // parts of a name
+)
+
+// separators are the bytes between parts of a name. Words in one part are joined by '.', '-', '_', '@' and '%'.
+const separators = "/ :?=&,;()'\"#|"
+
+// familyName is the name of an operation, with the parts replaced in which others differ.
+type familyName struct {
+	service Symbol
+	kind    Kind
+	text    string
+}
+
+// place identifies a part of names by what stands before it and by the part that follows it.
+type place struct {
+	service       Symbol
+	kind          Kind
+	before, after Symbol
+}
+
+// distinct counts the different parts at a place.
+type distinct struct {
+	seen      map[Symbol]struct{}
+	keys, all int
+}
+
+// Families returns the families among the operations of t, or among 16,384 of them, the largest first.
+func (t *Table) Families() (all []Family) {
+	var names []familyName
+	t.ops.each(func(_ Op, o Operation) {
+		if o.Target == 0 && len(names) < mostNames { // a step has the name of its operation
+			names = append(names, familyName{o.Service, o.Kind, t.Text(o.Name)})
+		}
+	})
+	before := slices.Clone(names)
+	for range mostVarying {
+		if !replaceVarying(names) {
+			break
+		}
+	}
+	sizes := make(map[familyName]int)
+	for i := range names {
+		if names[i] != before[i] {
+			sizes[names[i]]++
+		}
+	}
+	for n, size := range sizes {
+		all = append(all, Family{n.service, n.text, size})
+	}
+	slices.SortFunc(all, func(a, b Family) int {
+		return cmp.Or(cmp.Compare(b.Names, a.Names), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// replaceVarying replaces one part, or none, of each name by "{}": the first at whose place are many different ones. It
+// reports whether it replaced any.
+func replaceVarying(names []familyName) (replaced bool) {
+	places := make(map[place]*distinct)
+	for i := range names {
+		n := &names[i]
+		for from, to := range eachPart(n.text) {
+			at := n.at(from, to)
+			d := places[at]
+			if d == nil {
+				d = &distinct{seen: make(map[Symbol]struct{})}
+				places[at] = d
+			}
+			d.add(n.text[from:to])
+		}
+	}
+	for i := range names {
+		n := &names[i]
+		for from, to := range eachPart(n.text) {
+			if d := places[n.at(from, to)]; d.all >= fewestWords || d.keys >= fewestKeys {
+				n.text, replaced = n.text[:from]+"{}"+n.text[to:], true
+				break
+			}
+		}
+	}
+	return replaced
+}
+
+// at returns the place of a part of n.
+func (n *familyName) at(from, to int) place {
+	rest := n.text[to:]
+	for _, end := range eachPart(rest) {
+		rest = rest[:end]
+		break
+	}
+	return place{n.service, n.kind, SymbolOf([]byte(n.text[:from])), SymbolOf([]byte(rest))}
+}
+
+func (d *distinct) add(part string) {
+	sym := SymbolOf([]byte(part))
+	if _, known := d.seen[sym]; known {
+		return
+	}
+	d.seen[sym] = struct{}{}
+	d.all++
+	if isKeyLike(part) {
+		d.keys++
+	}
+}
+
+// eachPart yields the ranges of the first parts of a name that are neither empty nor replaced, except for a part at its
+// beginning: it is a method or a function.
+func eachPart(name string) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		parts := 0
+		for from := 0; from < len(name) && parts < mostParts; {
+			n := strings.IndexAny(name[from:], separators)
+			if n < 0 {
+				n = len(name) - from
+			}
+			if n > 0 && from > 0 && name[from:from+n] != "{}" {
+				parts++
+				if !yield(from, from+n) {
+					return
+				}
+			}
+			from += n + 1
+		}
+	}
+}
+
+// isKeyLike reports whether a part has the form of an identity rather than of words.
+func isKeyLike(part string) bool {
+	small := false
+	for _, c := range part {
+		if '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' && small && !isCamel(part) {
+			return true
+		}
+		small = 'a' <= c && c <= 'z'
+	}
+	return false
+}
+
+// isCamel reports whether each capital of a part begins a word of two small letters at least, as in getOrderList.
+func isCamel(part string) bool {
+	for i := range len(part) {
+		if c := part[i]; 'A' <= c && c <= 'Z' && (i+2 >= len(part) || !isSmall(part[i+1]) || !isSmall(part[i+2])) {
+			return false
+		}
+	}
+	return true
+}
+
+func isSmall(c byte) bool { return 'a' <= c && c <= 'z' }
