@@ -104,10 +104,13 @@ func (s *Share) rest(c *conn, idle bool) {
 	s.restLocked(c, idle)
 }
 
-// restLocked is rest for callers that hold mu.
+// restLocked is rest for callers that hold mu. A connection that remains idle keeps its place, for what its client sends
+// is no work.
 func (s *Share) restLocked(c *conn, idle bool) {
-	s.busy(c)
-	if idle && !c.left && c.working == 0 {
+	switch {
+	case !idle || c.left || c.working > 0:
+		s.busy(c)
+	case c.place == nil:
 		c.place = s.idle.PushBack(c)
 	}
 }

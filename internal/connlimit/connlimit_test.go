@@ -150,3 +150,34 @@ func TestHijacked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Of connections without work, the one that was accepted first makes room, in whatever order their servers begin to
+// read.
+func TestOrderOfReading(t *testing.T) {
+	l, err := Open(t.Context(), "127.0.0.1:0", NewShare(2, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.ByWork()
+	var clients, accepted []net.Conn
+	add := func() {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		client.SetDeadline(time.Now().Add(20 * time.Second))
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients, accepted = append(clients, client), append(accepted, c)
+	}
+	add()
+	add()
+	l.State(accepted[1], http.StateActive)
+	l.State(accepted[0], http.StateActive)
+	add()
+	closed(t, clients[0])
+}
