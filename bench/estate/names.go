@@ -34,18 +34,18 @@ func hostName(program string) string { return program + ".estate.internal" }
 // hostsFile returns the path of the file with the names.
 func (e *estate) hostsFile() string { return filepath.Join(e.root, "hosts") }
 
-// writeHosts writes the file with the names, in the format of /etc/hosts.
+// writeHosts writes the file with the names, in the format of /etc/hosts. They share a line, because nss_wrapper fails
+// on the second line of an address.
 func (e *estate) writeHosts() error {
 	machine, err := os.Hostname() // Java knows no other names than these
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "127.0.0.1 localhost %s\n", machine)
+	names := []string{"127.0.0.1", "localhost", machine}
 	for _, p := range e.order {
-		fmt.Fprintf(&out, "127.0.0.1 %s\n", hostName(p.name))
+		names = append(names, hostName(p.name))
 	}
-	return os.WriteFile(e.hostsFile(), []byte(out.String()), 0o644)
+	return os.WriteFile(e.hostsFile(), []byte(strings.Join(names, " ")+"\n"), 0o644)
 }
 
 // resolver returns the environment in which the C library also knows the names. Java has an option for it.
