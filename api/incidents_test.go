@@ -178,9 +178,14 @@ func TestTimelineOfPlaces(t *testing.T) {
 	x := w.core.Incidents()[0]
 	places := w.app.Table()
 	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
-	x.Milestones = []engine.Milestone{{At: x.Opened(), Place: a}, {At: x.Opened() + 1, Place: b},
-		{At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
-			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow}}
+	x.Milestones = []engine.Milestone{
+		{At: x.Opened(), Place: a},
+		{At: x.Opened() + 1, Place: b},
+		{
+			At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
+			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow,
+		},
+	}
 	var texts []string
 	for _, e := range w.renderer(w.core).timeline(&x) {
 		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {

@@ -213,7 +213,8 @@ func suspectShares(all []contract.IncidentSuspect) []float64 {
 }
 
 func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
-	incidents map[string][]contract.ServiceIncident) contract.Service {
+	incidents map[string][]contract.ServiceIncident,
+) contract.Service {
 	name := c.Table().Text(x.Service)
 	s := contract.Service{
 		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
@@ -369,8 +370,10 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (
 // needAttention returns the services that are unwell, without those of incidents.
 func needAttention(services []contract.Service) []contract.ServiceAttention {
 	found := []contract.ServiceAttention{}
-	for _, state := range []contract.ServiceState{contract.ServiceStateFailing,
-		contract.ServiceStateSilent, contract.ServiceStateSlower} {
+	for _, state := range []contract.ServiceState{
+		contract.ServiceStateFailing,
+		contract.ServiceStateSilent, contract.ServiceStateSlower,
+	} {
 		for i := range services {
 			if x := &services[i]; x.State == state {
 				found = append(found, contract.ServiceAttention{

@@ -107,8 +107,10 @@ func TestShow(t *testing.T) {
 			if err == nil {
 				closed := list.Items[0]
 				closed.ID, closed.Ended, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(200*time.Second)), new(closed.Opened.Add(320*time.Second))
-				closed.End = &contract.IncidentEnd{Reason: contract.IncidentEndReasonMoved,
-					Text: "its requests go to stock\x1b-v2 now"}
+				closed.End = &contract.IncidentEnd{
+					Reason: contract.IncidentEndReasonMoved,
+					Text:   "its requests go to stock\x1b-v2 now",
+				}
 				closed.Notes.Acknowledged = &contract.Note{By: "ada", Text: "ticket\x1b 42"}
 				list.Items = append(list.Items, closed)
 			}

@@ -71,8 +71,10 @@ new        postgresql     12.3/s          –          –          –         
 		Instances: []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
 		Deploys:   []contract.Deploy{{At: now, Version: "2", Before: "1"}},
 	}
-	d.Service.ChangedCalls = &contract.ChangedCalls{Since: now,
-		Text: "makes 11 other calls per 100 requests, as 2 was deployed"}
+	d.Service.ChangedCalls = &contract.ChangedCalls{
+		Since: now,
+		Text:  "makes 11 other calls per 100 requests, as 2 was deployed",
+	}
 	var one strings.Builder
 	if err := ShowService(&one, &d, terminal.Style{Width: 80}, now); err != nil {
 		t.Fatal(err)

@@ -119,10 +119,14 @@ var remedies = map[trace.Reason]remedy{
 	trace.TooLong:    timeless,
 	trace.NoDuration: timeless,
 	trace.Misdated:   {"are dated far before or after all others", "Set the clocks of their senders."},
-	trace.Outside: {"belong to tracepoints outside of all other spans",
-		"Propagate the context of requests into the code that has these tracepoints."},
-	trace.Conflict: {"have the ID of another span of their trace",
-		"Update the instrumentation that gives one ID to several spans, as to the attempts of a call."},
+	trace.Outside: {
+		"belong to tracepoints outside of all other spans",
+		"Propagate the context of requests into the code that has these tracepoints.",
+	},
+	trace.Conflict: {
+		"have the ID of another span of their trace",
+		"Update the instrumentation that gives one ID to several spans, as to the attempts of a call.",
+	},
 	trace.Late: {
 		"arrived after their trace was closed",
 		"Raise assembly.settle and assembly.idle above the longest delay of a sender, or look for a slow " +

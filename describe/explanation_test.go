@@ -17,8 +17,10 @@ func TestExplanation(t *testing.T) {
 	bank, payment := s.table.Symbol("bank"), s.table.Symbol("payment")
 	type suspects = []onetrace.CallSuspect
 	slow := func(service trace.Symbol, op trace.Op, part onetrace.Part, excess float64) onetrace.CallSuspect {
-		return onetrace.CallSuspect{Service: service, Op: op,
-			Reason: onetrace.Slow, Part: part, Excess: excess, Calls: 1}
+		return onetrace.CallSuspect{
+			Service: service, Op: op,
+			Reason: onetrace.Slow, Part: part, Excess: excess, Calls: 1,
+		}
 	}
 	for _, c := range []struct {
 		name string
@@ -36,14 +38,18 @@ func TestExplanation(t *testing.T) {
 		},
 		{
 			"more than all: other steps are faster",
-			onetrace.Explanation{Duration: 1.2e9, Usual: 388e6, Limit: 500e6,
-				Suspects: suspects{slow(bank, s.bank, onetrace.InPart, 820e6)}},
+			onetrace.Explanation{
+				Duration: 1.2e9, Usual: 388e6, Limit: 500e6,
+				Suspects: suspects{slow(bank, s.bank, onetrace.InPart, 820e6)},
+			},
 			"This request took 812 ms longer than such requests usually do (1.2 s instead of 388 ms); all of it on the wire to bank POST /charge.",
 		},
 		{
 			"usual",
-			onetrace.Explanation{Duration: 400e6, Usual: 388e6, Limit: 500e6,
-				Suspects: suspects{slow(payment, s.pay, onetrace.CallsPart, 20e6)}},
+			onetrace.Explanation{
+				Duration: 400e6, Usual: 388e6, Limit: 500e6,
+				Suspects: suspects{slow(payment, s.pay, onetrace.CallsPart, 20e6)},
+			},
 			"This request took 400 ms, within the usual range of such requests (median 388 ms); 20 ms more than usual in additional " +
 				"calls of payment Pay.",
 		},
@@ -70,8 +76,10 @@ func TestExplanation(t *testing.T) {
 		},
 		{
 			"new",
-			onetrace.Explanation{Duration: 388e6, Usual: 388e6, Limit: 388e6,
-				Suspects: suspects{{Service: bank, Op: s.bank, Reason: onetrace.New, Calls: 1}}},
+			onetrace.Explanation{
+				Duration: 388e6, Usual: 388e6, Limit: 388e6,
+				Suspects: suspects{{Service: bank, Op: s.bank, Reason: onetrace.New, Calls: 1}},
+			},
 			"This request took 388 ms, within the usual range of such requests (median 388 ms). bank POST /charge is called, although " +
 				"no normal trace calls it.",
 		},

@@ -28,8 +28,10 @@ func TestIncidentOfObjective(t *testing.T) {
 			"shop POST /checkout: 16 % of the requests took 300 ms or longer within an hour (objective: 1 %). No service stands out.",
 		},
 		{
-			Incident{Suspects: []compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3}},
-				Objectives: []Objective{failures, latency}},
+			Incident{
+				Suspects:   []compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3}},
+				Objectives: []Objective{failures, latency},
+			},
 			"Orders arrive: 0.4 % of the requests failed in the last 6 hours (objective: 0.05 %); 1 more objective is missed. " +
 				"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank.",
 		},

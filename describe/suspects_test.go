@@ -65,8 +65,10 @@ func TestComparison(t *testing.T) {
 			"added calls",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{{
 				Service: shop, Score: 3, Own: 0.5, Added: 1.5, Shape: 1,
-				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
-					Before: 2, Now: 41, Nanos: 232e6}},
+				AddedCalls: []compare.AddedCall{{
+					Op:     s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Before: 2, Now: 41, Nanos: 232e6,
+				}},
 			}}, Usual: []float64{0.1, 0.1, 0.1, 0.1}},
 			"1 request type is slower since 02:41; all of the added time is time in shop and in calls that it adds (in it 25 %, in added calls 75 %); " +
 				"shop calls bank GET /rates 41 times instead of 2, +232 ms.",
@@ -132,8 +134,10 @@ func TestIncident(t *testing.T) {
 		{
 			[]compare.Suspect{{
 				Service: shop, Score: 1.3, Added: 0.3, Shape: 1,
-				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
-					Before: 1, Now: 2.5, Nanos: 30e6}},
+				AddedCalls: []compare.AddedCall{{
+					Op:     s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Before: 1, Now: 2.5, Nanos: 30e6,
+				}},
 			}},
 			0.3,
 			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
@@ -142,8 +146,10 @@ func TestIncident(t *testing.T) {
 		{
 			[]compare.Suspect{{
 				Service: shop, Score: 0.3, Added: 0.3,
-				AddedCalls: []compare.AddedCall{{Op: s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
-					Now: 1, Nanos: 30e6}},
+				AddedCalls: []compare.AddedCall{{
+					Op:  s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
+					Now: 1, Nanos: 30e6,
+				}},
 			}},
 			0.3,
 			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
@@ -189,8 +195,10 @@ func TestIncidentThatIsOver(t *testing.T) {
 		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":         {Service: bank, Score: 0.12, Unanswered: 0.12},
 		"The call flow differed between 02:41 and 02:50: bank made other calls than before, 10 times per 100 requests.": {Service: bank, Score: 0.1, Shape: 0.1},
 	} {
-		if got := n.Incident(&Incident{When: "between 02:41 and 02:50",
-			Suspects: []compare.Suspect{x}, Over: true}).String(); got != want {
+		if got := n.Incident(&Incident{
+			When:     "between 02:41 and 02:50",
+			Suspects: []compare.Suspect{x}, Over: true,
+		}).String(); got != want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, want)
 		}
 	}
@@ -284,8 +292,10 @@ func TestSuspect(t *testing.T) {
 			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
 			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{Service: "bank", Operation: "POST /charge"}, Score: 0.1},
 		},
-		AddedCalls: []AddedCall{{Name: s.names().Op(query),
-			Caller: s.names().Op(s.charge), Before: 1, Now: 3, Added: 2e6}},
+		AddedCalls: []AddedCall{{
+			Name:   s.names().Op(query),
+			Caller: s.names().Op(s.charge), Before: 1, Now: 3, Added: 2e6,
+		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -399,8 +409,12 @@ func TestIncidentOfFewRequests(t *testing.T) {
 		affected float64
 		over     bool
 		end      string
-	}{{0, false, "orders."}, {0.1, false, "orders."}, {0.031, false, "orders. It affects 3.1 % of the requests."},
-		{0.002, true, "orders. It affected 0.2 % of the requests."}} {
+	}{
+		{0, false, "orders."},
+		{0.1, false, "orders."},
+		{0.031, false, "orders. It affects 3.1 % of the requests."},
+		{0.002, true, "orders. It affected 0.2 % of the requests."},
+	} {
 		x := &Incident{
 			When:     "since 09:00",
 			Suspects: []compare.Suspect{{Service: table.Symbol("orders"), Score: 1, Own: 1}},

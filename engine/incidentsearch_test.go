@@ -87,8 +87,10 @@ func TestPlaceOfProblem(t *testing.T) {
 		{20, 80, id, true},
 	} {
 		core := &Core{table: &table, problems: []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}}
-		core.state.Investigations = []search.Investigation{{Problem: id,
-			Status: search.Located, Place: search.Suspect{Op: op}}}
+		core.state.Investigations = []search.Investigation{{
+			Problem: id,
+			Status:  search.Located, Place: search.Suspect{Op: op},
+		}}
 		core.affected = map[uint64]*affected{7: {
 			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
 			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},

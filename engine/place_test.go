@@ -60,8 +60,11 @@ func TestShareOfAllLostTime(t *testing.T) {
 	c := &Core{table: &trace.Table{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
 	v := &search.Investigation{Problem: IncidentProblem(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
-	suspects := []compare.Suspect{{Own: 0.6, Score: 0.7, Errors: 0.1},
-		{In: 0.2, Score: 0.2}, {Rest: 0.5, Score: 0.5, Opaque: true}}
+	suspects := []compare.Suspect{
+		{Own: 0.6, Score: 0.7, Errors: 0.1},
+		{In: 0.2, Score: 0.2},
+		{Rest: 0.5, Score: 0.5, Opaque: true},
+	}
 	x := Incident{Incident: incident.Incident{ID: 1, Suspects: suspects}}
 	if got := c.lostAt(&x.Incident, v); math.Abs(got-0.675) > 1e-9 { // 90 % of 0.6 of 0.8
 		t.Errorf("the place carries %v, want 0.675", got)

@@ -29,8 +29,10 @@ func TestSeverity(t *testing.T) {
 		{"an objective is missed fast", 0.1, nil, []incident.Missed{slowly, fast}, Grounds{Critical, 0, &fast, nil}},
 		{"half of the time", 0.5, nil, []incident.Missed{fast}, Grounds{Critical, 0.5, nil, nil}},
 	} {
-		x := Incident{Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]compare.Suspect, 1)},
-			Types: c.types}
+		x := Incident{
+			Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]compare.Suspect, 1)},
+			Types:    c.types,
+		}
 		x.Suspects[0].Score = c.score
 		if diff := cmp.Diff(c.want, x.Grounds()); diff != "" || x.Severity() != c.want.Severity {
 			t.Errorf("%s: -want +got\n%s", c.name, diff)

@@ -8,8 +8,10 @@ func TestHealthyRequestsDoNotDilute(t *testing.T) {
 	before := AffectedType{Requests: 400, Mean: 32 * ms, Usual: 10 * ms}
 	after := func(added uint64, mean float64) *AffectedType {
 		n := before.Requests + added
-		return &AffectedType{Requests: n,
-			Mean: (before.Mean*float64(before.Requests) + mean*float64(added)) / float64(n), Usual: before.Usual}
+		return &AffectedType{
+			Requests: n,
+			Mean:     (before.Mean*float64(before.Requests) + mean*float64(added)) / float64(n), Usual: before.Usual,
+		}
 	}
 	for _, c := range []struct {
 		added  uint64

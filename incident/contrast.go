@@ -110,7 +110,8 @@ const leastContrast = 0.05
 // request of the entry: the excess of one that missed, in mean durations of the others, times the share of the requests
 // that do. Duration is that mean in ns.
 func (c *contrast) suspects(table *trace.Table, latency bool,
-	share float64) (suspects []compare.Suspect, duration float64) {
+	share float64,
+) (suspects []compare.Suspect, duration float64) {
 	if c.missed == 0 || latency && c.others == 0 {
 		return nil, 0
 	}

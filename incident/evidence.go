@@ -10,7 +10,7 @@ import (
 type kind uint8
 
 const (
-	lost kind = iota // the score without the changed call flow
+	lost kind = iota // the score
 	own
 	in // late for its callers
 	out
@@ -35,7 +35,7 @@ func levelsOf(s *compare.Suspect) levels {
 		failures = 1 / s.Calls
 	}
 	return levels{
-		lost:       s.Score - s.Shape,
+		lost:       s.Score,
 		own:        s.Own,
 		in:         s.In + s.Rest,
 		out:        s.Out,

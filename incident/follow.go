@@ -210,7 +210,6 @@ func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 		{&s.Errors, b.Errors},
 		{&s.Unanswered, b.Unanswered},
 		{&s.Silent, b.Silent},
-		{&s.Shape, b.Shape},
 		{&s.Rest, b.Rest},
 	} {
 		less := min(*p.part, p.before)

@@ -37,8 +37,8 @@ type evidence struct {
 	score   float64
 	waits   bool // the score is time spent in the service, which may include waits for another one
 	opaque  bool // the service emits no spans: its score is time that its callers wait, which is also charged to them
-	// beyond is the part of the score above its threshold, without changed call flows: neighbours of a slow service may
-	// make other calls. At 0 or less, only they raise an incident.
+	// beyond is the part of the score above its threshold, without calls that got no answer: at 0 or less, only these
+	// raise an incident.
 	beyond float64
 	shared []compare.SharedPart
 	from   *finding // nil: of an earlier epoch
@@ -51,7 +51,7 @@ func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	const nearlyAll = 0.95
 	return evidence{
 		service: s.Service, score: s.Score, waits: s.Own >= nearlyAll*s.Score, opaque: s.Opaque,
-		beyond: s.Score - s.Shape - s.Unanswered - threshold, shared: s.Shared, from: from,
+		beyond: s.Score - s.Unanswered - threshold, shared: s.Shared, from: from,
 	}
 }
 
@@ -96,7 +96,8 @@ func (j *judgement) add(k judgement) {
 // judge judges the services in a window of an epoch. It also returns the times since which services exceed their
 // thresholds: growth that is not certain raises an incident only after some time.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
-	sites *compare.Comparer) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
+	sites *compare.Comparer,
+) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
 	exceeded = make(map[trace.Symbol]trace.Nanos)
 	ratio := t.ratio(sites.Services())
 	for i := range f.Suspects {
@@ -210,7 +211,7 @@ func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share floa
 	return false
 }
 
-// aboveRecord returns the part of a score above the record of its service, without the changed call flow.
+// aboveRecord returns the part of a score above the record of its service.
 func (b *baseline) aboveRecord(s *compare.Suspect) float64 {
-	return max(0, s.Score-s.Shape-b.records[s.Service].highest(lost))
+	return max(0, s.Score-b.records[s.Service].highest(lost))
 }

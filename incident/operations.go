@@ -168,7 +168,8 @@ type grownOperation struct {
 // grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one that
 // raises an incident.
 func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
-	f *finding, share float64, sites *compare.Comparer) (g grownOperation) {
+	f *finding, share float64, sites *compare.Comparer,
+) (g grownOperation) {
 	j := judge{gates: t.gates, of: of, ratio: ratioFor(sites.Operations(), of, t.scales[of].healthy[:]), share: share}
 	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
 	j.started = func() bool { return sites.Started(s.Service, now.Add(-warmUp)) }
@@ -199,7 +200,8 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 // rare returns the rare operation of a suspect with the highest score whose growth reaches a share of the least one
 // that raises an incident; nil if no growth does.
 func (j judge) rare(s *compare.Suspect, f *finding,
-	records map[operation]*operationRecord) (first *compare.SuspectOperation) {
+	records map[operation]*operationRecord,
+) (first *compare.SuspectOperation) {
 	j.gates.Growth, j.gates.Failing = max(j.gates.Growth, rareGrowth), max(j.gates.Failing, rareFailing)
 	young := f.youngOf(s.Service)
 	for i := range young {

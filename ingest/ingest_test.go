@@ -115,8 +115,10 @@ func TestLongNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{strings.Repeat("x", ingest.MaxName),
-		strings.Repeat("x", ingest.MaxName+1), strings.Repeat("é ", 1<<20)} {
+	for _, name := range []string{
+		strings.Repeat("x", ingest.MaxName),
+		strings.Repeat("x", ingest.MaxName+1), strings.Repeat("é ", 1<<20),
+	} {
 		for _, route := range []string{"", "/cart"} {
 			table := &trace.Table{}
 			b := ingest.NewBuilder(table, keys)

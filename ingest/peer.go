@@ -344,8 +344,10 @@ func isCollection(segment []byte) bool {
 }
 
 // actions are segments that usual interfaces have behind collections in place of an identity.
-var actions = [...]string{"search", "list", "new", "all", "count", "batch",
-	"bulk", "export", "import", "me", "latest", "status", "health"}
+var actions = [...]string{
+	"search", "list", "new", "all", "count", "batch",
+	"bulk", "export", "import", "me", "latest", "status", "health",
+}
 
 func isAction(segment []byte) bool {
 	for _, a := range actions {

@@ -103,8 +103,10 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 					Own:        0.25,
 					In:         0.61,
 					Operations: []compare.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
-					Instances: []compare.InstancePart{{Key: table.Symbol("k8s.pod.name"),
-						Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12}},
+					Instances: []compare.InstancePart{{
+						Key:   table.Symbol("k8s.pod.name"),
+						Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12,
+					}},
 				},
 				{Service: table.Symbol(service), Score: 0.02, Own: 0.02},
 				{Service: other, Score: 0.001, Own: 0.001},

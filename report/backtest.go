@@ -242,8 +242,10 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		Suspects:     make([]jsonIncidentSuspect, 0, len(x.Suspects)),
 	}
 	if size := n.described(x).Size(); size.Types > 0 {
-		j.Size = &jsonSize{describe.Number(size.Ratio()), describe.Number(size.Before),
-			describe.Number(size.Now), describe.Number(x.Share)}
+		j.Size = &jsonSize{
+			describe.Number(size.Ratio()), describe.Number(size.Before),
+			describe.Number(size.Now), describe.Number(x.Share),
+		}
 	}
 	for i := range x.Types {
 		j.RequestTypes = append(j.RequestTypes, n.RequestType(x.Types[i].RequestType, 0))

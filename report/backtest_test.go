@@ -23,8 +23,10 @@ func newBacktest() *backtest.Result {
 		Incidents: []engine.Incident{
 			{Incident: incident.Incident{
 				ID: 0xabc, Onset: midnight + 9480e9, Seen: midnight + 9980e9,
-				History: []incident.Transition{{At: midnight + 9660e9},
-					{At: midnight + 9980e9, State: incident.Closed}},
+				History: []incident.Transition{
+					{At: midnight + 9660e9},
+					{At: midnight + 9980e9, State: incident.Closed},
+				},
 				Suspects: []compare.Suspect{
 					{
 						Service: s.Table.Symbol("payment"), Score: 0.46, Own: 0.25, In: 0.125, Rest: 0.0625, Out: 0.01, Errors: 0.01, Unanswered: 0.003, Shape: 0.002,

@@ -31,15 +31,22 @@ func newComparison() *offline.Comparison {
 	const midnight = trace.Nanos(1_790_035_200_000_000_000)
 	return &offline.Comparison{
 		Table: s.Table, Traces: 5500, Mean: 23.1e6,
-		Window: offline.Side{Interval: history.Interval{From: midnight + 9660e9, To: midnight + 11100e9},
-			Traces: 393},
+		Window: offline.Side{
+			Interval: history.Interval{From: midnight + 9660e9, To: midnight + 11100e9},
+			Traces:   393,
+		},
 		Baseline: offline.Side{Interval: history.Interval{From: midnight + 1e9, To: midnight + 12000e9}, Traces: 5012},
 		Around:   true,
 		Suspects: []compare.Suspect{
 			{
 				Service: s.Table.Symbol("payment"), Score: 12.385, Own: 12.25, Out: 0.002, Errors: 0.12, Unanswered: 0.003, Shape: 0.01,
-				Operations: []compare.SuspectOperation{{Op: pay, Score: 0.2}, {Op: charge, Score: 0.18},
-					{Op: refund, Score: 0.01}, {Op: checkout, Score: 0.006}, {Op: index, Score: 0.001}},
+				Operations: []compare.SuspectOperation{
+					{Op: pay, Score: 0.2},
+					{Op: charge, Score: 0.18},
+					{Op: refund, Score: 0.01},
+					{Op: checkout, Score: 0.006},
+					{Op: index, Score: 0.001},
+				},
 			},
 			{
 				Service: s.Table.Symbol("bank"), Opaque: true, Score: 0.86, In: 0.61, Rest: 0.25,

@@ -22,7 +22,8 @@ type Suspect struct {
 	Service trace.Symbol
 	// Score is the equivalent of requests lost per request: critical-path time above the variation of the history, in
 	// mean durations of normal requests, plus the fraction of requests with a changed shape above the variation of the
-	// history. 0 means noise only.
+	// history. 0 means noise only. For a running service it leaves out Shape, which still orders the suspects: a new
+	// version makes other calls, and if these are slower or fail, that counts.
 	Score float64
 	// Soft orders suspects without a score. It is the largest distance, over the sites charged to it, of the mean in
 	// the window above the median of the history, in units of the distance between median and fence.

@@ -101,8 +101,17 @@ func printSuspects(suspects []Suspect, table *trace.Table) string {
 		for _, part := range []struct {
 			name  string
 			value float64
-		}{{"own", s.Own}, {"added", s.Added}, {"in", s.In}, {"out", s.Out}, {"errors", s.Errors},
-			{"unanswered", s.Unanswered}, {"shape", s.Shape}, {"rest", s.Rest}, {"soft", s.Soft}} {
+		}{
+			{"own", s.Own},
+			{"added", s.Added},
+			{"in", s.In},
+			{"out", s.Out},
+			{"errors", s.Errors},
+			{"unanswered", s.Unanswered},
+			{"shape", s.Shape},
+			{"rest", s.Rest},
+			{"soft", s.Soft},
+		} {
 			if part.value != 0 {
 				fmt.Fprintf(&b, " %s=%.3g", part.name, part.value)
 			}

@@ -40,7 +40,7 @@ func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	}
 	result.Mean = float64(h.Total().Within(w).Time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, judge)
-	c.long = h.Long
+	c.long, c.running = h.Long, true
 	c.chooseTimes()
 	if judge.lasting() {
 		c.wholes = make([]wholeTimes, len(h.Names()))
@@ -62,7 +62,7 @@ func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 // tied reports whether two suspects with a score are ordered by Soft only.
 func tied(suspects []Suspect) bool {
 	for i := 1; i < len(suspects); i++ {
-		if a, b := &suspects[i-1], &suspects[i]; b.Score > 0 && a.Score == b.Score && a.Opaque == b.Opaque {
+		if a, b := &suspects[i-1], &suspects[i]; b.Score+b.Shape > 0 && a.Score+a.Shape == b.Score+b.Shape && a.Opaque == b.Opaque {
 			return true
 		}
 	}

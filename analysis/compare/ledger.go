@@ -67,6 +67,9 @@ type ledger struct {
 	// long returns the typical duration in ns of the requests with calls at a site, if they take much longer than most:
 	// their times are measured by it. Else a few streams would outweigh all other requests. nil: unknown.
 	long func(site int32) (nanos float64, long bool)
+	// running tells that the history is that of a running service. There a deploy changes the calls of a service for
+	// hours. That is no loss, and as a part of the score it would hide a fault that is.
+	running bool
 
 	evidence  []evidence                 // by number of the service
 	ops       map[history.Callee]float64 // evidence against each operation
@@ -321,6 +324,7 @@ func (l *ledger) rank() []Suspect {
 			Own: e.own, Added: e.added, Errors: e.errors, Unanswered: e.unanswered, Silent: e.silent, Shape: e.shape,
 			AddedCalls: mostTime(e.calls),
 		}
+		services[i].running = l.running
 	}
 	for i := range l.wholes {
 		if i > 0 {
@@ -333,12 +337,12 @@ func (l *ledger) rank() []Suspect {
 	l.operations(services, index)
 	l.share(services, failures, index)
 	slices.SortStableFunc(services, func(a, b Service) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score),
+		return cmp.Or(cmp.Compare(b.order(), a.order()),
 			trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
 	})
 	suspects := make([]Suspect, 0, len(services))
 	for i := range services {
-		if s := &services[i]; !s.Opaque || s.Score > 0 || len(s.Operations) > 0 || s.Whole.Rise > 0 {
+		if s := &services[i]; !s.Opaque || s.order() > 0 || len(s.Operations) > 0 || s.Whole.Rise > 0 {
 			suspects = append(suspects, s.Suspect)
 		}
 	}

@@ -15,7 +15,8 @@ const (
 )
 
 // Onset estimates when a change began that a service shows at the end of an interval: more time in the service or in
-// calls to or from it, or other shapes of its calls. It returns the beginning of a slice in the interval.
+// calls to or from it, or calls that fail or get no answer. Other changed shapes do not count, because a deploy may
+// precede a fault. It returns the beginning of a slice in the interval.
 //
 // For each slice it adds up what requests lose relative to the means before the interval. The change begins where the
 // sum of these losses, each less half of what a slice loses at the end, is largest up to the end: the estimate by
@@ -74,7 +75,10 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 			losses[x.Slice-r.From] += (float64(x.Nanos) - mean*float64(x.Calls)) / usual
 		}
 		for k := range c.site.shapes {
-			c.addShapeLosses(losses, now, &c.site.shapes[k], series, before)
+			x := &c.site.shapes[k]
+			if x.Failed || sites[i].Service != service && !x.ShowsAnswer() {
+				c.addShapeLosses(losses, now, x, series, before)
+			}
 		}
 	}
 	return losses
@@ -100,7 +104,8 @@ func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
 // addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became
 // more frequent count, as in Compare.
 func (c *liveWindow) addShapeLosses(losses []float64, now history.Cells,
-	x *judgedShape, series *judgedSeries, before uint64) {
+	x *judgedShape, series *judgedSeries, before uint64,
+) {
 	share := 0.0
 	for i := range series.shapes {
 		if y := &series.shapes[i]; y.Shape == x.Shape {

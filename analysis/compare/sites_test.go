@@ -211,8 +211,10 @@ func TestSitesBehind(t *testing.T) {
 	}
 	h.Merge(tally)
 	for _, judge := range []Judge{Plain, Steady} {
-		r := NewComparer(h).Compare(history.Interval{From: trace.Nanos(30 * time.Minute),
-			To: trace.Nanos(33 * time.Minute)}, judge)
+		r := NewComparer(h).Compare(history.Interval{
+			From: trace.Nanos(30 * time.Minute),
+			To:   trace.Nanos(33 * time.Minute),
+		}, judge)
 		if s := r.Suspects[0]; table.Text(s.Service) != "cart" || math.Abs(s.Unanswered-0.5) > 0.01 {
 			t.Errorf("%+v: got %s", judge, printSuspects(r.Suspects, table))
 		}

@@ -83,8 +83,10 @@ func unequal(values []history.Instance, whole history.Range) (all []UnequalInsta
 		}
 		if longer || failing {
 			now, usual := v.whole.perCall(), siblings(costs, i, inWhole)
-			all = append(all, UnequalInstance{v.Service, v.Key, v.Value, len(costs) - 1,
-				uint64(v.whole.calls), now.nanos, usual.nanos, now.errors, usual.errors})
+			all = append(all, UnequalInstance{
+				v.Service, v.Key, v.Value, len(costs) - 1,
+				uint64(v.whole.calls), now.nanos, usual.nanos, now.errors, usual.errors,
+			})
 		}
 	}
 	return all

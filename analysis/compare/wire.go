@@ -93,6 +93,7 @@ type Service struct {
 	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
 	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
+	running     bool            // of a running service: changed calls order suspects, but are no part of the score
 	Processed   bool
 	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
 }
@@ -127,7 +128,10 @@ func (s *Service) evaluate() {
 	}
 	s.byOut = explain(s.out, virtual...)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
-	s.Score = s.Own + s.Added + s.Errors + s.Unanswered + s.Silent + s.Shape + s.In + s.Out
+	s.Score = s.Own + s.Added + s.Errors + s.Unanswered + s.Silent + s.In + s.Out
+	if !s.running {
+		s.Score += s.Shape
+	}
 	for _, x := range s.toOpaque {
 		s.Score += x.Excess
 	}
@@ -208,14 +212,22 @@ func (w Wires) sorted(index map[int32]int) []*wireTo {
 // scoreTolerance is the relative difference between two scores that rounding alone may cause.
 const scoreTolerance = 1e-9
 
+// order returns what orders suspects: the score and, for a running service, the changed calls.
+func (s *Service) order() float64 {
+	if s.running {
+		return s.Score + s.Shape
+	}
+	return s.Score
+}
+
 // precedes reports whether s explains more than t. At equal scores a service that emits spans precedes one that does
 // not, then a larger Out precedes: if a caller and a callee explain the same time, the caller, which is known to have
 // spent it.
 func (s *Service) precedes(t *Service) bool {
-	switch {
-	case s.Score > t.Score*(1+scoreTolerance):
+	switch a, b := s.order(), t.order(); {
+	case a > b*(1+scoreTolerance):
 		return true
-	case s.Score < t.Score*(1-scoreTolerance):
+	case a < b*(1-scoreTolerance):
 		return false
 	case s.Opaque != t.Opaque:
 		return t.Opaque

@@ -258,8 +258,10 @@ func TestWrongClock(t *testing.T) {
 		tr := &trace.Trace{ID: trace.ID{1}}
 		var call func(service trace.Symbol, start trace.Nanos, parent trace.SpanID) trace.Nanos
 		call = func(service trace.Symbol, start trace.Nanos, parent trace.SpanID) trace.Nanos {
-			s := trace.Span{ID: trace.SpanID(len(tr.Spans) + 1), Parent: parent,
-				Start: start, Kind: trace.Server, Service: service, Op: trace.Op(service)}
+			s := trace.Span{
+				ID: trace.SpanID(len(tr.Spans) + 1), Parent: parent,
+				Start: start, Kind: trace.Server, Service: service, Op: trace.Op(service),
+			}
 			if hosts {
 				s.Host = service
 			}

@@ -6,24 +6,24 @@ type Flags uint32
 // The irregularities of a trace. [Flags.Names] returns their names.
 const (
 	FlagIncomplete Flags = 1 << iota // the parent of a span is missing
-	// the caller of the only component was not collected; the trace counts as complete
+	// The caller of the only component was not collected; the trace counts as complete.
 	FlagRemoteParent
-	// every span has a parent; the top spans of components, if any, are taken as roots
+	// Every span has a parent; the top spans of components, if any, are taken as roots.
 	FlagNoRoot
 	FlagSeveralRoots // there is more than one root
 	FlagCycle        // a cycle of parents was broken
 	FlagDuplicates   // identical copies of spans were dropped
 	FlagConflicts    // spans had the same ID and different content; the first was kept
-	// a CLIENT and a SERVER span, or attempts of a call, shared an ID and were told apart
+	// A CLIENT and a SERVER span, or attempts of a call, shared an ID and were told apart.
 	FlagSharedID
 	FlagSkewCorrected // clock skew was corrected
 	FlagClamped       // a child was clamped to its parent's interval
-	// a span started after its parent ended, while a further ancestor ran: it counts below that
+	// A span started after its parent ended, while a further ancestor ran: it counts below that.
 	FlagMoved
 	FlagOutside   // a tracepoint span lay outside its parent and was dropped with its subtree
 	FlagNegative  // a span ends before it starts
 	FlagAsyncTail // work continued after the root had ended
-	// a messaging consumer, or work that started after its parent ended, became a root of its own
+	// A messaging consumer, or work that started after its parent ended, became a root of its own.
 	FlagDetached
 	FlagTooLong // the duration of a root is trace.MaxDuration or more
 )

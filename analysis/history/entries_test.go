@@ -27,8 +27,10 @@ func TestLongRequests(t *testing.T) {
 				if n := int(at)*10 + i; n%c.every == 0 {
 					s := with.slice(at)
 					s.entry(long).add(int64(c.duration))
-					number := with.add(tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: long}},
-						base: long, service: 7})
+					number := with.add(tallySite{
+						tallyKey: tallyKey{SiteKey: SiteKey{Op: long}},
+						base:     long, service: 7,
+					})
 					s.cell(number).add(int64(c.duration))
 					s.cell(number).within += logOf(int64(c.duration))
 				}

@@ -101,8 +101,10 @@ func TestInstancesBounded(t *testing.T) {
 	one := NewSites(table)
 	tally := NewTally()
 	for i := range 1000 {
-		tr := &trace.Trace{Spans: []trace.Span{{Service: 1}},
-			Attrs: []trace.Attr{{Key: pod, Text: trace.Symbol(1 + i)}}}
+		tr := &trace.Trace{
+			Spans: []trace.Span{{Service: 1}},
+			Attrs: []trace.Attr{{Key: pod, Text: trace.Symbol(1 + i)}},
+		}
 		tally.places.read(tr)
 		tally.slice(0).place(tally.places.of(tr, 0)).calls++
 	}

@@ -29,8 +29,10 @@ func tallyOf(table *trace.Table, service string, first, n int, at time.Duration)
 	s.entry(1).add(1e6)
 	for i := first; i < first+n; i++ {
 		op := table.Op(table.Symbol(service), table.Symbol(fmt.Sprintf("op%d", i)), trace.Server)
-		c := s.cell(tally.add(tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: op}},
-			base: op, service: table.Symbol(service)}))
+		c := s.cell(tally.add(tallySite{
+			tallyKey: tallyKey{SiteKey: SiteKey{Op: op}},
+			base:     op, service: table.Symbol(service),
+		}))
 		c.calls, c.nanos, c.shapes = 1, 1e6, []shapeCount{{Shape{1, false, true}, 1}}
 		x := place{service: table.Symbol(service)}
 		x.values[1] = table.Symbol(fmt.Sprintf("pod%d", i))
@@ -181,8 +183,10 @@ func TestAccept(t *testing.T) {
 	service := f.Table.Symbol("cart")
 	h.Skip(1, Interval{window.From.Add(-time.Hour), window.To.Add(time.Hour)})
 	h.Accept(service, window)
-	for s, want := range map[Slice]bool{SliceOf(window.From) - 1: true,
-		SliceOf(window.From): false, SliceOf(window.To): false, SliceOf(window.To) + 1: true} {
+	for s, want := range map[Slice]bool{
+		SliceOf(window.From) - 1: true,
+		SliceOf(window.From):     false, SliceOf(window.To): false, SliceOf(window.To) + 1: true,
+	} {
 		if h.skipped.of(service).Contains(s) != want {
 			t.Errorf("slice %d of [%d, %d] skipped: %t", s, SliceOf(window.From), SliceOf(window.To), !want)
 		}

@@ -21,7 +21,8 @@ type innerTrace struct {
 }
 
 func (t *innerTrace) span(parent trace.SpanID, service, name string,
-	kind trace.Kind, start, end trace.Nanos) trace.SpanID {
+	kind trace.Kind, start, end trace.Nanos,
+) trace.SpanID {
 	symbol := t.table.Symbol(service)
 	id := trace.SpanID(len(t.spans) + 1)
 	op := t.table.Op(symbol, t.table.Symbol(name), kind)

@@ -437,8 +437,11 @@ func (h *Sites) evict(since Slice, all bool) {
 			h.shapes -= len(old.series[i].Shapes)
 			continue
 		}
-		h.series[h.number(&tallySite{tallyKey{SiteKey: s.SiteKey}, s.Base,
-			old.called[i], old.names[s.Service], s.Client})] = old.series[i]
+		h.series[h.number(&tallySite{
+			tallyKey{SiteKey: s.SiteKey},
+			s.Base,
+			old.called[i], old.names[s.Service], s.Client,
+		})] = old.series[i]
 	}
 }
 

@@ -26,8 +26,10 @@ type Ranges []Range
 // interval: they are not healthy. Without services it excludes all calls. It replaces what was skipped before under the
 // same id. The interval begins with a minute, since its calls will be joined to the whole minute.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
-	added := skip{Range{SliceOf(i.From).minute(), SliceOf(i.To) + 1},
-		id, slices.Compact(slices.Sorted(slices.Values(services)))}
+	added := skip{
+		Range{SliceOf(i.From).minute(), SliceOf(i.To) + 1},
+		id, slices.Compact(slices.Sorted(slices.Values(services))),
+	}
 	k := slices.IndexFunc(h.skipped, func(s skip) bool { return s.id == id })
 	if k < 0 {
 		h.changeSkipped(added.From)

@@ -263,8 +263,10 @@ func (r *useReader) uses() Uses {
 		}
 	}
 	u := Uses{
-		Now: Interval{trace.Nanos(r.now.From) * trace.Nanos(SliceLength),
-			trace.Nanos(r.now.To) * trace.Nanos(SliceLength)},
+		Now: Interval{
+			trace.Nanos(r.now.From) * trace.Nanos(SliceLength),
+			trace.Nanos(r.now.To) * trace.Nanos(SliceLength),
+		},
 		From: trace.Nanos(r.bins.from) * trace.Nanos(SliceLength), Bin: time.Duration(r.bins.length) * SliceLength,
 	}
 	lengths := make(map[int32]time.Duration, len(r.known))

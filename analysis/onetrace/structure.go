@@ -104,7 +104,8 @@ func (x *explaining) changes(i int, knownType bool) (found []change) {
 
 // shapeChanges returns the changes that make the shape of call i unusual.
 func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
-	certainty float64, knownType bool) (found []change) {
+	certainty float64, knownType bool,
+) (found []change) {
 	known, unknown := x.split(i)
 	next := s.continuation(known)
 	varies := next.varies()

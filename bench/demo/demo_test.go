@@ -70,8 +70,10 @@ func TestWatcher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{child: &child{exited: make(chan struct{})},
-		api: strings.TrimPrefix(h.URL, "http://"), client: asked, stream: h.Client()}
+	s := &server{
+		child: &child{exited: make(chan struct{})},
+		api:   strings.TrimPrefix(h.URL, "http://"), client: asked, stream: h.Client(),
+	}
 	w := newWatcher(s, &printed)
 	w.begin()
 	w.expect(&shop.Truth{Edge: shop.Edge{Service: "cart", Operation: "tax"}})

@@ -83,8 +83,10 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s: accepts %v", x.detail, x.names())
 		}
 	}
-	for _, want := range []string{"httpbin", "verdaccio", "npm-origin", "wiremock", "kinto",
-		"datasette", "postgraphile", "registry", "orders", mailer, reports, "feed"} {
+	for _, want := range []string{
+		"httpbin", "verdaccio", "npm-origin", "wiremock", "kinto",
+		"datasette", "postgraphile", "registry", "orders", mailer, reports, "feed",
+	} {
 		if !services[want] {
 			t.Errorf("no target %s", want)
 		}
@@ -128,9 +130,11 @@ func TestSize(t *testing.T) {
 // Templates execute, also if only some programs run.
 func TestConfigs(t *testing.T) {
 	e := wired(t)
-	for name, file := range map[string]string{"verdaccio": "verdaccio.yaml",
-		"kinto": "kinto.ini", "registry": "registry.yml", "orders": "orders.py",
-		mailer: "orders.py", reports: "orders.py", "feed": "feed.py"} {
+	for name, file := range map[string]string{
+		"verdaccio": "verdaccio.yaml",
+		"kinto":     "kinto.ini", "registry": "registry.yml", "orders": "orders.py",
+		mailer: "orders.py", reports: "orders.py", "feed": "feed.py",
+	} {
 		if err := os.MkdirAll(e.dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}

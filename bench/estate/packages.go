@@ -80,8 +80,10 @@ var packages = []packageInfo{
 	},
 	{
 		name: "orders", registry: pip,
-		install: python([]string{"celery==5.6.3", "redis==6.4.0",
-			"flask==3.1.3", "requests==2.32.5", "gunicorn==27.0.1"},
+		install: python([]string{
+			"celery==5.6.3", "redis==6.4.0",
+			"flask==3.1.3", "requests==2.32.5", "gunicorn==27.0.1",
+		},
 			"celery", "flask", "redis", "requests", "logging"),
 		licence: "BSD-3-Clause", reason: "Flask application that queues tasks, and two Celery workers, over Redis",
 	},

@@ -70,7 +70,8 @@ func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 
 // runServers runs a server of each program, and calls use while all run. It returns what each used.
 func runServers(ctx context.Context, programs, args []string,
-	running []*server, use func([]*server) error) (all []*usage, err error) {
+	running []*server, use func([]*server) error,
+) (all []*usage, err error) {
 	if len(programs) == 0 {
 		return nil, use(running)
 	}

@@ -124,7 +124,8 @@ func periodOf(length time.Duration) time.Duration { return min(loadPeriod, lengt
 
 // await waits until the status of a server fulfils a condition.
 func (t *target) await(ctx context.Context, limit time.Duration,
-	otherwise string, holds func(learning bool, open int64) bool) error {
+	otherwise string, holds func(learning bool, open int64) bool,
+) error {
 	api, err := client.New("http://"+t.api, "")
 	if err != nil {
 		return err
@@ -193,15 +194,19 @@ func (m *sustained) report(r *Result, i int, prefix string, used *usage) {
 	r.add(prefix+"accepted", Value{"spans_per_second", spans / seconds, millions(spans/seconds) + " spans/s"},
 		Value{"spans", spans, millions(spans) + " spans"}, Value{"seconds", seconds, units.Ratio(seconds) + " s"},
 		Value{"retries", float64(x.retries), units.Count(int(x.retries)) + " retries"})
-	r.add(prefix+"server CPU", Value{"cpu_seconds_per_million_spans", cpu.Seconds() / spans * 1e6,
-		units.Ratio(cpu.Seconds()/spans*1e6) + " s per million spans"},
+	r.add(prefix+"server CPU", Value{
+		"cpu_seconds_per_million_spans", cpu.Seconds() / spans * 1e6,
+		units.Ratio(cpu.Seconds()/spans*1e6) + " s per million spans",
+	},
 		Value{"cpu_seconds", x.used.Seconds(), units.Ratio(x.used.Seconds()) + " s in total, with learning"})
 	r.add(prefix+"peak server memory", Value{"peak_bytes", float64(x.peak), mebibytes(int(x.peak))})
 	r.add(prefix+"journal",
 		Value{"commits", used.number("commits"), units.Count(int(used.number("commits"))) + " commits"},
 		Value{"fsyncs", used.number("fsyncs"), units.Count(int(used.number("fsyncs"))) + " fsyncs"},
-		Value{"journal_bytes_per_span", used.number("journal_bytes") / all,
-			units.Ratio(used.number("journal_bytes")/all) + " bytes per span"})
+		Value{
+			"journal_bytes_per_span", used.number("journal_bytes") / all,
+			units.Ratio(used.number("journal_bytes")/all) + " bytes per span",
+		})
 }
 
 // compare adds the ratios of the first server to the second, with intervals from the periods.

@@ -287,8 +287,10 @@ func addInnerSpans(w *recorded) {
 		}
 		all = append(all, s)
 		if inside[s.id] {
-			all = append(all, span{id: s.id ^ other, parent: s.id, pod: s.pod,
-				name: "handle", kind: trace.Internal, start: s.start, end: s.end})
+			all = append(all, span{
+				id: s.id ^ other, parent: s.id, pod: s.pod,
+				name: "handle", kind: trace.Internal, start: s.start, end: s.end,
+			})
 		}
 	}
 	w.spans = all
@@ -316,8 +318,10 @@ func shiftClocks(by, wrong time.Duration) func(*recorded) {
 func streamsBeside(r *recording) recording {
 	live := newApp(metamorphicSeed)
 	live.rng = rand.New(rand.NewPCG(3, 3)) // other IDs
-	t := &requestType{nature: stream,
-		op: &operation{service: live.services[0], method: "GET", route: "/live", own: 90e9, cv: 0.8}}
+	t := &requestType{
+		nature: stream,
+		op:     &operation{service: live.services[0], method: "GET", route: "/live", own: 90e9, cv: 0.8},
+	}
 	all := recording{app: live}
 	for at := begin; at < begin.Add(recordingLasts); at = at.Add(20 * time.Second) {
 		w := live.execute(t, at).traces[0]

@@ -142,8 +142,10 @@ func TestReport(t *testing.T) {
 	r := newReport([]answer{
 		{
 			seed: 1,
-			faults: []Fault{{Kind: "a", After: "none", Raised: true, Seconds: &seconds, Rank: &one},
-				{Kind: "b", After: "deploy"}},
+			faults: []Fault{
+				{Kind: "a", After: "none", Raised: true, Seconds: &seconds, Rank: &one},
+				{Kind: "b", After: "deploy"},
+			},
 			healthy:   time.Hour,
 			received:  100,
 			judgeable: 50,

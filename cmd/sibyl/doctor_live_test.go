@@ -236,10 +236,12 @@ func TestDoctorOfLimits(t *testing.T) {
 	}{
 		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with 0 % of the time, could not be read."},
 		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "100 % of the spans, with 100 % of the time, belong to requests that took no time"},
-		{"too long", func(l *liveService) {
-			l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, -50 * time.Hour, 0})
-		}, "1 request that took no time, or more than 39 hours",
-			"belong to requests that took no time, or more than 39 hours."},
+		{
+			"too long", func(l *liveService) {
+				l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, -50 * time.Hour, 0})
+			}, "1 request that took no time, or more than 39 hours",
+			"belong to requests that took no time, or more than 39 hours.",
+		},
 		{"late", func(l *liveService) {
 			l.send(time.Now(), root(1))
 			l.check("parents", fine, "1 closed trace")

@@ -235,18 +235,24 @@ var refusals = []struct {
 	do    string
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
-	{func(s *contract.Status) int64 { return s.Unusable["no_duration"] + s.Unusable["too_long"] },
+	{
+		func(s *contract.Status) int64 { return s.Unusable["no_duration"] + s.Unusable["too_long"] },
 		"request", "that took no time, or more than 39 hours",
-		"Synchronize the clocks of the senders, and look for SDKs that end spans with their start time."},
-	{lateSpans, "span", "that arrived after their trace was closed",
+		"Synchronize the clocks of the senders, and look for SDKs that end spans with their start time.",
+	},
+	{
+		lateSpans, "span", "that arrived after their trace was closed",
 		"Raise --assembly-settle and --assembly-idle above the longest delay of a sender, or look for a slow " +
-			"Collector. A workflow whose root span ends last needs an --assembly-idle above its longest pause."},
+			"Collector. A workflow whose root span ends last needs an --assembly-idle above its longest pause.",
+	},
 	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
 	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
 	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without a separate group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
-	{func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
-		"Raise --assembly-max-age if requests take that long; end traces at queues with links instead of parents."},
+	{
+		func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
+		"Raise --assembly-max-age if requests take that long; end traces at queues with links instead of parents.",
+	},
 	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }

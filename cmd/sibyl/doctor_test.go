@@ -69,8 +69,10 @@ func TestDoctorOfService(t *testing.T) {
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", warning, "ago"}, // as after a recording
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
 		{func(s *contract.Status) {
-			s.Coverage = contract.Coverage{Received: contract.CoveredSpans{Spans: 1000},
-				ShareOfSpans: 0.98, ShareOfTime: 0.99}
+			s.Coverage = contract.Coverage{
+				Received:     contract.CoveredSpans{Spans: 1000},
+				ShareOfSpans: 0.98, ShareOfTime: 0.99,
+			}
 		}, "coverage", fine, "98 % of the 1,000 spans of the last minutes and 99 % of their time are judged."},
 		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "Only 40 % are judged.", "Do it." }, "coverage", warning, "Only 40 %"},
 		{func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." }, "operations", warning, "Names hold IDs."},

@@ -27,7 +27,8 @@ type replicas struct {
 }
 
 func (a *replicas) add(service, name string, id pcommon.TraceID,
-	parent pcommon.SpanID, kind ptrace.SpanKind, from, to time.Time) ptrace.Span {
+	parent pcommon.SpanID, kind ptrace.SpanKind, from, to time.Time,
+) ptrace.Span {
 	if _, ok := a.spans[service]; !ok {
 		rs := a.all.ResourceSpans().AppendEmpty()
 		rs.Resource().Attributes().PutStr("service.name", service)
@@ -47,7 +48,8 @@ func (a *replicas) add(service, name string, id pcommon.TraceID,
 
 // call adds a call of the edge and returns its end.
 func (a *replicas) call(root ptrace.Span, callee, number int,
-	at time.Time, took time.Duration, answered bool) time.Time {
+	at time.Time, took time.Duration, answered bool,
+) time.Time {
 	service := []string{"cart", "price", "stock"}[callee]
 	end := at.Add(took)
 	s := a.add("edge", "GET", root.TraceID(), root.SpanID(), ptrace.SpanKindClient, at, end)
@@ -90,8 +92,10 @@ func (a *replicas) request(number int, at time.Time) {
 func TestSilentAddress(t *testing.T) {
 	const healthy, faulty = 1500, 300 // seconds, with a request each
 	for _, fault := range []string{"dies", "times out", "is retried"} {
-		a := &replicas{r: rand.New(rand.NewPCG(1, 2)),
-			all: ptrace.NewTraces(), spans: make(map[string]ptrace.SpanSlice)}
+		a := &replicas{
+			r:   rand.New(rand.NewPCG(1, 2)),
+			all: ptrace.NewTraces(), spans: make(map[string]ptrace.SpanSlice),
+		}
 		from := time.Unix(1_700_000_000, 0)
 		for i := range healthy + faulty {
 			if i >= healthy {

@@ -189,8 +189,10 @@ func (c *fakeCore) play(labels []Label, seconds trace.Nanos) *Result {
 }
 
 func label(name string, from, to trace.Nanos) Label {
-	return Label{Name: name, Fault: "cpu",
-		Window: history.Interval{From: from * second, To: to * second}, Target: Target{Service: name}}
+	return Label{
+		Name: name, Fault: "cpu",
+		Window: history.Interval{From: from * second, To: to * second}, Target: Target{Service: name},
+	}
 }
 
 // open returns a script in which incidents are open. Each is given by its opening and end in seconds, and its suspects.

@@ -31,6 +31,7 @@ type untidy struct {
 const (
 	untidyLasts = 40 * time.Minute
 	faultAfter  = 30 * time.Minute
+	untidyFrom  = trace.Nanos(1_700_000_000_000_000_000)
 	ms          = time.Millisecond
 )
 
@@ -275,9 +276,8 @@ func countSpans(traces []*trace.Trace) (n int64) {
 
 // play plays the traces of requests, one a second.
 func (u *untidy) play(request func(at trace.Nanos)) *Result {
-	const from = trace.Nanos(1_700_000_000_000_000_000)
-	for at := from; at < from.Add(untidyLasts); at = at.Add(time.Second) {
-		u.faulty = at >= from.Add(faultAfter)
+	for at := untidyFrom; at < untidyFrom.Add(untidyLasts); at = at.Add(time.Second) {
+		u.faulty = at >= untidyFrom.Add(faultAfter)
 		u.begin()
 		request(at)
 	}

@@ -13,7 +13,8 @@ import (
 // ReadNormal reads normal traces and returns their profile, with the table of their names. Only the fields Input and
 // Path of the options matter. It returns an error if no trace has a root.
 func ReadNormal(ctx context.Context, paths []string,
-	options Options) (profile *onetrace.Profile, table *trace.Table, err error) {
+	options Options,
+) (profile *onetrace.Profile, table *trace.Table, err error) {
 	if options.Path.OverlapTolerance > 0 {
 		return nil, nil, errOverlap
 	}

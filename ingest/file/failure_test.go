@@ -115,8 +115,10 @@ func (o *outcome) jaeger() []byte {
 		tags = append(tags, list(values{"span.kind": "internal"})...)
 	}
 	if o.status != unset {
-		tags = append(tags, list(values{"otel.status_code": map[ptrace.StatusCode]string{okay: "OK",
-			ptrace.StatusCodeError: "ERROR"}[o.status]})...)
+		tags = append(tags, list(values{"otel.status_code": map[ptrace.StatusCode]string{
+			okay:                   "OK",
+			ptrace.StatusCodeError: "ERROR",
+		}[o.status]})...)
 	}
 	var logs []any
 	if o.event != nil {
@@ -152,8 +154,10 @@ func (o *outcome) zipkin() []byte {
 func TestFailures(t *testing.T) {
 	for _, o := range outcomes {
 		traces := o.otlp()
-		for format, data := range map[string][]byte{"OTLP": marshalProtobuf(traces),
-			"OTLP/JSON": marshalJSON(traces), "Jaeger": o.jaeger(), "Zipkin": o.zipkin()} {
+		for format, data := range map[string][]byte{
+			"OTLP":      marshalProtobuf(traces),
+			"OTLP/JSON": marshalJSON(traces), "Jaeger": o.jaeger(), "Zipkin": o.zipkin(),
+		} {
 			if data == nil {
 				continue
 			}

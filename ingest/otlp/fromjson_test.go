@@ -200,8 +200,10 @@ func TestDecimalTimes(t *testing.T) {
 			t.Errorf("%s: error %v, spans %+v, want %d", text, err, b.Spans, want)
 		}
 	}
-	for _, text := range []string{"1.5", "15e-1", "1e20", "1e9999", `"1e"`,
-		`"."`, `"1.2.3"`, `"0x1"`, `" 1"`, "-1e3", "184467440737095516160e-1"} {
+	for _, text := range []string{
+		"1.5", "15e-1", "1e20", "1e9999", `"1e"`,
+		`"."`, `"1.2.3"`, `"0x1"`, `" 1"`, "-1e3", "184467440737095516160e-1",
+	} {
 		var b ingest.Batch
 		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+goodIDs+`,"startTimeUnixNano":`+text+`}]}]}]}`), &b)
 		if err != nil || len(b.Spans) != 0 || len(b.Rejected) != 1 || b.Rejected[0].Reason != trace.BadTime {
@@ -309,8 +311,10 @@ func checkFromJSON(t *testing.T, data []byte) {
 func TestOddDocuments(t *testing.T) {
 	text := jsonOf(t, everything())
 	places := regexp.MustCompile(`:("[^"]*"|[0-9.]+|true|\{|\[)|"[A-Za-z]+":`).FindAllStringIndex(text, -1)
-	values := []string{`:null`, `:7`, `:"x"`, `:1.5`, `:-1`, `:true`,
-		`:{}`, `:[]`, `:[7]`, `:[{}]`, `:{"a":1}`, `:1e400`, `:"`, `:[[]]`}
+	values := []string{
+		`:null`, `:7`, `:"x"`, `:1.5`, `:-1`, `:true`,
+		`:{}`, `:[]`, `:[7]`, `:[{}]`, `:{"a":1}`, `:1e400`, `:"`, `:[[]]`,
+	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 5000 {
 		damaged := []byte(text)

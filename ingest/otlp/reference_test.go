@@ -112,8 +112,10 @@ func failure(s ptrace.Span) trace.Flags {
 		status = ptrace.StatusCodeUnset
 		for k, v := range s.Attributes().All() {
 			if k == "otel.status_code" && v.Type() == pcommon.ValueTypeStr {
-				status = cmp.Or(map[string]ptrace.StatusCode{"OK": ptrace.StatusCodeOk,
-					"ERROR": ptrace.StatusCodeError}[v.Str()], status)
+				status = cmp.Or(map[string]ptrace.StatusCode{
+					"OK":    ptrace.StatusCodeOk,
+					"ERROR": ptrace.StatusCodeError,
+				}[v.Str()], status)
 			}
 		}
 	}

@@ -112,8 +112,10 @@ func TestTranslate(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		for form, data := range map[string]string{"list": "[{" + test.in + "}]",
-			"traces": "[[{" + test.in + "}]]", "span": "{" + test.in + "}"} {
+		for form, data := range map[string]string{
+			"list":   "[{" + test.in + "}]",
+			"traces": "[[{" + test.in + "}]]", "span": "{" + test.in + "}",
+		} {
 			got, rejected := translate(t, data)
 			if len(rejected) > 0 || len(got) != 1 {
 				t.Fatalf("%s, %s: %q, rejected %+v", name, form, got, rejected)
@@ -179,20 +181,34 @@ func TestRejected(t *testing.T) {
 		`"traceId":"trace-1","id":"1","timestamp":1`:           {Reason: trace.BadTraceID, Detail: `traceId "trace-1": want at most 32 hexadecimal digits`},
 		`"traceId":"1","timestamp":1`:                          {Reason: trace.BadSpanID, Detail: "id is missing"},
 		`"traceId":"1","id":"10000000000000000","timestamp":1`: {Reason: trace.BadSpanID, Detail: `id "10000000000000000": want at most 16 hexadecimal digits`},
-		ids + `,"parentId":"?","timestamp":1`: {Reason: trace.BadSpanID,
-			Detail: `parentId "?": want at most 16 hexadecimal digits`},
-		ids: {Reason: trace.BadTime,
-			Detail: "span 0000000000000002 has no timestamp"},
-		ids + `,"timestamp":-1`: {Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number"},
-		ids + `,"timestamp":1e300`: {Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number"},
-		ids + `,"timestamp":"now"`: {Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number"},
-		ids + `,"timestamp":9000000000000000,"duration":300000000000000`: {Reason: trace.BadTime,
-			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262"},
-		ids + `,"timestamp":1,"duration":-2`: {Reason: trace.BadTime,
-			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262"},
+		ids + `,"parentId":"?","timestamp":1`: {
+			Reason: trace.BadSpanID,
+			Detail: `parentId "?": want at most 16 hexadecimal digits`,
+		},
+		ids: {
+			Reason: trace.BadTime,
+			Detail: "span 0000000000000002 has no timestamp",
+		},
+		ids + `,"timestamp":-1`: {
+			Reason: trace.BadTime,
+			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
+		},
+		ids + `,"timestamp":1e300`: {
+			Reason: trace.BadTime,
+			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
+		},
+		ids + `,"timestamp":"now"`: {
+			Reason: trace.BadTime,
+			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
+		},
+		ids + `,"timestamp":9000000000000000,"duration":300000000000000`: {
+			Reason: trace.BadTime,
+			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262",
+		},
+		ids + `,"timestamp":1,"duration":-2`: {
+			Reason: trace.BadTime,
+			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262",
+		},
 	} {
 		got, rejected := translate(t, `[{`+span+`},{"traceId":"1","id":"9","timestamp":1,"localEndpoint":7,"tags":[],"annotations":{},"name":{}}]`)
 		want.Spans = 1

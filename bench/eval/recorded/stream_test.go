@@ -27,8 +27,10 @@ func everySecond(until trace.Nanos, cases ...Case) *Set {
 }
 
 func windowOf(name string, from, to trace.Nanos) Case {
-	return Case{Name: name, Window: history.Interval{From: from * second, To: to * second},
-		Target: Target{Service: "a"}}
+	return Case{
+		Name: name, Window: history.Interval{From: from * second, To: to * second},
+		Target: Target{Service: "a"},
+	}
 }
 
 // A stream begins with healthy traces without gaps, which also follow each window, and are repeated with other IDs.
