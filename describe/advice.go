@@ -178,7 +178,7 @@ func (n *Names) searching(x *Advice, name string) string {
 // adviceFor returns the next step for the largest part of the score of a suspect.
 func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	wire := s.In + s.Rest
-	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent, s.Shape); {
+	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent); {
 	case s.Opaque:
 		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
 	case most == s.Unanswered:
@@ -190,8 +190,6 @@ func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	case most == s.Added && len(s.AddedCalls) > 0:
 		return "Look for a loop or a cache around the calls of " + n.Op(s.AddedCalls[0].Op) +
 			" in " + n.Op(s.AddedCalls[0].Caller) + ", and at the last change of " + name + "."
-	case most == s.Shape:
-		return "Compare the calls that " + name + " makes now with those that it made before the onset, in your tracing backend."
 	case most == wire:
 		return "Look at the network to " + name + ", at its queue and connections, and at its CPU limit."
 	case most == s.Out:

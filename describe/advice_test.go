@@ -62,7 +62,6 @@ func TestAdvice(t *testing.T) {
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(compare.Suspect{Own: 1, Instances: pod}),
 		"Check whether cart runs":                                             of(compare.Suspect{Own: 0.2, Unanswered: 0.4}),
 		"Look at the logs of cart, and at its failed spans in your":           of(compare.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
-		"Compare the calls that cart makes":                                   of(compare.Suspect{Own: 0.2, Shape: 0.4}),
 		"Look at the network to cart":                                         of(compare.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
 		"Look at the CPU limit, the connection pools and the network of cart": of(compare.Suspect{Own: 0.3, Out: 0.4}),
 		"Look at cart GET /cart in a slow trace":                              of(compare.Suspect{Own: 1, Operations: []compare.SuspectOperation{{Op: op, Score: 1}}}),

@@ -280,7 +280,6 @@ const (
 	Crept   IncidentKind = "crept"     // they take longer than weeks ago: it took days
 	Failing IncidentKind = "failing"   // more of them fail, or get no answer
 	Silent  IncidentKind = "silent"    // they no longer come
-	Flow    IncidentKind = "call_flow" // they make other calls
 	Missed  IncidentKind = "objective" // they miss an objective, and no service stands out
 )
 
@@ -307,18 +306,10 @@ func (x *Incident) Kind() IncidentKind {
 			return slow
 		}
 	}
-	shape := first.Shape
-	if first.Added > 0 && first.Added >= leastShare*first.AddedTime() {
-		shape = 0 // the added calls are the changed call flow
-	}
-	switch time := first.AddedTime(); max(time, first.Errors+first.Unanswered, shape) {
-	case time:
-		return slow
-	case shape:
-		return Flow
-	default:
+	if first.Errors+first.Unanswered > first.AddedTime() {
 		return Failing
 	}
+	return slow
 }
 
 // tense returns the present form of a verb or, of an incident that is over, the past one.
@@ -377,13 +368,6 @@ func (n *Names) incident(x *Incident) Sentence {
 		w.whole = "of the lost time"
 		s.longer(x)
 		s.Plain("; ")
-	case Flow:
-		if size := x.Size(); size.Ratio() >= 1+leastLonger {
-			s.longer(x)
-			s.Plain("; ")
-			break
-		}
-		s.Plain("The call flow " + tense(x.Over, "differs", "differed") + " " + x.When + ": ")
 	case Failing, Silent, Missed:
 		w.longer = x.Longer >= leastLonger
 		if first.Errors >= first.Unanswered {
@@ -523,7 +507,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 		s.Plain(" of ")
 		s.Strong(name)
 		s.Plain(" " + tense(x.Over, "fail", "failed") + " " + x.When)
-	case Slow, Crept, Flow, Missed:
+	case Slow, Crept, Missed:
 		s.Strong(name)
 		if first.Opaque {
 			s.Plain(" " + tense(x.Over, "waits", "waited") + " ")

@@ -13,7 +13,7 @@ import (
 
 func (p *process) incidentsCommand() *cobra.Command {
 	state := cli.NewChoice("all", "open", "closed")
-	kind := cli.NewChoice("all", "slow", "crept", "failing", "silent", "call_flow", "objective")
+	kind := cli.NewChoice("all", "slow", "crept", "failing", "silent", "objective")
 	var muted bool
 	var service string
 	c := &cobra.Command{

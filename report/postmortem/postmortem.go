@@ -147,7 +147,7 @@ type Part struct {
 // leastPart is the smallest part of a score that is shown.
 const leastPart = 0.005
 
-// Parts returns the parts of a score that matter.
+// Parts returns the parts of a score that matter. Other calls than usual are no part of it.
 func Parts(s *contract.SuspectParts) (parts []Part) {
 	for _, x := range []Part{
 		{"time in it", s.Own},
@@ -157,7 +157,6 @@ func Parts(s *contract.SuspectParts) (parts []Part) {
 		{"errors", s.Errors},
 		{"unanswered calls", s.Unanswered},
 		{"missing requests", s.Silent},
-		{"other calls than usual", s.Shape},
 	} {
 		if x.Score >= leastPart {
 			parts = append(parts, x)

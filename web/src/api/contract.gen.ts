@@ -1283,11 +1283,10 @@ export interface components {
          *     * `crept`: they take longer than a week or four weeks ago. It took hours or days.
          *     * `failing`: more of them fail, or get no answer.
          *     * `silent`: they no longer come, where they came steadily.
-         *     * `call_flow`: they make other calls than before.
          *     * `objective`: they miss an objective of the configuration, and no service stands out.
          * @enum {string}
          */
-        IncidentKind: "slow" | "crept" | "failing" | "silent" | "call_flow" | "objective";
+        IncidentKind: "slow" | "crept" | "failing" | "silent" | "objective";
         /** @description What the affected request types lose since the onset, on average. */
         IncidentImpact: {
             /**
@@ -1522,7 +1521,7 @@ export interface components {
         };
         /**
          * @description A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
-         *     failures, unanswered calls, missing requests and changed call flows.
+         *     failures, unanswered calls and missing requests; changed call flows are no part of the score.
          */
         IncidentSuspect: {
             service: string;
@@ -1533,7 +1532,7 @@ export interface components {
             emits_spans: boolean;
             /**
              * Format: double
-             * @description Sum of the parts, without the rest.
+             * @description Sum of the parts, without `shape` and, unless the service emits no spans, the rest.
              */
             score: number;
             parts: components["schemas"]["SuspectParts"];

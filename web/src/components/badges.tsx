@@ -81,7 +81,6 @@ const incidentKinds: Record<Schemas["IncidentKind"], [label: string, definition:
   crept: ["slower for days", "Requests take longer than a week or four weeks ago: it took hours or days"],
   failing: ["failing", "More requests fail, or get no answer"],
   silent: ["silent", "Requests no longer come, where they came steadily"],
-  call_flow: ["call flow", "Requests make other calls than before"],
   objective: ["objective", "Requests miss an objective, and no service stands out"],
 };
 

@@ -6,9 +6,9 @@ type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
 type RequestType = Schemas["IncidentRequestType"];
 
-export type PartKey = Exclude<keyof Schemas["SuspectParts"], "rest">;
+export type PartKey = Exclude<keyof Schemas["SuspectParts"], "rest" | "shape">;
 
-// parts names the parts of a score, in the order in which they are drawn.
+// parts names the parts of a score, in the order in which they are drawn. Other calls than usual are no part of it.
 export const parts: readonly { key: PartKey; name: string; means: string }[] = [
   { key: "own", name: "in it", means: "Time spent in the service itself" },
   { key: "added", name: "in added calls", means: "Time of calls that it makes more often" },
@@ -17,7 +17,6 @@ export const parts: readonly { key: PartKey; name: string; means: string }[] = [
   { key: "errors", name: "errors", means: "Failures that begin in the service" },
   { key: "unanswered", name: "unanswered", means: "Calls that it did not answer" },
   { key: "silent", name: "missing", means: "Requests that came steadily before and do not come any more" },
-  { key: "shape", name: "other calls", means: "Requests in which it made other calls than usual" },
 ];
 
 const leastPart = 0.005; // of the score; smaller parts are not listed
