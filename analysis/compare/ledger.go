@@ -84,6 +84,7 @@ type ledger struct {
 // operationCalls sums up the calls of an operation in the window: see [SuspectOperation].
 type operationCalls struct {
 	operation history.Callee
+	queue     bool // see [SuspectOperation]
 
 	calls, failed float64
 	unit          float64   // of times, in ns: the longest one of the sites
@@ -421,7 +422,7 @@ func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 
 // describe describes the calls of an operation with a score.
 func (c *operationCalls) describe(score float64) SuspectOperation {
-	o := SuspectOperation{Op: c.operation.Op, Score: score}
+	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
 	}

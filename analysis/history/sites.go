@@ -266,6 +266,7 @@ func (h *Sites) number(s *tallySite) int32 {
 		Base:    s.base,
 		Service: h.service(s.service),
 		Client:  s.client,
+		Queue:   !s.Border && !s.client && h.table.Operation(s.base).Kind == trace.External,
 		Inner:   !s.Border && h.within(s),
 	})
 	target := h.targetOf(s)
