@@ -557,7 +557,7 @@ func ago(weeks int) string {
 // lag describes the time for which messages wait in a queue until the first suspect takes them.
 func (n *Names) lag(s *Sentence, x *Incident, queue *compare.SuspectOperation) {
 	s.Plain("Messages " + tense(x.Over, "wait ", "waited "))
-	known := queue.Calls > 0 && queue.Excess > 0
+	known := queue.Excess > 0
 	if known {
 		s.Strong(units.Nanos(queue.Usual + queue.Excess))
 	} else {

@@ -123,6 +123,7 @@ type SuspectOperation struct {
 	Calls float64
 	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
 	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
+	// The times of messages are known even if Calls is 0.
 	Excess, Usual float64
 	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.

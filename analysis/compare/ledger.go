@@ -425,6 +425,8 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
+	} else if c.queue { // a sentence gives the times of messages, as their score means little to people
+		o.setMeans(&c.young)
 	}
 	return o
 }
@@ -432,11 +434,15 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 // set sets the numbers of the calls of o, and the means of their times.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
-	if n := times.calls; n > 0 {
-		o.Excess, o.Usual = times.excess/n, times.usual/n
-	}
+	o.setMeans(times)
 	if o.Calls >= leastTypical {
 		times.typical.rise().set(o)
+	}
+}
+
+func (o *SuspectOperation) setMeans(times *callTimes) {
+	if n := times.calls; n > 0 {
+		o.Excess, o.Usual = times.excess/n, times.usual/n
 	}
 }
 
