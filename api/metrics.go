@@ -155,6 +155,9 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Counter("calls_without_target_total", "Calls counted without their external target, because their operation calls too many.", int64(t.bare))
 	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.sites))
 	e.Counter("calls_without_site_total", "Calls that no incident can be raised from, because there are too many sites.", int64(t.uncounted))
+	const messages = "Messages taken in another trace than the one that sent them; joined: their time in the queue is known, lost: not, because the sender is not in a trace of the last hour."
+	e.Counter("linked_messages_total", messages, int64(t.joined), "outcome", "joined")
+	e.Counter("linked_messages_total", messages, int64(t.lost), "outcome", "lost")
 	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.", int64(t.unlearned))
 	e.Counter("names_refused_total", "Names beyond the limit of the dictionary.", int64(t.unnamed))
 	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, because of the limit on operations.", float64(t.unranked))

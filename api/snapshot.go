@@ -61,6 +61,7 @@ type tally struct {
 	bare                          uint64 // calls without their target
 	sites                         int
 	uncounted                     uint64 // calls at sites for which there was no room
+	joined, lost                  uint64 // see [history.Sites.Messages]
 	unnamed, treeNodes, treeLost  int
 	unranked                      uint64
 	version                       int64
@@ -298,6 +299,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
 	t.bare = c.Grouper().Bare
 	t.sites, t.uncounted = c.Sites()
+	t.joined, t.lost = c.History().Messages()
 	t.unnamed = c.Table().Refused()
 	t.unranked = c.Spans().Dropped()
 	state := c.State()

@@ -73,6 +73,10 @@ func (n *Names) Advice(x *Advice) string {
 	if callee := silentCallee(x.Suspects); callee != nil {
 		return n.adviceFor(callee, n.NamedService(callee.Service)) + n.searching(x, name)
 	}
+	if queue := first.Queue(); queue != nil { // no place inside the consumer carries the wait
+		return "Look at the lag of " + n.queue(queue.Op) + " and at its consumer: " + name +
+			" takes messages late if it is slow, has stopped, or runs in too few instances."
+	}
 	if x.Located != 0 && x.Reason.Wait != 0 {
 		return n.remedy(x.Located, &x.Reason)
 	}

@@ -29,6 +29,7 @@ func TestAdvice(t *testing.T) {
 	merged := of(compare.Suspect{Own: 1})
 	merged.Last = incident.Transition{State: incident.Merged, Why: incident.SameCause, Into: 0xabc}
 	op := table.Op(cart, table.Symbol("GET /cart"), trace.Server)
+	orders := table.Op(table.Symbol("orders"), table.Symbol("orders"), trace.External)
 	located := of(compare.Suspect{Own: 1})
 	located.Located, located.Share = op, 0.76
 	deployedAndLocated := *deployed
@@ -64,9 +65,12 @@ func TestAdvice(t *testing.T) {
 		"Look at the logs of cart, and at its failed spans in your":           of(compare.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
 		"Look at the network to cart":                                         of(compare.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
 		"Look at the CPU limit, the connection pools and the network of cart": of(compare.Suspect{Own: 0.3, Out: 0.4}),
-		"Look at cart GET /cart in a slow trace":                              of(compare.Suspect{Own: 1, Operations: []compare.SuspectOperation{{Op: op, Score: 1}}}),
-		"Look at the slow traces through cart":                                of(compare.Suspect{Own: 1}),
-		"Check that the application still runs and sends traces: none":        {Last: incident.Transition{State: incident.Closed, Why: incident.NoTraces}},
+		"Look at the lag of orders and at its consumer: cart takes messages late if it is slow": of(compare.Suspect{
+			Score: 2, Own: 2, Operations: []compare.SuspectOperation{{Op: orders, Queue: true, Score: 2}},
+		}),
+		"Look at cart GET /cart in a slow trace":                       of(compare.Suspect{Own: 1, Operations: []compare.SuspectOperation{{Op: op, Score: 1}}}),
+		"Look at the slow traces through cart":                         of(compare.Suspect{Own: 1}),
+		"Check that the application still runs and sends traces: none": {Last: incident.Transition{State: incident.Closed, Why: incident.NoTraces}},
 		"Check that the application still runs and sends traces: none arrived when the incident closed, so nobody knows whether the fault is gone. " +
 			"Compare cart 1.8.2, which was deployed shortly before it opened, with 1.8.1: if it is the cause, roll it back.": &unseen,
 		"Nothing to do: Ann accepted the behaviour since the onset as normal, so it may go on.":                                              {Last: incident.Transition{State: incident.Accepted, Why: incident.ByPerson, By: "Ann"}},

@@ -9,6 +9,7 @@ type Severity struct {
 	Bound     float64    // of Score, or of Failed if Failing is not empty
 	Service   string     // the first suspect
 	Score     float64    // of the first suspect
+	Waits     bool       // the score is the time for which messages wait for the suspect
 	Failing   string     // a request type; empty: none gives the severity
 	Failed    float64    // share of its requests that fail beyond the usual
 	Objective *Objective // that requests miss; nil: none gives the severity
@@ -24,6 +25,9 @@ func (n *Names) Severity(x *Severity) string {
 		return "Requests miss the objective " + n.Clean(x.Objective.Name) + ": " + x.Name + "."
 	case x.Failing != "":
 		return units.Percent(x.Failed) + " more of the requests of " + n.Clean(x.Failing) + " fail than usual. From " + units.Percent(x.Bound) + " on an incident is " + x.Name + "."
+	}
+	if x.Waits && !x.Lowest {
+		return "Messages wait for " + n.Clean(x.Service) + ", but no request waits for them: " + x.Name + "."
 	}
 	lose := "Averaged over all requests, affected or not, " + n.Clean(x.Service) + " costs a request " + units.Percent(x.Score) + " of its usual time; a failed request loses all of it. "
 	if x.Lowest {

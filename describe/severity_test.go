@@ -26,6 +26,7 @@ func TestSeverity(t *testing.T) {
 			Severity{Name: "major", Bound: 0.25, Failing: "shop POST /orders", Failed: 0.37, Service: "payment", Score: 0.01},
 			"37 % more of the requests of <shop POST /orders> fail than usual. From 25 % on an incident is major.",
 		},
+		{Severity{Name: "major", Bound: 0.1, Service: "billing", Score: 383, Waits: true}, "Messages wait for <billing>, but no request waits for them: major."},
 		{Severity{Name: "critical", Objective: objective, Fast: true}, "Requests miss the objective <checkout> so fast that its error budget of 30 days is spent within two: critical."},
 		{Severity{Name: "major", Objective: objective}, "Requests miss the objective <checkout>: major."},
 	} {

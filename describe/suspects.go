@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -352,7 +353,7 @@ func (n *Names) incident(x *Incident) Sentence {
 	}
 	n.shared(&s, x)
 	first := &x.Suspects[0]
-	if o := n.queued(first); o != nil {
+	if o := first.Queue(); o != nil {
 		n.lag(&s, x, o)
 		return s
 	}
@@ -537,31 +538,31 @@ func ago(weeks int) string {
 	}
 }
 
-// queued returns the queue in which messages wait for a service, as an operation of it, if most of the evidence against
-// the service is that time; else nil.
-func (n *Names) queued(x *compare.Suspect) *compare.SuspectOperation {
-	if len(x.Operations) == 0 || x.Opaque {
-		return nil
+// lag describes the time for which messages wait in a queue until the first suspect takes them.
+func (n *Names) lag(s *Sentence, x *Incident, queue *compare.SuspectOperation) {
+	s.Plain("Messages " + tense(x.Over, "wait ", "waited "))
+	known := queue.Excess > 0
+	if known {
+		s.Strong(units.Nanos(queue.Usual + queue.Excess))
+	} else {
+		s.Plain("longer")
 	}
-	o := &x.Operations[0]
-	if !n.External(o.Op) || o.Score < x.Score/2 {
-		return nil
+	s.Plain(" in ")
+	s.Strong(n.queue(queue.Op))
+	s.Plain(" " + x.When)
+	switch usual := units.Nanos(queue.Usual); {
+	case known && x.Weeks == 0:
+		s.Plain(", usually " + usual + ",")
+	case known:
+		s.Plain(", " + usual + " " + ago(x.Weeks) + ",")
 	}
-	return o
+	s.Plain(" until ")
+	s.Strong(n.NamedService(x.Suspects[0].Service))
+	s.Plain(tense(x.Over, " takes", " took") + " them.")
 }
 
-// lag describes the time for which messages wait in a queue.
-func (n *Names) lag(s *Sentence, x *Incident, o *compare.SuspectOperation) {
-	s.Plain("Messages for ")
-	s.Strong(n.NamedService(x.Suspects[0].Service))
-	s.Plain(tense(x.Over, " wait", " waited") + " longer in ")
-	s.Strong(n.Called(o.Op))
-	s.Plain(" " + x.When)
-	if o.Calls > 0 && o.Excess > 0 {
-		s.Plain(": " + units.Nanos(o.Usual+o.Excess) + ", " + units.Nanos(o.Usual) + " " + ago(x.Weeks))
-	}
-	s.Plain(".")
-}
+// queue returns the name of a queue: its destination or, if only that is known, its broker.
+func (n *Names) queue(op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
 
 // shared leads with the node or zone that slows several services down: it is the cause.
 func (n *Names) shared(s *Sentence, x *Incident) {

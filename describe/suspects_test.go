@@ -331,10 +331,22 @@ func TestOperationSentence(t *testing.T) {
 	crept.Weeks = 1
 	month := *crept
 	month.Weeks = 4
+	orders := s.table.Op(s.table.Symbol("orders"), s.table.Symbol("orders"), trace.External)
+	late := of("billing", compare.Suspect{Score: 383, Own: 383},
+		compare.SuspectOperation{Op: orders, Queue: true, Score: 383, Calls: 40, Excess: 29.98e9, Usual: 20e6})
+	over, weekly := *late, *late
+	over.Over, weekly.Weeks = true, 1
 	for want, x := range map[string]struct {
 		of   *Incident
 		kind IncidentKind
 	}{
+		"Messages wait 30 s in orders since 02:41, usually 20 ms, until billing takes them.":    {late, Slow},
+		"Messages waited 30 s in orders since 02:41, usually 20 ms, until billing took them.":   {&over, Slow},
+		"Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them.": {&weekly, Crept},
+		"Messages wait longer in orders since 02:41 until billing takes them.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
+			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow},
+		"All requests take 30 % longer on average since 02:41; all of the lost time is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
+			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.1}), Slow},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":       {crept, Crept},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":      {&month, Crept},

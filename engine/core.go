@@ -323,7 +323,8 @@ func (c *Core) explainProblems(now trace.Nanos) {
 // groups of requests: they share the table only, which neither changes.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, arrives, tracked := c.burns(now), c.arrives(now), &sync.WaitGroup{}
-	c.mergeTally() // may add names to the table
+	c.mergeTally() // this and the next may add names to the table
+	c.sites.JoinMessages(now)
 	tracked.Go(func() {
 		c.sites.Age(now)
 		if arrives {

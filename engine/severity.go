@@ -24,7 +24,7 @@ func (s Severity) String() string { return [...]string{"minor", "major", "critic
 
 // Bounds of the severities.
 const (
-	criticalScore = 0.5  // of the first suspect: half of their usual time, or half of the requests
+	criticalScore = 0.5  // of the first suspect: half of their usual time, or half of the requests; unless messages wait
 	majorScore    = 0.1  // of the first suspect
 	majorFailing  = 0.25 // of the requests of a type, beyond the usual share
 )
@@ -50,7 +50,7 @@ func (x *Incident) Grounds() Grounds {
 	fast := slices.IndexFunc(x.Objectives, func(m incident.Missed) bool { return m.Fast() })
 	failing := slices.IndexFunc(x.Types, func(t AffectedType) bool { return t.Failed-t.UsualFailed >= majorFailing })
 	switch {
-	case score >= criticalScore:
+	case score >= criticalScore && x.Suspects[0].Queue() == nil: // the time of messages is nothing that requests lose
 		return Grounds{Severity: Critical, Bound: criticalScore}
 	case fast >= 0:
 		return Grounds{Severity: Critical, Objective: &x.Objectives[fast]}

@@ -38,6 +38,12 @@ func TestSeverity(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", c.name, diff)
 		}
 	}
+	late := Incident{Incident: incident.Incident{Suspects: []compare.Suspect{{
+		Score: 383, Operations: []compare.SuspectOperation{{Queue: true, Score: 383}},
+	}}}}
+	if got := late.Severity(); got != Major {
+		t.Errorf("messages that wait: %s", got)
+	}
 	if got := (&Incident{}).Severity(); got != Minor {
 		t.Errorf("without suspects: %s", got)
 	}

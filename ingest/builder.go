@@ -279,7 +279,8 @@ func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 }
 
 // Link adds a link of the current span. The link is a join if the link or the span is marked as one and both spans
-// belong to the same trace. Link ignores links with invalid identifiers.
+// belong to the same trace, or if the span takes messages and the linked span, of another trace, may have sent one.
+// Link ignores links with invalid identifiers.
 func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	if len(traceID) == 16 && len(spanID) == 8 {
 		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
@@ -323,11 +324,39 @@ func (b *Builder) EndSpan() {
 		a.Span = index
 		into.Attrs = append(into.Attrs, a)
 	}
+	if len(b.links) > 0 {
+		b.addJoins(id, index)
+	}
+}
+
+// maxMessages bounds the messages of a span: the links of a large batch would take more memory than its span. The first
+// messages of a batch wait longest, or as long as the others.
+const maxMessages = 8
+
+// addJoins adds the joins among the links of the span at index, of the given trace.
+func (b *Builder) addJoins(id trace.ID, index int32) {
+	left := 0
+	if b.takesMessages() {
+		left = maxMessages
+	}
 	for _, l := range b.links {
-		if l.trace == id && l.span != 0 && (l.join || b.Join) {
-			into.Joins = append(into.Joins, trace.Join{Span: index, Linked: l.span})
+		switch {
+		case l.span == 0:
+		case l.trace == id:
+			if l.join || b.Join {
+				b.into.Joins = append(b.into.Joins, trace.Join{Span: index, Linked: l.span})
+			}
+		case left > 0 && !l.trace.IsZero():
+			left--
+			b.into.Joins = append(b.into.Joins, trace.Join{Span: index, Message: true, Linked: trace.MessageID(l.trace, l.span)})
 		}
 	}
+}
+
+// takesMessages reports whether the current span receives or processes messages. A span that receives them may be a
+// CLIENT of the broker, and one that processes them INTERNAL; their attributes name the destination.
+func (b *Builder) takesMessages() bool {
+	return b.Kind == trace.Consumer || b.Kind != trace.Producer && b.identity.set&destinationKeys != 0
 }
 
 // namesPeer reports whether the attributes of the current span name the operation that it calls: those of a SERVER name

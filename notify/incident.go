@@ -271,6 +271,7 @@ func SeverityReason(names *describe.Names, x *engine.Incident) string {
 	g := x.Grounds()
 	s := &describe.Severity{Name: g.Severity.String(), Lowest: g.Severity == engine.Minor, Bound: g.Bound}
 	if len(x.Suspects) > 0 {
+		s.Waits = x.Suspects[0].Queue() != nil
 		s.Service, s.Score = names.Table.Text(x.Suspects[0].Service), x.Suspects[0].Score
 	}
 	if t := g.Failing; t != nil {

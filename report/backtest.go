@@ -87,7 +87,11 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		if s.Score < leastScore {
 			break
 		}
-		suspects = append(suspects, t.names.NamedService(s.Service)+" +"+units.Percent(s.Score))
+		cost := "+" + units.Percent(s.Score)
+		if s.Queue() != nil {
+			cost = "takes messages late" // the score would be in times of requests, which do not wait for it
+		}
+		suspects = append(suspects, t.names.NamedService(s.Service)+" "+cost)
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-beganWidth-lastedWidth)))

@@ -158,12 +158,17 @@ type Attr struct {
 	Numeric bool    // whether the value is Number, not Text
 }
 
-// Join records that a span waited for the end of another span of its trace that is not its child: a link with the
-// attribute sibyl.join.
+// Join records that a span waited for a span that is not its child: for the end of another span of its trace, by a link
+// with the attribute sibyl.join, or for a message that a span of another trace sent, by any link.
 type Join struct {
-	Span   int32  // index in Trace.Spans of the span that waits
-	Linked SpanID // the span that it waits for
+	Span    int32  // index in Trace.Spans of the span that waits
+	Message bool   // Linked is the [MessageID] of a span of another trace
+	Linked  SpanID // the span that it waits for
 }
+
+// MessageID returns an identity of the message that span s of trace t sent: a hash of both, since the ID of a span is
+// unique in its trace only.
+func MessageID(t ID, s SpanID) SpanID { return SpanID(Mix(t.Hash(), uint64(s))) }
 
 // Trace is one closed trace with all of its spans that arrived, in any order.
 type Trace struct {

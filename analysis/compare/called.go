@@ -25,6 +25,7 @@ func (m *calledOperations) at(number int32, s *history.Site) *operationCalls {
 	c := &m.byNode[m.x.node[number]]
 	if *c == nil {
 		*c = m.add(history.Callee{Service: s.Service, Op: s.Op})
+		(*c).queue = s.Queue
 	}
 	return *c
 }

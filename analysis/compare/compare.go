@@ -103,10 +103,20 @@ type InstancePart struct {
 	Of         int // number of values of Key with calls in the window
 }
 
+// Queue returns the operation of s that stands for a queue, if most of the evidence against s is the time for which
+// messages wait in it; else nil. No request waits for them.
+func (s *Suspect) Queue() *SuspectOperation {
+	if len(s.Operations) == 0 || !s.Operations[0].Queue || s.Operations[0].Score < s.Score/2 {
+		return nil
+	}
+	return &s.Operations[0]
+}
+
 // SuspectOperation is an operation of a suspect, with its calls by themselves: unlike Score, they do not depend on its
 // part in all requests.
 type SuspectOperation struct {
 	Op    trace.Op
+	Queue bool    // Op is a queue, and its calls are messages, which waited in it until the suspect took them
 	Score float64 // like Suspect.Score; may exceed it, because it includes wire times that other services explain
 	// Calls is the number of calls in the window; 0 if the operation cannot be judged by itself, because its history is
 	// too short or its evidence is time on the wire. For an operation of a service that emits no spans, they are the
@@ -114,6 +124,7 @@ type SuspectOperation struct {
 	Calls float64
 	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
 	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
+	// The times of messages are known even if Calls is 0.
 	Excess, Usual float64
 	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.

@@ -87,6 +87,7 @@ type ledger struct {
 // operationCalls sums up the calls of an operation in the window: see [SuspectOperation].
 type operationCalls struct {
 	operation history.Callee
+	queue     bool // see [SuspectOperation]
 
 	calls, failed float64
 	unit          float64   // of times, in ns: the longest one of the sites
@@ -425,9 +426,11 @@ func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 
 // describe describes the calls of an operation with a score.
 func (c *operationCalls) describe(score float64) SuspectOperation {
-	o := SuspectOperation{Op: c.operation.Op, Score: score}
+	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
+	} else if c.queue { // a sentence gives the times of messages, as their score means little to people
+		o.setMeans(&c.young)
 	}
 	return o
 }
@@ -435,11 +438,15 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 // set sets the numbers of the calls of o, and the means of their times.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
-	if n := times.calls; n > 0 {
-		o.Excess, o.Usual = times.excess/n, times.usual/n
-	}
+	o.setMeans(times)
 	if o.Calls >= leastTypical {
 		times.typical.rise().set(o)
+	}
+}
+
+func (o *SuspectOperation) setMeans(times *callTimes) {
+	if n := times.calls; n > 0 {
+		o.Excess, o.Usual = times.excess/n, times.usual/n
 	}
 }
 

@@ -31,6 +31,9 @@ func (j *joins) resolve(t *trace.Trace, l *layout, ids *spanIDs) {
 	}
 	nodes, nodeOf := l.nodes, l.spanNodes()
 	for _, declared := range t.Joins {
+		if declared.Message {
+			continue
+		}
 		from, linked := nodeOf[declared.Span], ids.index.find(declared.Linked)
 		if from < 0 || linked < 0 {
 			continue

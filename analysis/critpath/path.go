@@ -169,8 +169,8 @@ type Wait struct {
 	Time  time.Duration // from the end of the caller to the start of the root, by their own clocks; at least 0
 }
 
-// Wait returns the time for which root number root waited, and whether it was detached from a span of the trace. A link
-// to a span of another trace has no wait: that trace may be closed, on another shard, or not have been sampled.
+// Wait returns the time for which root number root waited, and whether it was detached from a span of the trace. For a
+// message of another trace see [trace.Join]: that trace may be closed, on another shard, or not have been sampled.
 func (p *Path) Wait(root int) (w Wait, ok bool) {
 	r := &p.Roots[root]
 	if r.From < 0 {

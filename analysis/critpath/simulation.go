@@ -70,7 +70,7 @@ func isSimulated(r *Root, i int32, n *Node) bool {
 func (s *Simulation) setJoined(p *Path, r *Root) {
 	joined := make(map[int32]bool)
 	for _, j := range p.Trace.Joins {
-		joined[j.Span] = true
+		joined[j.Span] = joined[j.Span] || !j.Message
 	}
 	for i := r.First; i < r.Last; i++ {
 		if n := &p.Nodes[i]; isSimulated(r, i, n) {

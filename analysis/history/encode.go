@@ -31,7 +31,7 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), SiteKey.Compare) {
 		b = h.appendSite(b, h.numbers[key])
 	}
-	return h.addresses.appendTo(h.instances.appendTo(b))
+	return h.messages.appendTo(h.addresses.appendTo(h.instances.appendTo(b)))
 }
 
 func (h *instances) appendTo(b []byte) []byte {
@@ -104,6 +104,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	}
 	h.instances.read(r)
 	h.addresses.read(r)
+	h.messages.read(r)
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("%w: history of sites", err)
 	}

@@ -119,9 +119,9 @@ func (c *RandomCalls) Tally(end Slice) *Tally {
 					k = len(s.shapes) - 1
 				}
 				if c.IntN(2000) == 0 {
-					cell.count(Shape{uint64(100 + c.IntN(20)), false, true})
+					cell.count(Shape{uint64(100 + c.IntN(20)), false, true}, 1)
 				} else {
-					cell.count(s.shapes[k].Shape)
+					cell.count(s.shapes[k].Shape, 1)
 				}
 			}
 		}

@@ -35,6 +35,7 @@ type Site struct {
 	Base    trace.Op // operation of the step
 	Service int32    // number of the service
 	Client  bool     // whether its spans are CLIENT spans or borders
+	Queue   bool     // whether its calls are messages that waited in a queue, which is Base, for the service
 	Inner   bool     // whether its spans count in the local times of another site, see [Series]
 	Peer    int32    // number of the callee that its attributes name, of calls without an answer; 0: no name
 }

@@ -40,6 +40,7 @@ type Sites struct {
 	calls          map[servicePair]bool
 	instances      instances
 	addresses      addresses
+	messages       messages
 
 	entries map[trace.Op]*entry
 	total   Cells   // the requests of all entries but the long ones, with their durations
@@ -188,6 +189,7 @@ func (h *Sites) Refused() uint64 { return h.refused }
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
 	h.addresses.merge(t.answers)
+	h.messages.merge(&t.messages)
 	numbers := h.numbersOf(t)
 	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
 		s := t.slices[at]
@@ -264,6 +266,7 @@ func (h *Sites) number(s *tallySite) int32 {
 		Base:    s.base,
 		Service: h.service(s.service),
 		Client:  s.client,
+		Queue:   !s.Border && !s.client && h.table.Operation(s.base).Kind == trace.External,
 		Inner:   !s.Border && h.within(s),
 	})
 	target := h.targetOf(s)

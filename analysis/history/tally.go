@@ -20,6 +20,8 @@ type Tally struct {
 	answers map[answer]uint64 // calls
 	unknown int               // sites with an address
 
+	messages messages
+
 	reader PathReader
 }
 
@@ -105,13 +107,15 @@ func (t *Tally) Observe(p *critpath.Path) {
 	t.reader.sumLocal(p)
 	t.reader.round()
 	t.places.read(p.Trace)
-	s := t.slice(SliceOf(p.Nodes[p.Roots[0].Node].Start))
+	at := SliceOf(p.Nodes[p.Roots[0].Node].Start)
+	s := t.slice(at)
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
 		s.entry(p.Nodes[p.Roots[i].Node].Step).add(round(duration))
 		t.within = logOf(duration)
 		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
-			t.observeWait(s, p, i, &w)
+			t.observeWait(s, p.Span(p.Roots[i].Node).Service, &w, 1)
+			delete(t.messages.sent, trace.MessageID(p.Trace.ID, p.Trace.Spans[p.Roots[i].From].ID))
 		}
 		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
@@ -120,20 +124,21 @@ func (t *Tally) Observe(p *critpath.Path) {
 			}
 		}
 	}
+	t.take(p, at)
 }
 
-// observeWait counts the time for which root number root waited in a queue, at a site of its own: an operation of the
-// service that takes messages from the queue, since they wait until it does.
-func (t *Tally) observeWait(into *tallySlice, p *critpath.Path, root int, w *critpath.Wait) {
+// observeWait counts the time for which a message waited in a queue, as several calls at a site of its own: an operation
+// of the service that takes messages from the queue, since they wait until it does.
+func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.Wait, calls uint64) {
 	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
 	number, ok := t.numbers[key]
 	if !ok {
-		number = t.add(tallySite{key, w.Queue, 0, p.Span(p.Roots[root].Node).Service, false})
+		number = t.add(tallySite{key, w.Queue, 0, service, false})
 	}
-	c := into.cell(number)
-	c.add(round(int64(w.Time)))
-	c.within += t.within
-	c.count(Shape{Hash: Leaf, answered: true})
+	c, n, wait := into.cell(number), int64(calls), round(int64(w.Time))
+	c.calls, c.nanos, c.logs = c.calls+calls, c.nanos+n*wait, c.logs+n*logOf(wait)
+	c.within += n * t.within
+	c.count(Shape{Hash: Leaf, answered: true}, calls)
 }
 
 func (t *Tally) slice(number Slice) *tallySlice {
@@ -176,7 +181,10 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	c.addLocal(t.reader.Nanos[i], t.reader.Local[i])
 	c.within += t.within
 	failed := s.Flags&trace.Error != 0
-	c.count(Shape{t.reader.Shape(p, i, failed), failed, !p.Unanswered(i)})
+	c.count(Shape{t.reader.Shape(p, i, failed), failed, !p.Unanswered(i)}, 1)
+	if s.Kind == trace.Producer && s.Peer != 0 {
+		t.send(p.Trace.ID, s)
+	}
 	if !Crosses(p, i) {
 		return
 	}
@@ -246,17 +254,17 @@ func (s *tallySlice) cell(number int32) *tallyCell {
 // tallyShapes bounds the shapes of a site in a slice; calls of others count as one shape of hash 0.
 const tallyShapes = 32
 
-func (c *tallyCell) count(x Shape) {
+func (c *tallyCell) count(x Shape, calls uint64) {
 	for i := range c.shapes {
 		if c.shapes[i].Shape == x {
-			c.shapes[i].calls++
+			c.shapes[i].calls += calls
 			return
 		}
 	}
 	if len(c.shapes) >= tallyShapes && x.Hash != 0 {
 		x.Hash = 0
-		c.count(x)
+		c.count(x, calls)
 		return
 	}
-	c.shapes = append(c.shapes, shapeCount{x, 1})
+	c.shapes = append(c.shapes, shapeCount{x, calls})
 }

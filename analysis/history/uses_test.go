@@ -177,7 +177,7 @@ func fill(b *testing.B, h *Sites, n int) {
 			if at%SlicesPerMinute == 0 || at >= 115*SlicesPerMinute {
 				c := tally.slice(at).cell(number)
 				c.add(int64(i))
-				c.count(Shape{Hash: Leaf, answered: true})
+				c.count(Shape{Hash: Leaf, answered: true}, 1)
 			}
 		}
 	}

@@ -679,7 +679,7 @@ func (w *Result) join() {
 	for _, j := range w.trace.Joins {
 		i := slices.IndexFunc(w.spans, func(s *span) bool { return s.index == j.Span })
 		to := w.byID[j.Linked]
-		if i < 0 || to == nil {
+		if i < 0 || to == nil || j.Message {
 			continue
 		}
 		from := w.spans[i]

@@ -28,8 +28,8 @@ var ErrSyntax = errors.New("tracetext: syntax error")
 // spaces are quoted. A span is a child of the nearest line above it with less indentation.
 //
 // Optional words follow: parent=NAME overrides the indentation and may name a span that is missing; host=NAME,
-// tp=TRACEPOINT, join=NAME, error and remote set the span's fields; any other key=value is an attribute. Empty lines
-// and lines that begin with # are skipped.
+// tp=TRACEPOINT, join=NAME, link=MESSAGE, error and remote set the span's fields; any other key=value is an attribute.
+// Empty lines and lines that begin with # are skipped.
 //
 // Parse adds names to table. It returns an error wrapping [ErrSyntax] with the number of the line. The trace's ID is 1.
 func Parse(text string, table *trace.Table) (*trace.Trace, error) {
@@ -120,6 +120,8 @@ func (p *parser) property(s *trace.Span, word string) error {
 		s.Tracepoint = p.table.Symbol(value)
 	case key == "peer":
 		s.Peer = p.table.Op(p.table.Symbol(value), 0, trace.External)
+	case key == "link":
+		p.trace.Joins = append(p.trace.Joins, trace.Join{Span: index, Message: true, Linked: ID(value)})
 	case key == "join":
 		p.trace.Joins = append(p.trace.Joins, trace.Join{Span: index, Linked: ID(value)})
 	default:
@@ -272,8 +274,8 @@ func (f *formatter) span(i int32, depth int, withParent bool) {
 		f.out.WriteString(" error")
 	}
 	for _, j := range f.trace.Joins {
-		if j.Span == i {
-			fmt.Fprintf(&f.out, " join=%x", uint64(j.Linked))
+		if word := map[bool]string{false: "join", true: "link"}[j.Message]; j.Span == i {
+			fmt.Fprintf(&f.out, " %s=%x", word, uint64(j.Linked))
 		}
 	}
 	for _, a := range f.trace.Attrs {

@@ -210,6 +210,19 @@ func (u *untidy) lag(at trace.Nanos) {
 	u.span(u.id(), producer, "billing", "process orders", trace.Consumer, got, got.Add(u.about(10*ms)))
 }
 
+// links adds a request whose message waits in its queue until a trace of its own takes it, with a link only.
+func (u *untidy) links(at trace.Nanos) {
+	producer, sender := u.id(), u.t.ID
+	u.serve(0, "shop", "POST /order", at, 2*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
+		u.span(producer, id, "shop", "send orders", trace.Producer, at, at.Add(ms))
+		return at.Add(ms)
+	})
+	got := at.Add(u.either(20*ms, 30*time.Second))
+	u.begin()
+	u.span(u.id(), 0, "billing", "process orders", trace.Consumer, got, got.Add(u.about(10*ms)))
+	u.t.Joins = append(u.t.Joins, trace.Join{Message: true, Linked: trace.MessageID(sender, producer)})
+}
+
 // items adds a request that calls items twice, or 41 times with the fault.
 func (u *untidy) items(at trace.Nanos) {
 	n := 2
@@ -245,6 +258,7 @@ func TestUntidy(t *testing.T) {
 		"receive, then process":    {func(u *untidy) func(trace.Nanos) { return u.receive }, "ledger"},
 		"work after the response":  {func(u *untidy) func(trace.Nanos) { return u.background }, "ledger"},
 		"messages that wait":       {func(u *untidy) func(trace.Nanos) { return u.lag }, "billing"},
+		"messages by links":        {func(u *untidy) func(trace.Nanos) { return u.links }, "billing"},
 		"more calls than before":   {func(u *untidy) func(trace.Nanos) { return u.items }, "gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,6 +268,12 @@ func TestUntidy(t *testing.T) {
 			for i := range r.Incidents {
 				for _, s := range r.Incidents[i].Suspects[:min(1, len(r.Incidents[i].Suspects))] {
 					names = append(names, u.table.Text(s.Service))
+				}
+			}
+			if queue := strings.HasPrefix(name, "messages "); queue && len(r.Incidents) == 1 && len(names) == 1 {
+				x := r.Incidents[0].Suspects[0].Queue()
+				if x == nil || u.table.OpName(x.Op) != "orders" || x.Excess < 20e9 || x.Usual > 100e6 {
+					t.Errorf("the operation is %+v, want the queue with its waits", r.Incidents[0].Suspects[0].Operations)
 				}
 			}
 			if len(r.Incidents) != 1 || len(names) != 1 || names[0] != test.first {

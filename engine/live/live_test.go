@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -268,8 +269,37 @@ func traffic(t testing.TB, n, fault int) []stretch {
 		host := fmt.Sprint("host ", i)                            // a name that no state mentions
 		deployed(t, all[i].bodies[:rollout], "2", host)
 		deployed(t, all[i].bodies[rollout:], "1", host)
+		all[i].bodies, all[i].traces = append(all[i].bodies, mail(t, i, from)), all[i].traces+2
 	}
 	return all
+}
+
+// mail returns the export request of two traces: one sends message i, and one takes the message before it and only links
+// to its sender.
+func mail(t testing.TB, i int, at trace.Nanos) []byte {
+	t.Helper()
+	traces := ptrace.NewTraces()
+	span := func(service string, kind ptrace.SpanKind, id byte, at trace.Nanos) ptrace.Span {
+		rs := traces.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", service)
+		s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetKind(kind)
+		s.SetName(kind.String() + " orders")
+		s.SetTraceID(pcommon.TraceID{1, id, byte(i)})
+		s.SetSpanID(pcommon.SpanID{id, byte(i)})
+		s.SetStartTimestamp(pcommon.Timestamp(at))
+		s.SetEndTimestamp(pcommon.Timestamp(at.Add(10 * time.Millisecond)))
+		return s
+	}
+	span("mailer", ptrace.SpanKindProducer, 1, at).Attributes().PutStr("messaging.destination.name", "orders")
+	link := span("printer", ptrace.SpanKindConsumer, 2, at).Links().AppendEmpty()
+	link.SetTraceID(pcommon.TraceID{1, 1, byte(i - 1)})
+	link.SetSpanID(pcommon.SpanID{1, byte(i - 1)})
+	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }
 
 // decide changes overrides and settings, differently for each i, and returns the settings.
@@ -373,7 +403,12 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		if n := r.counted(); n != uint64(sent) {
 			t.Errorf("%d shards: %d traces counted, %d sent", shards, n, sent)
 		}
-		if err := r.Ask(t.Context(), func(core *engine.Core) { state, deploys = core.AppendState(nil), slices.Clone(core.Deploys()) }); err != nil {
+		if err := r.Ask(t.Context(), func(core *engine.Core) {
+			state, deploys = core.AppendState(nil), slices.Clone(core.Deploys())
+			if joined, _ := core.History().Messages(); joined != uint64(len(all)-1) {
+				t.Errorf("%d messages joined, want %d", joined, len(all)-1)
+			}
+		}); err != nil {
 			t.Fatal(err)
 		}
 		logged, err := r.store.Decisions(0, c.at(), 1<<20, false)

@@ -25,7 +25,7 @@ const (
 	headerSize = 12 // counts of spans, attributes and joins
 	spanSize   = 9*8 + 4 + 2
 	attrSize   = 3*8 + 4 + 1
-	joinSize   = 4 + 8
+	joinSize   = 4 + 8 + 1
 )
 
 // fragment is the part of a trace in one batch. The Span of attributes and joins counts from base.
@@ -98,17 +98,22 @@ func (f *fragment) append(b []byte) []byte {
 		b = le.AppendUint64(b, uint64(a.Text))
 		b = le.AppendUint64(b, math.Float64bits(a.Number))
 		b = le.AppendUint32(b, uint32(a.Span-f.base))
-		if a.Numeric {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
+		b = append(b, flag(a.Numeric))
 	}
 	for i := range f.joins {
-		b = le.AppendUint32(b, uint32(f.joins[i].Span-f.base))
-		b = le.AppendUint64(b, uint64(f.joins[i].Linked))
+		j := &f.joins[i]
+		b = le.AppendUint32(b, uint32(j.Span-f.base))
+		b = le.AppendUint64(b, uint64(j.Linked))
+		b = append(b, flag(j.Message))
 	}
 	return b
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // putSpan encodes s into the first spanSize bytes of b.
@@ -197,7 +202,9 @@ func decode(b []byte, t *trace.Trace) {
 		b = b[attrSize:]
 	}
 	for ; joins > 0; joins-- {
-		t.Joins = append(t.Joins, trace.Join{Span: base + int32(le.Uint32(b)), Linked: trace.SpanID(le.Uint64(b[4:]))})
+		t.Joins = append(t.Joins, trace.Join{
+			Span: base + int32(le.Uint32(b)), Linked: trace.SpanID(le.Uint64(b[4:])), Message: b[12] != 0,
+		})
 		b = b[joinSize:]
 	}
 }

@@ -41,7 +41,7 @@ const (
 	recordEntry = 1 + 8
 	spanEntry   = 1 + spanSize
 	attrEntry   = 1 + 3*8 + 1
-	joinEntry   = 1 + 8
+	joinEntry   = 1 + 8 + 1
 )
 
 // noBlock ends a chain.
@@ -118,16 +118,14 @@ func (b *blocks) putAttr(t *tail, a *trace.Attr) {
 	le.PutUint64(e[1:], uint64(a.Key))
 	le.PutUint64(e[9:], uint64(a.Text))
 	le.PutUint64(e[17:], math.Float64bits(a.Number))
-	e[25] = 0
-	if a.Numeric {
-		e[25] = 1
-	}
+	e[25] = flag(a.Numeric)
 }
 
 func (b *blocks) putJoin(t *tail, j *trace.Join) {
 	e := b.room(t, joinEntry)
 	e[0] = byte(entryJoin)
 	binary.LittleEndian.PutUint64(e[1:], uint64(j.Linked))
+	e[9] = flag(j.Message)
 }
 
 // walk calls f with the kind and body of each entry of the chain that begins at first.
@@ -165,7 +163,7 @@ func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 				Number: math.Float64frombits(le.Uint64(e[16:])), Span: span, Numeric: e[24] != 0,
 			})
 		case entryJoin:
-			t.Joins = append(t.Joins, trace.Join{Span: span, Linked: trace.SpanID(le.Uint64(e))})
+			t.Joins = append(t.Joins, trace.Join{Span: span, Linked: trace.SpanID(le.Uint64(e)), Message: e[8] != 0})
 		case entryEnd:
 		}
 	})

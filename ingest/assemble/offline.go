@@ -261,7 +261,7 @@ func (o *order) compare(t *trace.Trace, i, j int32) int {
 		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Flags, b.Flags),
 		slices.CompareFunc(t.Attrs[o.attrAt[i]:o.attrAt[i+1]], t.Attrs[o.attrAt[j]:o.attrAt[j+1]], compareAttrs),
 		slices.CompareFunc(t.Joins[o.joinAt[i]:o.joinAt[i+1]], t.Joins[o.joinAt[j]:o.joinAt[j+1]], func(x, y trace.Join) int {
-			return cmp.Compare(x.Linked, y.Linked)
+			return cmp.Or(cmp.Compare(x.Linked, y.Linked), trace.CompareBools(x.Message, y.Message))
 		}),
 	)
 }

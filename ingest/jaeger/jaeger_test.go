@@ -58,6 +58,11 @@ func TestSpans(t *testing.T) {
 			"c \"\" x unspecified 0..0 parent=8\n",
 		},
 		{
+			"message of another trace", `{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"2","spanID":"8"}],
+				"tags":[{"key":"span.kind","type":"string","value":"consumer"}]}`,
+			fmt.Sprintf("c \"\" x consumer 0..0 link=%x\n", uint64(trace.MessageID(trace.ID{15: 2}, 8))),
+		},
+		{
 			"legacy parent", `{"traceID":"1","spanID":"c","operationName":"x","parentSpanID":"00000000000000ff"}`,
 			"c \"\" x unspecified 0..0 parent=ff\n",
 		},

@@ -55,6 +55,12 @@ func seed() ptrace.Traces {
 	l.SetTraceID(s.TraceID())
 	l.SetSpanID(pcommon.SpanID{7})
 	l.Attributes().PutBool(trace.KeyJoin, true)
+	for i := range 9 {
+		l := s.Links().AppendEmpty()
+		l.SetTraceID(pcommon.TraceID{9, byte(i)})
+		l.SetSpanID(pcommon.SpanID{8})
+	}
+	a.PutStr("messaging.destination.name", "orders")
 	s.Events().AppendEmpty().SetName("e")
 	s.CopyTo(ss.Spans().AppendEmpty())
 	ss.Spans().At(1).SetTraceID(pcommon.TraceID{})

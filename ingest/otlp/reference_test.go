@@ -216,11 +216,26 @@ func (r *reference) host(resource pcommon.Map) trace.Symbol {
 }
 
 func (r *reference) joins(s ptrace.Span, into *ingest.Batch) {
+	messages := 0
 	for _, l := range s.Links().All() {
+		if l.TraceID() != s.TraceID() && !l.TraceID().IsEmpty() && !l.SpanID().IsEmpty() && takesMessages(s) && messages < 8 {
+			messages++
+			id := trace.MessageID(trace.ID(l.TraceID()), spanIDOf(l.SpanID()))
+			into.Joins = append(into.Joins, trace.Join{Span: int32(len(into.Spans)), Message: true, Linked: id})
+		}
 		if l.TraceID() == s.TraceID() && !l.SpanID().IsEmpty() && (marked(l.Attributes()) || marked(s.Attributes())) {
 			into.Joins = append(into.Joins, trace.Join{Span: int32(len(into.Spans)), Linked: spanIDOf(l.SpanID())})
 		}
 	}
+}
+
+func takesMessages(s ptrace.Span) bool {
+	named := false
+	for k, v := range s.Attributes().All() {
+		named = named || slices.Contains([]string{"messaging.destination.name", "messaging.destination.template", "messaging.destination"}, k) &&
+			(v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() != ""
+	}
+	return s.Kind() == ptrace.SpanKindConsumer || named && s.Kind() != ptrace.SpanKindProducer
 }
 
 func (r *reference) scope(scope pcommon.InstrumentationScope, into *ingest.Batch) {

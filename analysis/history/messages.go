@@ -1,0 +1,211 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of [messages].
+const (
+	// maxMessages is the largest number of messages. They take less than 10 MB.
+	maxMessages = 1 << 17
+	// longestWait is the time for which it is remembered when a message was sent.
+	longestWait = trace.Nanos(time.Hour)
+	// patience is the time for which a message that was taken waits for the trace that sent it, which may close later.
+	patience = trace.Nanos(10 * time.Minute)
+)
+
+// messages finds the time between the span that sent a message and the span of another trace that took it. The traces
+// close at different times and in different shards, so either may come first. Whether a message is kept depends on its
+// identity and on the number of all messages, so the result does not depend on the order in which they come.
+type messages struct {
+	// rarity is the logarithm of one in how many messages is kept: 1 more each time there are too many. A message that
+	// is kept stands for those that are not.
+	rarity int
+	sent   map[trace.SpanID]sending // by message
+	taken  []taking                 // whose sending is not yet known
+
+	joined, lost uint64 // messages that were taken, and of these, those that no known trace sent
+}
+
+// sending is the time at which a message was sent.
+type sending struct {
+	at    trace.Nanos // end of the span
+	queue trace.Op
+}
+
+// taking is a span that took a message.
+type taking struct {
+	message trace.SpanID
+	own     trace.Op // operation of the span
+	service trace.Symbol
+	at      trace.Nanos // start of the span
+	slice   Slice       // of its trace
+	within  int64       // logarithm of the duration of its request
+}
+
+func (x taking) compare(y taking) int {
+	return cmp.Or(cmp.Compare(x.message, y.message), cmp.Compare(x.own, y.own), cmp.Compare(x.at, y.at),
+		cmp.Compare(x.service, y.service), cmp.Compare(x.slice, y.slice), cmp.Compare(x.within, y.within))
+}
+
+// Messages returns the number of messages that were taken in other traces than those that sent them and whose time in
+// the queue was counted, and the number of others: their senders were not sampled, or sent them too long ago. If there
+// are too many messages, neither counts all.
+func (h *Sites) Messages() (joined, lost uint64) { return h.messages.joined, h.messages.lost }
+
+func (m *messages) keeps(message trace.SpanID) bool {
+	return bits.TrailingZeros64(uint64(message)) >= m.rarity
+}
+
+// send adds a message. If it was sent twice, as by a span that is repeated, the first time counts.
+func (m *messages) send(message trace.SpanID, x sending) {
+	if !m.keeps(message) {
+		return
+	}
+	if m.sent == nil {
+		m.sent = make(map[trace.SpanID]sending)
+	}
+	if y, known := m.sent[message]; !known || cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.queue, y.queue)) < 0 {
+		m.sent[message] = x
+		m.bound()
+	}
+}
+
+// take adds a message that was taken.
+func (m *messages) take(x taking) {
+	if m.keeps(x.message) {
+		m.taken = append(m.taken, x)
+		m.bound()
+	}
+}
+
+// bound deletes half of the messages, chosen by their identities, while there are too many.
+func (m *messages) bound() {
+	for len(m.sent)+len(m.taken) > maxMessages && m.rarity < 64 {
+		m.thin(m.rarity + 1)
+	}
+}
+
+func (m *messages) thin(rarity int) {
+	m.rarity = rarity
+	maps.DeleteFunc(m.sent, func(message trace.SpanID, _ sending) bool { return !m.keeps(message) })
+	m.taken = slices.DeleteFunc(m.taken, func(x taking) bool { return !m.keeps(x.message) })
+}
+
+// merge adds the messages of o.
+func (m *messages) merge(o *messages) {
+	if o.rarity > m.rarity {
+		m.thin(o.rarity)
+	}
+	for message, x := range o.sent {
+		m.send(message, x)
+	}
+	for _, x := range o.taken {
+		m.take(x)
+	}
+}
+
+// send notes that a span of a trace sent a message.
+func (t *Tally) send(id trace.ID, s *trace.Span) {
+	t.messages.send(trace.MessageID(id, s.ID), sending{max(s.Start, s.End), s.Peer})
+}
+
+// take notes the messages of other traces that spans of p took. They count in the given slice.
+func (t *Tally) take(p *critpath.Path, into Slice) {
+	var nodes map[int32]int32 // by span with messages
+	for _, j := range p.Trace.Joins {
+		if j.Message {
+			if nodes == nil {
+				nodes = make(map[int32]int32)
+			}
+			nodes[j.Span] = -1
+		}
+	}
+	if nodes == nil {
+		return
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if _, takes := nodes[n.Span]; takes && n.Root >= 0 && n.Anchor == int32(i) {
+			nodes[n.Span] = int32(i)
+		}
+	}
+	for _, j := range p.Trace.Joins {
+		if i := nodes[j.Span]; j.Message && i >= 0 {
+			s := p.Span(i)
+			duration := p.Duration(&p.Roots[p.Nodes[i].Root])
+			t.messages.take(taking{j.Linked, s.Op, s.Service, s.Start, into, logOf(int64(duration))})
+		}
+	}
+}
+
+// JoinMessages counts the times for which messages waited until a span of another trace took them, as far as both
+// traces are known, and forgets old messages. Call it once in an epoch, after the tallies of that epoch: it may add
+// sites.
+func (h *Sites) JoinMessages(now trace.Nanos) {
+	m, waits := &h.messages, NewTally()
+	slices.SortFunc(m.taken, taking.compare) // the tally numbers its sites in this order
+	m.taken = slices.DeleteFunc(m.taken, func(x taking) bool {
+		sent, known := m.sent[x.message]
+		if known {
+			m.joined++
+			waits.within = x.within
+			w := critpath.Wait{Queue: sent.queue, Own: x.own, Time: max(0, x.at.Sub(sent.at))}
+			waits.observeWait(waits.slice(x.slice), x.service, &w, 1<<min(m.rarity, 32))
+			return true
+		}
+		old := now-x.at > patience || x.at-now > patience
+		if old {
+			m.lost++
+		}
+		return old
+	})
+	maps.DeleteFunc(m.sent, func(_ trace.SpanID, x sending) bool { return now-x.at > longestWait || x.at-now > longestWait })
+	if m.rarity > 0 && len(m.sent)+len(m.taken) < maxMessages/4 {
+		m.rarity--
+	}
+	h.Merge(waits)
+}
+
+func (m *messages) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(m.rarity), m.joined, m.lost, uint64(len(m.sent)))
+	for _, message := range slices.Sorted(maps.Keys(m.sent)) {
+		x := m.sent[message]
+		b = codec.AppendWords(b, uint64(message), uint64(x.queue))
+		b = codec.AppendUvarints(b, uint64(x.at))
+	}
+	b = codec.AppendUvarints(b, uint64(len(m.taken)))
+	for _, x := range slices.SortedFunc(slices.Values(m.taken), taking.compare) {
+		b = codec.AppendWords(b, uint64(x.message), uint64(x.own), uint64(x.service))
+		b = codec.AppendUvarints(b, uint64(x.at), uint64(x.slice), uint64(x.within))
+	}
+	return b
+}
+
+func (m *messages) read(r *codec.Reader) {
+	const sent, taken = 17, 27 // bytes
+	m.rarity, m.joined, m.lost = int(r.Below(65)), r.Uvarint(), r.Uvarint()
+	n := r.Count(sent)
+	r.Check(n <= maxMessages)
+	m.sent = make(map[trace.SpanID]sending)
+	for range n {
+		message, queue := trace.SpanID(r.Word()), trace.Op(r.Word())
+		m.sent[message] = sending{trace.Nanos(r.Below(uint64(trace.MaxNanos) + 1)), queue}
+	}
+	n = r.Count(taken)
+	r.Check(n <= maxMessages)
+	for range n {
+		m.taken = append(m.taken, taking{
+			trace.SpanID(r.Word()), trace.Op(r.Word()), trace.Symbol(r.Word()),
+			trace.Nanos(r.Below(uint64(trace.MaxNanos) + 1)), readSlice(r), int64(r.Below(1 << 63)),
+		})
+	}
+}
