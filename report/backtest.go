@@ -12,7 +12,6 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
-	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -245,8 +244,9 @@ type jsonInstance struct {
 	Part     describe.Number `json:"part"`
 }
 
-func (n *names) jsonEnd(last *incident.Transition) *jsonEnd {
-	end := &jsonEnd{Reason: describe.EndReasons[last.Why], Text: n.Ending(last)}
+func (n *names) jsonEnd(x *engine.Incident) *jsonEnd {
+	last := x.Last()
+	end := &jsonEnd{Reason: describe.EndReasons[last.Why], Text: n.Ending(&last)}
 	if last.Into != 0 {
 		end.Incident = new(fmt.Sprintf("%016x", last.Into))
 	}
@@ -268,7 +268,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		Suspects:     make([]jsonIncidentSuspect, 0, len(x.Suspects)),
 	}
 	if !x.IsOpen() {
-		j.End = n.jsonEnd(new(x.Last()))
+		j.End = n.jsonEnd(x)
 	}
 	if size := n.described(x).Size(); size.Types > 0 {
 		j.Size = &jsonSize{
