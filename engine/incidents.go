@@ -328,8 +328,8 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 	a.Types = a.Types[:min(len(a.Types), maxAffected)]
 }
 
-// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch as those of
-// the affected types are: of the others only the last minutes are known exactly.
+// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, like
+// those of the affected types: groups keep exact numbers of the last minutes only.
 type requestsSince struct {
 	Requests uint64
 	Until    trace.Nanos // 0: none has been counted

@@ -203,7 +203,7 @@ type jsonIncident struct {
 	Suspects     []jsonIncidentSuspect `json:"suspects"`
 }
 
-// jsonEnd tells why an incident ended, as in the API.
+// jsonEnd is the reason for which an incident closed, as in the API.
 type jsonEnd struct {
 	Reason   string  `json:"reason"`
 	Text     string  `json:"text"`
