@@ -339,6 +339,24 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
+// TestSkippedCall makes a service call another one no more. Nothing is slower and nothing fails, so it is no incident,
+// but it is noted.
+func TestSkippedCall(t *testing.T) {
+	s := newShop()
+	s.extra = true
+	s.play(time.Hour, nil)
+	s.extra = false
+	skipped := s.now
+	s.play(6*time.Minute, nil)
+	if all := s.tracker.ChangedCalls(); len(all) != 1 || s.table.Text(all[0].Service) != "cart" ||
+		all[0].Since.Sub(skipped).Abs() > time.Minute || all[0].Share < 0.4 {
+		t.Errorf("changed calls %+v, want those of half of the requests, by cart", all)
+	}
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents %v", got)
+	}
+}
+
 // TestDeploy makes a version of a service call another one that it did not call before, whether the version is known or
 // not. That alone is no incident, and a quarter of an hour later the service is as closely watched as before.
 func TestDeploy(t *testing.T) {
