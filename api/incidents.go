@@ -131,24 +131,13 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	return d
 }
 
-// endReasons has the reasons for which incidents close.
-var endReasons = map[incident.Why]contract.IncidentEndReason{
-	incident.Recovered: contract.IncidentEndReasonRecovered,
-	incident.Stopped:   contract.IncidentEndReasonStopped,
-	incident.NoTraces:  contract.IncidentEndReasonNoTraces,
-	incident.Replaced:  contract.IncidentEndReasonReplaced,
-	incident.Moved:     contract.IncidentEndReasonMoved,
-	incident.SameCause: contract.IncidentEndReasonMerged,
-	incident.ByPerson:  contract.IncidentEndReasonAccepted,
-}
-
 // endOf returns why an incident closed; nil while it is open.
 func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
 	if x.IsOpen() {
 		return nil
 	}
 	last := x.Last()
-	end := &contract.IncidentEnd{Reason: endReasons[last.Why], Text: names.Ending(&last)}
+	end := &contract.IncidentEnd{Reason: contract.IncidentEndReason(describe.EndReasons[last.Why]), Text: names.Ending(&last)}
 	if last.Into != 0 {
 		end.Incident = new(hex16(last.Into))
 	}

@@ -29,7 +29,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 			reasons = append(reasons, units.Count(int(p.Spans))+" "+strings.ReplaceAll(string(reason), "_", " "))
 		}
 		texts = append(texts, fmt.Sprintf("%s of the spans and %s of their time are judged; left out: %s",
-			units.Percent(spans), units.Percent(time), strings.Join(reasons, ", ")))
+			units.Part(spans), units.Part(time), strings.Join(reasons, ", ")))
 	}
 	return append(texts, n.hops(c)...)
 }
@@ -46,7 +46,7 @@ func (n *Names) hops(c *trace.Coverage) (texts []string) {
 		}
 		texts = append(texts, fmt.Sprintf("between %s and %s %s exports no spans, in %s of %s",
 			n.Clean(n.Table.Text(h.Caller)), callee, hop,
-			units.Percent(float64(x.Requests)/float64(max(1, x.Requests, c.Traces))),
+			units.Part(float64(x.Requests)/float64(max(1, x.Requests, c.Traces))),
 			units.Plural(int(c.Traces), "trace")))
 	}
 	return texts
@@ -65,10 +65,10 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 	reason, spans, time, lacks := total.Lacks()
 	if lacks {
 		judgedSpans, judgedTime := total.Shares()
-		saw = fmt.Sprintf("Only %s of the spans and %s of their time are judged, so "+
+		saw = fmt.Sprintf("%s of the spans and %s of their time are judged, so "+
 			"faults of the others stay unseen: %s of the spans, with %s of the time, %s.",
-			units.Percent(judgedSpans), units.Percent(judgedTime),
-			units.Percent(spans), units.Percent(time), remedies[reason].left)
+			units.Sentence(units.Part(judgedSpans)), units.Part(judgedTime),
+			units.Part(spans), units.Part(time), remedies[reason].left)
 	}
 	var services []string
 	for service, a := range c.Services() {
@@ -78,10 +78,10 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 		}
 		judgedSpans, judgedTime := a.Shares()
 		text := fmt.Sprintf("Of %s %s of the spans and %s of their time are judged",
-			n.Clean(n.Table.Text(service)), units.Percent(judgedSpans), units.Percent(judgedTime))
+			n.Clean(n.Table.Text(service)), units.Part(judgedSpans), units.Part(judgedTime))
 		if why != reason {
 			text += fmt.Sprintf("; %s of the spans, with %s of the time, %s",
-				units.Percent(spans), units.Percent(time), remedies[why].left)
+				units.Part(spans), units.Part(time), remedies[why].left)
 		}
 		services = append(services, text+".")
 		if !lacks {

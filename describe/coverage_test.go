@@ -25,7 +25,7 @@ func TestUncovered(t *testing.T) {
 			"many, mostly late",
 			map[trace.Symbol]int{shop: 50, ledger: 20},
 			map[trace.Reason]int{trace.Late: 20, trace.Conflict: 10},
-			"Only 70 % of the spans and 70 % of their time are judged, so faults of the others stay unseen: 20 % of the spans, with 20 % of the time, arrived after their trace was closed. Of ledger 40 %",
+			"70 % of the spans and 70 % of their time are judged, so faults of the others stay unseen: 20 % of the spans, with 20 % of the time, arrived after their trace was closed. Of ledger 40 %",
 			"assembly.settle",
 		},
 		{

@@ -25,6 +25,17 @@ func (n *Names) Transition(t *incident.Transition) string {
 	return "The incident closed: " + n.Ending(t) + "."
 }
 
+// EndReasons has the names of the reasons for which incidents close, as in the API.
+var EndReasons = map[incident.Why]string{
+	incident.Recovered: "recovered",
+	incident.Stopped:   "stopped",
+	incident.NoTraces:  "no_traces",
+	incident.Replaced:  "replaced",
+	incident.Moved:     "moved",
+	incident.SameCause: "merged",
+	incident.ByPerson:  "accepted",
+}
+
 // Ending describes why an incident closed, as a clause. All texts about its end use it.
 func (n *Names) Ending(t *incident.Transition) string {
 	switch t.Why {

@@ -170,6 +170,7 @@ type affected struct {
 	Types    []AffectedType
 	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
 	Share    float64                        // see [Incident.Share]
+	all      requestsSince                  // of all types
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity // see [Incident.AlertedSeverity]
@@ -208,6 +209,7 @@ func (c *Core) followIncidents(now trace.Nanos) {
 		known[x.ID] = a
 		if !x.IsOpen() && now.Sub(x.Closed()) > mayReturn {
 			clear(a.since)
+			a.all = requestsSince{}
 		}
 		if x.IsOpen() && len(x.Suspects) > 0 {
 			open = append(open, x)
@@ -283,7 +285,7 @@ func (c *Core) unhealthy() func(requestType *group.Group) bool {
 // numbers stay as they were when they joined.
 func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 	now, service, before := c.detector.Groups.Closed(), x.Suspects[0].Service, len(a.Types)
-	own, all := 0., 0. // requests since the onset, of affected types and of all
+	c.countRequests(&a.all, x.Onset, now)
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
 			continue
@@ -309,13 +311,13 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 			a.Types[i] = t
 			a.since[g.ID] = since
 		}
-		all += float64(since.Total.N)
-		if _, known := a.since[g.ID]; known {
-			own += float64(since.Total.N)
-		}
+	}
+	own := uint64(0)
+	for i := range a.Types {
+		own += a.Types[i].Requests
 	}
 	if own > 0 {
-		a.Share = own / all
+		a.Share = float64(own) / float64(max(own, a.all.Requests))
 	}
 	slices.SortFunc(a.Types, func(t, u AffectedType) int {
 		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
@@ -324,6 +326,30 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 		delete(a.since, a.Types[maxAffected+i].RequestType)
 	}
 	a.Types = a.Types[:min(len(a.Types), maxAffected)]
+}
+
+// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, like
+// those of the affected types: groups keep exact numbers of the last minutes only.
+type requestsSince struct {
+	Requests uint64
+	Until    trace.Nanos // 0: none has been counted
+}
+
+// countRequests adds the requests since an onset, until now, that s does not contain yet.
+func (c *Core) countRequests(s *requestsSince, onset, now trace.Nanos) {
+	for g := range c.detector.Groups.Each() {
+		if g.Level != group.LevelRequestType {
+			continue
+		}
+		added := group.Since{Until: s.Until}
+		if s.Until == 0 {
+			added = g.RequestsSince(onset, now)
+		} else {
+			added.Extend(g, now)
+		}
+		s.Requests += added.Total.N
+	}
+	s.Until = now
 }
 
 // usualType returns a request type with its usual numbers.
@@ -434,6 +460,7 @@ type affectedState struct {
 	Incident uint64
 	Types    []AffectedType
 	Share    float64
+	All      requestsSince
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity
@@ -451,6 +478,7 @@ func (c *Core) savedAffected() []affectedState {
 				Incident:   x.ID,
 				Types:      a.Types,
 				Share:      a.Share,
+				All:        a.all,
 				Problems:   a.Problems,
 				Place:      a.Place,
 				Alerted:    a.Alerted,
@@ -477,6 +505,7 @@ func (c *Core) restoreAffected(saved []affectedState) error {
 		a := &affected{
 			Types:      s.Types,
 			Share:      s.Share,
+			all:        s.All,
 			Problems:   s.Problems,
 			Place:      s.Place,
 			Alerted:    s.Alerted,

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -297,5 +298,73 @@ func TestIncidentSearchOfCallers(t *testing.T) {
 	p := core.Searched(engine.IncidentProblem(all[0].ID))
 	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" || p.Edges[0].Score < 0.8 {
 		t.Fatalf("searched %+v, want the own time of the caller first", p)
+	}
+}
+
+// The share of the requests that an incident affects is one of all requests since its onset, however long ago that is:
+// also of those of types that are new since then.
+func TestShareOfRequests(t *testing.T) {
+	table := &trace.Table{}
+	options := engine.DefaultOptions()
+	core := engine.NewCore(table, options)
+	id := uint64(0)
+	send := func(at trace.Nanos, route, service string, work time.Duration) {
+		id++
+		span := func(number, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
+			s := table.Symbol(service)
+			return trace.Span{ID: number, Parent: parent, Op: table.Op(s, table.Symbol(name), kind), Service: s, Kind: kind, Start: from, End: to}
+		}
+		const wire = trace.Nanos(time.Millisecond)
+		end := at.Add(work)
+		core.Ingest(&trace.Trace{ID: trace.ID{0: byte(id), 1: byte(id >> 8), 2: byte(id >> 16), 3: 1}, Spans: []trace.Span{
+			span(1, 0, "web", route, trace.Server, at, end+4*wire),
+			span(2, 1, "web", "GET", trace.Client, at+wire, end+3*wire),
+			span(3, 2, service, route, trace.Server, at+2*wire, end+2*wire),
+		}})
+	}
+	const healthy = 20 * time.Minute
+	rng := rand.New(rand.NewPCG(1, 2))
+	var affected, all []trace.Nanos
+	for now := start; now < start.Add(70*time.Minute); {
+		for end := now.Add(options.Epoch); now < end; now = now.Add(time.Second / 5) {
+			pay := 50 * time.Millisecond
+			if now >= start.Add(healthy) {
+				pay *= 8
+			}
+			varies := func(d time.Duration) time.Duration { return time.Duration((0.9 + 0.2*rng.Float64()) * float64(d)) }
+			switch k := rng.IntN(10); {
+			case k == 0:
+				send(now, "GET /pay", "payment", varies(pay))
+				affected = append(affected, now)
+			case k < 5 && now > start.Add(healthy+20*time.Minute):
+				send(now, "GET /new", "news", varies(30*time.Millisecond))
+			default:
+				send(now, "GET /", "catalog", varies(30*time.Millisecond))
+			}
+			all = append(all, now)
+		}
+		core.Epoch(now)
+		if now < start.Add(healthy+10*time.Minute) {
+			continue
+		}
+		incidents := core.Incidents()
+		if len(incidents) != 1 || len(incidents[0].Types) != 1 {
+			t.Fatalf("after %v: %+v, want an incident with one type of requests", now.Sub(start), incidents)
+		}
+		x := &incidents[0]
+		since := func(times []trace.Nanos) float64 {
+			i, _ := slices.BinarySearch(times, x.Onset)
+			return float64(len(times) - i)
+		}
+		if want := since(affected) / since(all); math.Abs(x.Share-want) > 0.05*want {
+			t.Fatalf("%v after the onset: %.3f of the requests are affected, want %.3f", now.Sub(x.Onset), x.Share, want)
+		}
+		if now == start.Add(healthy+30*time.Minute) {
+			restored := engine.NewCore(table, options)
+			if err := restored.Restore(core.AppendState(nil)); err != nil {
+				t.Fatal(err)
+			}
+			core = restored
+		}
 	}
 }

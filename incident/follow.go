@@ -221,12 +221,14 @@ func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 	return s
 }
 
-// showRise makes the growth of typical times the evidence against a suspect that has no other yet.
+// showRise makes the growth of typical times, or of hours, the evidence against a suspect that has no other yet.
 func showRise(s *compare.Suspect) {
 	s.Operations = slices.Clone(s.Operations)
 	for i := range s.Operations {
 		o := &s.Operations[i]
-		o.Excess, o.Usual = o.Risen, max(0, o.Usual+o.Excess-o.Risen)
+		if o.Risen > 0 {
+			o.Excess, o.Usual = o.Risen, max(0, o.Usual+o.Excess-o.Risen)
+		}
 		s.Own += o.Score
 	}
 	if len(s.Operations) == 0 {

@@ -394,30 +394,42 @@ func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
 	}
 }
 
-// grownForHours is the growth of the own time of a service since the first hours of the day that raises an incident.
-// There is no record of such growth on the first day, so it is large: an hour of a busy day may be a fifth slower.
+// grownForHours is the growth of the own time of a service or an operation since the first hours of the day that raises
+// an incident. There is no record of such growth on the first day, so it is large: an hour of a busy day may be a fifth
+// slower.
 const grownForHours = 0.35
 
-// grownToday returns the evidence of growth since the first hours of the day, beyond what most services share, as long
-// as there is no week to compare with.
+// grownToday returns the evidence of growth since the first hours of the day, or of the first day since its first half
+// hour, beyond what most services share, as long as there is no week to compare with. On the first day it judges
+// operations, too, which have no records yet, and shorter windows: what doubles in half an hour must not have grown
+// much further when a window is full of it.
 func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
 	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
 	}
-	f := &finding{window: of.window, every: of.every, Comparison: sites.Grown(of.window)}
+	window, firstDay := of.window, !t.dayIsKnown()
+	if firstDay {
+		window.From = window.To.Add(-lengths[coarse].window / 2)
+	}
+	f := &finding{window: window, every: of.every, Comparison: sites.Grown(window)}
 	lost := judge{gates: t.gates, enough: max(1, t.gates.LostPart*float64(f.Requests)*f.Duration)}
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		o := &s.Whole
-		if o.Calls < leastMeanCalls || o.Excess < grownForHours*o.Usual || lost.lost(o.Excess, o.Calls) < 1 {
-			continue
-		}
 		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
 			continue
 		}
-		e := evidenceOf(s, math.Inf(1), f)
-		e.include(grownOperation{SuspectOperation: o})
-		above = append(above, e)
+		judged := []compare.SuspectOperation{s.Whole}
+		if firstDay {
+			judged = append(judged, s.Operations...)
+		}
+		grown := slices.IndexFunc(judged, func(o compare.SuspectOperation) bool {
+			return o.Calls >= leastMeanCalls && o.Excess >= grownForHours*o.Usual && lost.lost(o.Excess, o.Calls) >= 1
+		})
+		if grown >= 0 {
+			e := evidenceOf(s, math.Inf(1), f)
+			e.include(grownOperation{SuspectOperation: &judged[grown]})
+			above = append(above, e)
+		}
 	}
 	return above
 }

@@ -144,6 +144,76 @@ func TestLeakOfFirstDay(t *testing.T) {
 	}
 }
 
+// TestLeakOfFirstMinutes makes a service slower from the first minute on: all that is known has grown along. The
+// incident lasts as long as the service is slow.
+func TestLeakOfFirstMinutes(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		factor func(age time.Duration) float64
+		before float64 // the factor at which it must have been raised
+		slow   string
+		stays  time.Duration // slow
+	}{
+		{"20 % an hour", func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }, 1.5, "cart", 26 * time.Hour},
+		{"20 % an hour, after a slow start", func(age time.Duration) float64 {
+			return math.Pow(1.2, age.Hours()) * (1 + 2*math.Exp(-age.Minutes()/2))
+		}, 1.5, "cart", time.Hour},
+		{"twice after 35 minutes", func(age time.Duration) float64 { return 1 + min(1, age.Minutes()/35) }, 2.01, "cart", 4 * time.Hour},
+		{"20 % an hour, a service with few calls", func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }, 1.5, "rare", time.Hour},
+	} {
+		s := newShop()
+		if x.slow == "rare" {
+			s.rare = 2
+		}
+		factor, started := 1.0, s.now
+		for age := time.Duration(0); age < 3*time.Hour && len(s.tracker.Incidents()) == 0; age = s.now.Sub(started) {
+			factor = x.factor(age)
+			s.play(time.Minute, map[string]float64{x.slow: factor})
+		}
+		t.Logf("%s: raised at a factor of %.2f after %v", x.name, factor, s.now.Sub(started))
+		if got := s.summary(0); len(got) != 1 || !strings.HasPrefix(got[0], x.slow+" ") || factor >= x.before {
+			t.Errorf("%s: incidents %v at a factor of %.2f, want one of %s before %.1f", x.name, got, factor, x.slow, x.before)
+			continue
+		}
+		s.saves, s.epoch = true, time.Minute // a day is long
+		s.play(x.stays, map[string]float64{x.slow: factor})
+		if all := s.tracker.Incidents(); len(all) != 1 || !all[0].IsOpen() {
+			t.Errorf("%s, %v later: %v, want one that is open", x.name, x.stays, s.summary(0))
+		}
+		s.play(time.Hour, nil)
+		if got := s.summary(0); len(got) != 1 || !strings.Contains(got[0], " to ") {
+			t.Errorf("%s, after the leak: %v", x.name, got)
+		}
+	}
+}
+
+// TestHealthyFirstDay starts services that are slow in their first minutes, lets requests move from one type to
+// another, and makes all services slower with the traffic of the day: no incident.
+func TestHealthyFirstDay(t *testing.T) {
+	s := newShop()
+	s.rare, s.routes = 3, 2
+	started := s.now
+	for age := time.Duration(0); age < 12*time.Hour; age = s.now.Sub(started) {
+		if age == 2*time.Hour {
+			s.rare, s.routes = 1, 3
+		}
+		load := 1.0
+		if age > time.Hour {
+			load += 0.5 * math.Sin((age-time.Hour).Hours()/11*math.Pi)
+		}
+		start := 1 + 2*math.Exp(-age.Minutes()/3)
+		s.gateway = map[string]trace.Nanos{"cart": trace.Nanos(load * 20e6), "search": trace.Nanos(load * 20e6)}
+		s.play(time.Minute, map[string]float64{
+			"cart":   start * load,
+			"search": start * (1 + 0.8*(load-1)),
+			"rare":   start * (1 + 0.6*(load-1)),
+		})
+	}
+	if got := s.summary(0); len(got) > 0 {
+		t.Errorf("incidents %v", got)
+	}
+}
+
 // TestSlowLeak makes a service slower by 1 % a day. It is told from the days four weeks before. With as little traffic
 // as here, windows of minutes raise an incident by chance every week or two.
 func TestSlowLeak(t *testing.T) {
@@ -264,6 +334,24 @@ func TestWarmUp(t *testing.T) {
 	s.pods = 4
 	s.play(4*time.Minute, map[string]float64{"rare": 1.35})
 	s.play(20*time.Minute, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents %v", got)
+	}
+}
+
+// TestSkippedCall makes a service call another one no more. Nothing is slower and nothing fails, so it is no incident,
+// but it is noted.
+func TestSkippedCall(t *testing.T) {
+	s := newShop()
+	s.extra = true
+	s.play(time.Hour, nil)
+	s.extra = false
+	skipped := s.now
+	s.play(6*time.Minute, nil)
+	if all := s.tracker.ChangedCalls(); len(all) != 1 || s.table.Text(all[0].Service) != "cart" ||
+		all[0].Since.Sub(skipped).Abs() > time.Minute || all[0].Share < 0.4 {
+		t.Errorf("changed calls %+v, want those of half of the requests, by cart", all)
+	}
 	if got := s.summary(0); got != nil {
 		t.Errorf("incidents %v", got)
 	}

@@ -75,7 +75,7 @@ const (
 	lastedWidth = 13
 )
 
-// incident writes the line of an incident, and its sentence.
+// incident writes the line of an incident, its sentence, and why it ended.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if !x.IsOpen() {
@@ -96,6 +96,11 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-beganWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
+	if !x.IsOpen() {
+		var ending describe.Sentence
+		ending.Plain(t.names.Transition(new(x.Last())))
+		t.printf("%s", wrap(t.style, ending, 2))
+	}
 	if r.Score != nil {
 		t.printf("  %s\n", t.style.Paint(terminal.Dim, terminal.Shorten(verdict(r.Score, x.ID), t.style.Line()-2)))
 	}
@@ -194,11 +199,20 @@ type jsonIncident struct {
 	Onset        trace.Nanos           `json:"onset_unix_nano"`
 	Opened       trace.Nanos           `json:"opened_unix_nano"`
 	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null: open at the end
+	End          *jsonEnd              `json:"end"`              // null: open at the end
 	Sentence     string                `json:"sentence"`
 	Size         *jsonSize             `json:"size"` // null: no request type is known to lose time
 	RequestTypes []string              `json:"request_types"`
 	Problems     []string              `json:"problems"`
 	Suspects     []jsonIncidentSuspect `json:"suspects"`
+}
+
+// jsonEnd is the reason for which an incident closed, as in the API.
+type jsonEnd struct {
+	Reason   string  `json:"reason"`
+	Text     string  `json:"text"`
+	Incident *string `json:"incident,omitempty"` // that goes on
+	Service  *string `json:"service,omitempty"`  // to which the requests go
 }
 
 // jsonSize is the size of an incident, as in the API.
@@ -234,6 +248,18 @@ type jsonInstance struct {
 	Part     describe.Number `json:"part"`
 }
 
+func (n *names) jsonEnd(x *engine.Incident) *jsonEnd {
+	last := x.Last()
+	end := &jsonEnd{Reason: describe.EndReasons[last.Why], Text: n.Ending(&last)}
+	if last.Into != 0 {
+		end.Incident = new(fmt.Sprintf("%016x", last.Into))
+	}
+	if last.Service != 0 {
+		end.Service = new(n.NamedService(last.Service))
+	}
+	return end
+}
+
 func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 	j := jsonIncident{
 		ID:           fmt.Sprintf("%016x", x.ID),
@@ -244,6 +270,9 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		RequestTypes: []string{},
 		Problems:     []string{},
 		Suspects:     make([]jsonIncidentSuspect, 0, len(x.Suspects)),
+	}
+	if !x.IsOpen() {
+		j.End = n.jsonEnd(x)
 	}
 	if size := n.described(x).Size(); size.Types > 0 {
 		j.Size = &jsonSize{

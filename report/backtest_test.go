@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// newBacktest returns a hand-written result with a closed incident and an open one, which is false.
+// newBacktest returns a hand-written result with two closed incidents and an open one; the latter two are false.
 func newBacktest() *backtest.Result {
 	s := sample{Report: &offline.Report{Table: &trace.Table{}}}
 	pay, cart := s.op("payment", "Pay", trace.Server), s.Table.Symbol("cart\x1b[31m")
@@ -25,7 +25,7 @@ func newBacktest() *backtest.Result {
 				ID: 0xabc, Onset: midnight + 9480e9, Seen: midnight + 9980e9,
 				History: []incident.Transition{
 					{At: midnight + 9660e9},
-					{At: midnight + 9980e9, State: incident.Closed},
+					{At: midnight + 9980e9, State: incident.Closed, Why: incident.Recovered, Requests: 412},
 				},
 				Suspects: []compare.Suspect{
 					{
@@ -41,6 +41,14 @@ func newBacktest() *backtest.Result {
 				},
 			}},
 			{Incident: incident.Incident{
+				ID: 0xbcd, Onset: midnight + 20_000e9, Seen: midnight + 20_600e9,
+				History: []incident.Transition{
+					{At: midnight + 20_100e9},
+					{At: midnight + 20_800e9, State: incident.Closed, Why: incident.Moved, Service: cart},
+				},
+				Suspects: []compare.Suspect{{Service: s.Table.Symbol("shop"), Score: 0.2, Own: 0.2}},
+			}},
+			{Incident: incident.Incident{
 				ID: 0xdef, Onset: midnight + 80_000e9, History: []incident.Transition{{At: midnight + 80_180e9}},
 				Suspects: []compare.Suspect{{Service: cart, Score: 0.12, Errors: 0.12}},
 			}},
@@ -53,7 +61,7 @@ func newBacktest() *backtest.Result {
 				{Name: "stock-return", Fault: "return", Service: "stock"},
 			},
 			All:   backtest.Sum{Cases: 4, Raised: 0.75, Top1: 0.25, Top3: 0.5},
-			False: []uint64{0xdef}, HealthyHours: 24.25, Outside: []string{"last-week"},
+			False: []uint64{0xbcd, 0xdef}, HealthyHours: 24.25, Outside: []string{"last-week"},
 			ByFault: map[string]backtest.Sum{"cpu": {Cases: 2, Raised: 1, Top1: 0.5, Top3: 1}, "return": {Cases: 2, Raised: 0.5}},
 		},
 	}

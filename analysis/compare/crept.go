@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -55,75 +54,6 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 		s.Whole = wholes[h.NumberOf(s.Service)].operation(c.ledger)
 	}
 	return result
-}
-
-// Grown compares the calls of a window, service by service, with the first hours of the day: growth that takes hours
-// hides in the hours just before. It sets the Whole of suspects only. Growth that most services share, as with more
-// traffic, does not count.
-func (m *Comparer) Grown(window history.Interval) Comparison {
-	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
-	c := m.comparison(w, m.SkippedAny())
-	requests := m.Total().Within(w).Calls()
-	result := Comparison{Requests: requests, Duration: c.usual()}
-	if requests == 0 {
-		return result
-	}
-	result.Mean = float64(m.Total().Within(w).Time()) / float64(requests)
-	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, Plain)
-	wholes := make([]creptTimes, len(m.Names()))
-	for i := 1; i < len(c.sites); i++ {
-		service, known := c.ownerOf(int32(i))
-		week := m.Series(int32(i)).Week
-		early := week.Early(w.From)
-		if _, long := m.Long(int32(i)); !known || long || early == 0 || c.sites[i].Inner {
-			continue
-		}
-		early = max(early, week.Usual(w.To-1)) // a nightly job is a habit after two nights
-		c.site.Cells = m.Series(int32(i)).LocalTimes().Unpack(c.site.Cells)
-		if now := c.site.Within(w); len(now) > 0 {
-			wholes[service].addParts(now, w, early)
-		}
-	}
-	shared := sharedGrowth(wholes)
-	result.Suspects = c.rank()
-	for i := range result.Suspects {
-		s := &result.Suspects[i]
-		times := wholes[m.NumberOf(s.Service)]
-		for k := range times.now {
-			times.before[k] *= shared
-		}
-		s.Whole = times.operation(c.ledger)
-	}
-	return result
-}
-
-// sharedGrowth returns the median growth over the services, at least 1.
-func sharedGrowth(wholes []creptTimes) float64 {
-	var growth []float64
-	for i := range wholes {
-		if w := &wholes[i]; w.calls > 0 && w.before[0] > 0 {
-			growth = append(growth, w.now[0]/w.before[0])
-		}
-	}
-	if len(growth) == 0 {
-		return 1
-	}
-	return max(1, stats.Median(growth))
-}
-
-// addParts adds calls at a site in each part of a window, whose calls took early ns each in the time that they are
-// compared with.
-func (t *creptTimes) addParts(calls history.Cells, w history.Range, early float64) {
-	n := float64(calls.Calls())
-	t.calls += n
-	for k := range t.now {
-		mean := early
-		if part := calls.Within(w.Part(k, len(t.now))); len(part) > 0 {
-			mean = float64(part.Time()) / float64(part.Calls())
-		}
-		t.now[k] += mean * n
-		t.before[k] += early * n
-	}
 }
 
 // creptTimes sums up the local times of all calls of a service, in ns: in the last hours or days, the last one first,

@@ -408,10 +408,13 @@ func (l *ledger) operations(services []Service, index map[int32]int) {
 		}
 	}
 	for i := range services {
-		slices.SortFunc(services[i].Operations, func(a, b SuspectOperation) int {
-			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
-		})
+		slices.SortFunc(services[i].Operations, compareOperations)
 	}
+}
+
+// compareOperations orders the operations of a suspect.
+func compareOperations(a, b SuspectOperation) int {
+	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 }
 
 // operation describes an operation with evidence.

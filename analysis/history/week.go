@@ -42,6 +42,7 @@ type Week struct {
 	}
 	lastHours Recent // compared with those a week before
 	lastDays  Recent // compared with those four weeks before
+	first     firstTimes
 
 	habits struct { // the last results of Usual and Habit
 		// 1 more than divided by nearHour, which divides hours: they are the same until the next one; 0: no results
@@ -206,6 +207,7 @@ func (h *Sites) learnHours(now Slice) {
 	if h.hour == 0 {
 		first = next - 1
 	}
+	covered := SliceOf(h.CoveredSince(trace.Nanos(now) * trace.Nanos(SliceLength)))
 	skipped := make([]Ranges, len(h.names))
 	for i := range skipped {
 		skipped[i] = h.skipped.of(h.names[i])
@@ -226,6 +228,9 @@ func (h *Sites) learnHours(now Slice) {
 				s.Week = &Week{since: of}
 				s.Week.put(of, times)
 			}
+		}
+		if s.Week != nil {
+			s.Week.first.learn(h.unpacked, covered, next.Slices().From, skipped[h.sites[i].Service])
 		}
 	}
 	h.hour = next
@@ -376,6 +381,7 @@ func (w *Week) appendTo(b []byte) []byte {
 	for _, day := range w.days {
 		b = codec.AppendUvarints(b, uint64(day))
 	}
+	b = w.first.appendTo(b)
 	return codec.AppendUvarints(b, math.Float64bits(w.today.nanos), uint64(w.today.hours))
 }
 
@@ -396,15 +402,16 @@ func readWeek(r *codec.Reader) *Week {
 	for i := range w.days {
 		w.days[i] = readLevel(r)
 	}
+	w.first.read(r)
 	w.today.nanos, w.today.hours = math.Float64frombits(r.Uvarint()), int(r.Below(HoursPerDay+1))
 	return w
 }
 
 func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
 
-// Early returns the mean local time of calls in the first two hours of the last day that are known and ended at least
+// early returns the mean local time of calls in the first two hours of the last day that are known and ended at least
 // an hour before a slice, in ns; 0 if there are no such hours. w may be nil.
-func (w *Week) Early(at Slice) float64 {
+func (w *Week) early(at Slice) float64 {
 	if w == nil {
 		return 0
 	}

@@ -72,6 +72,44 @@ func TestGrowthOfHours(t *testing.T) {
 	}
 }
 
+// The times of the first half hour are known as soon as a part of it is over, and for good: a service that is slow when
+// it starts is slow in the first part only.
+func TestEarly(t *testing.T) {
+	h := NewSites(&trace.Table{})
+	slow := func(at time.Duration) time.Duration {
+		if at < 5*time.Minute {
+			return 300 * time.Millisecond
+		}
+		return 100 * time.Millisecond
+	}
+	const begin = 20 * time.Minute // of an hour
+	played := time.Duration(0)
+	for _, x := range []struct {
+		after time.Duration
+		want  [EarlyParts]float64 // milliseconds
+	}{
+		{5 * time.Minute, [EarlyParts]float64{}},
+		{15 * time.Minute, [EarlyParts]float64{200, 200, 200}},
+		{35 * time.Minute, [EarlyParts]float64{200, 100, 100}},
+		{95 * time.Minute, [EarlyParts]float64{200, 100, 100}},
+		{5 * time.Hour, [EarlyParts]float64{200, 100, 100}},
+	} {
+		for ; played < x.after; played += time.Minute {
+			at := begin + played
+			h.Merge(callsAt(h.table, at, at+time.Minute, int64(slow(played))))
+			h.Age(trace.Nanos(at + time.Minute))
+		}
+		checkRestored(t, h)
+		now := SliceOf(trace.Nanos(begin + played))
+		early, known := h.Early(1, h.series[1].LocalTimes().Unpack(nil), now, SliceOf(h.CoveredSince(trace.Nanos(begin+played))))
+		for i, m := range early {
+			if math.Abs(m.Nanos/1e6-x.want[i]) > 1 || known != (x.want[i] > 0) {
+				t.Errorf("after %v: %.1f ms in part %d, want %v", x.after, m.Nanos/1e6, i, x.want[i])
+			}
+		}
+	}
+}
+
 // TestLevel keeps times to a thousandth, or rounds them up by a tenth.
 func TestLevel(t *testing.T) {
 	for nanos := 1.0; nanos < float64(trace.MaxDuration); nanos *= 1.7 {

@@ -164,8 +164,8 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 		}
 	}
 	send()
-	l.check("parents", fine, "0 % of 50 closed traces")
-	l.check("coverage", fine, "100 % of the 150 spans of the last minutes and 100 % of their time are judged.")
+	l.check("parents", fine, "None of 50 closed traces")
+	l.check("coverage", fine, "All of the 150 spans of the last minutes and all of their time are judged.")
 	l.check("traces", fine, "150 spans in 50 export requests arrived.")
 	l.check("limits", fine, "All traffic is used.")
 	l.check("names", fine, "name 2 services")
@@ -234,8 +234,8 @@ func TestDoctorOfLimits(t *testing.T) {
 		saw     string
 		covered string // what the check of the coverage says
 	}{
-		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with 0 % of the time, could not be read."},
-		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "100 % of the spans, with 100 % of the time, belong to requests that took no time"},
+		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with none of the time, could not be read."},
+		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "all of the spans, with all of the time, belong to requests that took no time"},
 		{
 			"too long", func(l *liveService) {
 				l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, -50 * time.Hour, 0})

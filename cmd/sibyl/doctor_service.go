@@ -167,7 +167,7 @@ func differing(x *contract.Incident) string {
 				when, carries, adds = "From "+x.Onset.Local().Format("15:04")+" to "+x.Ended.Local().Format("15:04"), "carried", "added"
 			}
 			return fmt.Sprintf("%s %s (%s) %s %s of what %s %s to requests.", when, terminal.Printable(p.Value), terminal.Printable(p.Key), carries,
-				units.Percent(p.Part), terminal.Printable(s.Service), adds)
+				units.Part(p.Part), terminal.Printable(s.Service), adds)
 		}
 	}
 	return ""
@@ -183,7 +183,7 @@ func checkParents(s *contract.Status) finding {
 		return f
 	}
 	share := float64(s.Closed["idle"]) / float64(closed)
-	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Percent(share), units.Plural(int(closed), "closed trace"))
+	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Sentence(units.Part(share)), units.Plural(int(closed), "closed trace"))
 	if share > mostIncomplete {
 		f.State = warning
 		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-settle if senders batch for longer."
@@ -202,8 +202,8 @@ func checkCoverage(s *contract.Status) finding {
 		f.State = skipped
 	default:
 		f.Saw = fmt.Sprintf("%s of the %s of the last minutes and %s of their time are judged.",
-			units.Percent(c.ShareOfSpans),
-			units.Plural(int(c.Received.Spans), "span"), units.Percent(c.ShareOfTime))
+			units.Sentence(units.Part(c.ShareOfSpans)),
+			units.Plural(int(c.Received.Spans), "span"), units.Part(c.ShareOfTime))
 		if n := c.RequestsOfTheirOwn.Spans; n > 0 {
 			f.Saw += fmt.Sprintf(" %s belong to requests of their own, such as work "+
 				"after a response and parts below missing spans.", units.Count(int(n)))

@@ -74,7 +74,7 @@ func TestDoctorOfService(t *testing.T) {
 				ShareOfSpans: 0.98, ShareOfTime: 0.99,
 			}
 		}, "coverage", fine, "98 % of the 1,000 spans of the last minutes and 99 % of their time are judged."},
-		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "Only 40 % are judged.", "Do it." }, "coverage", warning, "Only 40 %"},
+		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "40 % are judged.", "Do it." }, "coverage", warning, "40 %"},
 		{func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." }, "operations", warning, "Names hold IDs."},
 		{func(s *contract.Status) { s.Closed["idle"] = 5 }, "parents", warning, "9.1 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},
@@ -161,7 +161,7 @@ func TestDoctorOfInstances(t *testing.T) {
 		{"both", contract.Learning{GrowthLeftNs: week, Provisional: since}, incident("host.name", 1), warning, "requests. cart-2", "within an incident"},
 		{"a version", contract.Learning{GrowthLeftNs: week}, incident("service.version", 1), fine, "", ""},
 		{"a part", contract.Learning{GrowthLeftNs: week}, incident("host.name", 0.3), fine, "", ""},
-		{"closed", contract.Learning{}, closed, fine, "Past: From 09:15 to 09:21 cart-1 (host.name) carried 100 % of what cart added to requests. See sibyl incidents 01234567.", ""},
+		{"closed", contract.Learning{}, closed, fine, "Past: From 09:15 to 09:21 cart-1 (host.name) carried all of what cart added to requests. See sibyl incidents 01234567.", ""},
 		{"open and closed", contract.Learning{}, append(incident("k8s.pod.name", 0.9), closed...), warning, "cart adds to requests. Past: From 09:15", "sibyl incidents 01234567"},
 		{"no suspect", contract.Learning{GrowthLeftNs: week}, []contract.Incident{{ID: "0123456789abcdef"}}, fine, "", ""},
 	} {

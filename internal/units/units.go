@@ -112,6 +112,32 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
+// Part is Percent for a part of a whole that was counted, like "12 %": "all" and "none" are exactly that, and what is
+// nearly so is "over 99 %" or "under 1 %".
+func Part(f float64) string {
+	switch {
+	case !finite(f):
+		return Unknown
+	case f <= 0:
+		return "none"
+	case f < 0.01:
+		return "under 1 %"
+	case f <= 0.99:
+		return Percent(f)
+	case f < 1:
+		return "over 99 %"
+	}
+	return "all"
+}
+
+// Sentence returns text as the beginning of a sentence: with a capital, if its first letter is an ASCII one.
+func Sentence(text string) string {
+	if text != "" && 'a' <= text[0] && text[0] <= 'z' {
+		return string(text[0]-'a'+'A') + text[1:]
+	}
+	return text
+}
+
 // Percentile returns a percentile, the percentage of others that are smaller, rounded down and never as 100 %:
 // nothing is larger than itself.
 func Percentile(p float64) string {

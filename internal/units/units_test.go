@@ -58,6 +58,37 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// A part is all or none of the whole only if it is exactly that, and never 0 % or 100 %.
+func TestPart(t *testing.T) {
+	for _, c := range []struct {
+		part float64
+		want string
+	}{
+		{-0.01, "none"},
+		{0, "none"},
+		{1e-9, "under 1 %"},
+		{0.00999, "under 1 %"},
+		{0.01, "1 %"},
+		{0.035, "3.5 %"},
+		{0.5, "50 %"},
+		{0.99, "99 %"},
+		{0.9901, "over 99 %"},
+		{1 - 1e-9, "over 99 %"},
+		{1, "all"},
+		{1.2, "all"},
+		{math.NaN(), Unknown},
+	} {
+		if got := Part(c.part); got != c.want {
+			t.Errorf("%v: %q, want %q", c.part, got, c.want)
+		}
+	}
+	for _, text := range [][2]string{{"under 1 %", "Under 1 %"}, {"12 %", "12 %"}, {Unknown, Unknown}, {"", ""}} {
+		if got := Sentence(text[0]); got != text[1] {
+			t.Errorf("at the beginning of a sentence: %q, want %q", got, text[1])
+		}
+	}
+}
+
 func TestCoarse(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0 s", 59900 * time.Millisecond: "59 s", 290 * time.Second: "4 min", 119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 171 * time.Hour: "7 days",

@@ -1,0 +1,160 @@
+package compare
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+)
+
+// Grown compares the calls of a window with the first ones of the day: growth that takes hours hides in the hours just
+// before, and growth since the first minutes in all that is known. It sets the Whole of suspects and their Operations
+// only. Growth that most services share, as with more traffic, does not count.
+func (m *Comparer) Grown(window history.Interval) Comparison {
+	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
+	c := m.comparison(w, m.SkippedAny())
+	requests := m.Total().Within(w).Calls()
+	result := Comparison{Requests: requests, Duration: c.usual()}
+	if requests == 0 {
+		return result
+	}
+	result.Mean = float64(m.Total().Within(w).Time()) / float64(requests)
+	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, Plain)
+	covered := history.SliceOf(m.CoveredSince(window.To))
+	wholes := make([]grownTimes, len(m.Names()))
+	operations := make([]map[history.Callee]*grownTimes, len(m.Names()))
+	for i := 1; i < len(c.sites); i++ {
+		service, known := c.ownerOf(int32(i))
+		if _, long := m.Long(int32(i)); !known || long || c.sites[i].Inner {
+			continue
+		}
+		c.site.Cells = m.Series(int32(i)).LocalTimes().Unpack(c.site.Cells)
+		now := c.site.Within(w)
+		early, known := m.Early(int32(i), c.site.Cells, w.From, covered)
+		if len(now) == 0 || !known {
+			continue
+		}
+		usual := m.Series(int32(i)).Week.Usual(w.To - 1) // a nightly job is a habit after two nights
+		for k := range early {
+			early[k].Nanos = max(early[k].Nanos, usual)
+		}
+		of := history.Callee{Service: c.sites[i].Service, Op: c.sites[i].Op}
+		if c.sites[i].Client {
+			of = c.callee[i]
+		}
+		if operations[service] == nil {
+			operations[service] = make(map[history.Callee]*grownTimes)
+		}
+		if operations[service][of] == nil {
+			operations[service][of] = &grownTimes{}
+		}
+		wholes[service].add(now, w, early)
+		operations[service][of].add(now, w, early)
+	}
+	shared := sharedGrowth(wholes)
+	for _, number := range c.byName() {
+		s := Suspect{Service: m.Names()[number], Opaque: c.opaque[number]}
+		s.Whole = wholes[number].operation(shared, c.ledger)
+		for of, times := range operations[number] {
+			if o := times.operation(shared, c.ledger); o.Score > 0 {
+				o.Op = of.Op
+				s.Operations = append(s.Operations, o)
+			}
+		}
+		slices.SortFunc(s.Operations, compareOperations)
+		if s.Whole.Score > 0 || len(s.Operations) > 0 {
+			result.Suspects = append(result.Suspects, s)
+		}
+	}
+	slices.SortStableFunc(result.Suspects, func(a, b Suspect) int { return cmp.Compare(b.grown(), a.grown()) })
+	return result
+}
+
+// grown returns the highest score of s in a comparison by growth.
+func (s *Suspect) grown() float64 {
+	score := s.Whole.Score
+	if len(s.Operations) > 0 {
+		score = max(score, s.Operations[0].Score)
+	}
+	return score
+}
+
+// sharedGrowth returns the growth of the middle one of the services, at least 1: more traffic makes most of them
+// slower. A single service shares nothing.
+func sharedGrowth(wholes []grownTimes) float64 {
+	var growth []float64
+	for i := range wholes {
+		if t := &wholes[i]; t.calls > 0 {
+			now, early := t.least()
+			growth = append(growth, now/max(1, early.Nanos))
+		}
+	}
+	if len(growth) < 2 {
+		return 1
+	}
+	slices.Sort(growth)
+	return max(1, growth[(len(growth)-1)/2])
+}
+
+// grownTimes sums up the local times of calls in ns, in the parts of a window and in those of an early time. Each site
+// counts with its calls in the window, so that more calls at slow sites are no growth.
+type grownTimes struct {
+	calls float64
+	parts [history.SteadyParts]float64
+	whole history.Mean
+	early history.Early
+}
+
+// add adds the calls at a site in a window.
+func (t *grownTimes) add(calls history.Cells, w history.Range, early history.Early) {
+	n := float64(calls.Calls())
+	t.calls += n
+	addMean(&t.whole, calls.Mean(), n)
+	for k := range t.parts {
+		mean := early[0].Nanos
+		if part := calls.Within(w.Part(k, len(t.parts))); len(part) > 0 {
+			mean = float64(part.Time()) / float64(part.Calls())
+		}
+		t.parts[k] += mean * n
+	}
+	for k := range early {
+		addMean(&t.early[k], early[k], n)
+	}
+}
+
+func addMean(sum *history.Mean, m history.Mean, calls float64) {
+	sum.Nanos += m.Nanos * calls
+	sum.Variance += m.Variance * calls * calls
+}
+
+// least returns the lowest time of a part of the window, and the lowest early one: what is slow when it starts, or for
+// minutes, does not count.
+func (t *grownTimes) least() (now float64, early history.Mean) {
+	early = t.early[0]
+	for _, m := range t.early[1:] {
+		if m.Nanos < early.Nanos {
+			early = m
+		}
+	}
+	return slices.Min(t.parts[:]), early
+}
+
+// grownErrors is the number of standard deviations that growth exceeds. Thousands of operations are compared every few
+// minutes for a day.
+const grownErrors = 5
+
+// operation returns the calls as an operation with Op 0; zero if chance may explain their growth beyond the shared one.
+func (t *grownTimes) operation(shared float64, l *ledger) (o SuspectOperation) {
+	if t.calls == 0 {
+		return o
+	}
+	now, early := t.least()
+	usual := early.Nanos * shared
+	if now <= usual || t.whole.Nanos-usual <= grownErrors*math.Sqrt(t.whole.Variance+shared*shared*early.Variance) {
+		return o
+	}
+	o.Calls, o.Usual, o.Excess = t.calls, usual/t.calls, (now-usual)/t.calls
+	o.Score = (now - usual) / l.requests / l.duration
+	return o
+}

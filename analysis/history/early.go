@@ -1,0 +1,147 @@
+package history
+
+import (
+	"math"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+)
+
+const (
+	// EarlyParts is the number of parts of the first half hour of the calls at a site: a service that is slow because
+	// it has just started is slow in the first part only.
+	EarlyParts = 3
+	earlyPart  = Slice(10 * time.Minute / SliceLength)
+)
+
+// Mean is the mean time of some calls in ns.
+type Mean struct {
+	Nanos    float64
+	Variance float64 // of the mean, by chance
+}
+
+// Mean returns the mean time of calls; 0 without calls. We estimate its variance from cells instead of single calls:
+// calls of a busy minute are slow together.
+func (c Cells) Mean() (m Mean) {
+	calls := float64(c.Calls())
+	if calls == 0 {
+		return m
+	}
+	m.Nanos = float64(c.Time()) / calls
+	if len(c) == 1 {
+		m.Variance = m.Nanos * m.Nanos
+		return m
+	}
+	for _, x := range c {
+		d := float64(x.Nanos)/float64(x.Calls) - m.Nanos
+		m.Variance += float64(x.Calls) * d * d
+	}
+	m.Variance /= float64(len(c)-1) * calls
+	return m
+}
+
+// Early is the mean time of calls in the parts of a time that later ones are compared with. A mean of 0 is unknown.
+type Early [EarlyParts]Mean
+
+// known sets the unknown parts to the mean of the others. It reports whether there are any.
+func (e *Early) known() bool {
+	var sum Mean
+	n := 0.0
+	for _, m := range e {
+		if m.Nanos > 0 {
+			sum.Nanos += m.Nanos
+			sum.Variance += m.Variance
+			n++
+		}
+	}
+	for i := range e {
+		if e[i].Nanos == 0 && n > 0 {
+			e[i] = Mean{sum.Nanos / n, sum.Variance / n}
+		}
+	}
+	return n > 0
+}
+
+// earlyOf returns the times of calls in the parts of the half hour from a slice on that end before another one.
+func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
+	var kept Cells
+	for i := range e {
+		part := Range{from + Slice(i)*earlyPart, from + Slice(i+1)*earlyPart}
+		if calls := all.Within(part).Without(skipped, &kept); part.To <= before && calls.Calls() >= MinHistory {
+			e[i] = calls.Mean()
+		}
+	}
+	return e
+}
+
+// Early returns the times with which the local times of a site from a slice on are compared. all has its cells, and
+// covered is the first slice that the history covers. On the first day they are the times of its first half hour, as
+// far as that is over: a comparison with later ones does not see growth that began in the first minutes. After that
+// they are those of the first two hours of the last day, or of the first half hour if no such hours are known, as
+// during a long incident.
+func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, known bool) {
+	w := h.series[number].Week
+	switch {
+	case w != nil && w.first.from != 0:
+		e = w.first.before(at)
+	case len(all) > 0:
+		e = earlyOf(all, max(all[0].Slice, covered), at, h.skipped.of(h.names[h.sites[number].Service]))
+	}
+	if w.KnownFor(at.Hour()) > HoursPerDay || !e.known() {
+		if mean := w.early(at); mean != 0 {
+			for i := range e {
+				e[i] = Mean{Nanos: mean}
+			}
+		}
+	}
+	return e, e.known()
+}
+
+// firstTimes are the times of the first half hour of the calls at a site.
+type firstTimes struct {
+	from  Slice // 0: not yet known
+	parts [EarlyParts]struct{ mean, deviation Level }
+}
+
+// learn learns the half hour if it is over before a slice. covered is the first slice that the history covers: traces
+// with wrong clocks seem to be earlier.
+func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
+	if f.from != 0 || len(all) == 0 {
+		return
+	}
+	from := max(all[0].Slice, covered)
+	if from+EarlyParts*earlyPart > before {
+		return
+	}
+	f.from = from
+	for i, m := range earlyOf(all, from, before, skipped) {
+		if m.Nanos > 0 {
+			f.parts[i].mean, f.parts[i].deviation = levelOf(m.Nanos), levelOf(math.Sqrt(m.Variance))
+		}
+	}
+}
+
+// before returns the times in the parts that end before a slice.
+func (f *firstTimes) before(end Slice) (e Early) {
+	for i, p := range f.parts {
+		if f.from+Slice(i+1)*earlyPart <= end {
+			e[i] = Mean{p.mean.Nanos(), p.deviation.Nanos() * p.deviation.Nanos()}
+		}
+	}
+	return e
+}
+
+func (f *firstTimes) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(f.from))
+	for _, p := range f.parts {
+		b = codec.AppendUvarints(b, uint64(p.mean), uint64(p.deviation))
+	}
+	return b
+}
+
+func (f *firstTimes) read(r *codec.Reader) {
+	f.from = readSlice(r)
+	for i := range f.parts {
+		f.parts[i].mean, f.parts[i].deviation = readLevel(r), readLevel(r)
+	}
+}
