@@ -20,6 +20,9 @@ const (
 	longestWait = trace.Nanos(time.Hour)
 	// patience is the time for which a message that was taken waits for the trace that sent it, which may close later.
 	patience = trace.Nanos(10 * time.Minute)
+	// mostRare bounds the messages for which one stands, so that their number in a slice fits into 32 bits. It is
+	// reached at some 150,000 messages a second.
+	mostRare = 12
 )
 
 // messages finds the time between the span that sent a message and the span of another trace that took it. The traces
@@ -159,7 +162,7 @@ func (h *Sites) JoinMessages(now trace.Nanos) {
 			m.joined++
 			waits.within = x.within
 			w := critpath.Wait{Queue: sent.queue, Own: x.own, Time: max(0, x.at.Sub(sent.at))}
-			waits.observeWait(waits.slice(x.slice), x.service, &w, 1<<min(m.rarity, 32))
+			waits.observeWait(waits.slice(x.slice), x.service, &w, 1<<min(m.rarity, mostRare))
 			return true
 		}
 		old := now-x.at > patience || x.at-now > patience
@@ -196,8 +199,11 @@ func (m *messages) read(r *codec.Reader) {
 	n := r.Count(sent)
 	r.Check(n <= maxMessages)
 	m.sent = make(map[trace.SpanID]sending)
-	for range n {
+	last := trace.SpanID(0)
+	for i := range n {
 		message, queue := trace.SpanID(r.Word()), trace.Op(r.Word())
+		r.Check(i == 0 || message > last)
+		last = message
 		m.sent[message] = sending{trace.Nanos(r.Below(uint64(trace.MaxNanos) + 1)), queue}
 	}
 	n = r.Count(taken)
@@ -208,4 +214,5 @@ func (m *messages) read(r *codec.Reader) {
 			trace.Nanos(r.Below(uint64(trace.MaxNanos) + 1)), readSlice(r), int64(r.Below(1 << 63)),
 		})
 	}
+	r.Check(slices.IsSortedFunc(m.taken, taking.compare))
 }

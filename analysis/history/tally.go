@@ -127,8 +127,8 @@ func (t *Tally) Observe(p *critpath.Path) {
 	t.take(p, at)
 }
 
-// observeWait counts the time for which a message waited in a queue, as several calls at a site of its own: an operation
-// of the service that takes messages from the queue, since they wait until it does.
+// observeWait counts the time for which a message waited in a queue, as several calls at a site of its own: an
+// operation of the service that takes messages from the queue, since they wait until it does.
 func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.Wait, calls uint64) {
 	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
 	number, ok := t.numbers[key]

@@ -269,13 +269,12 @@ func traffic(t testing.TB, n, fault int) []stretch {
 		host := fmt.Sprint("host ", i)                            // a name that no state mentions
 		deployed(t, all[i].bodies[:rollout], "2", host)
 		deployed(t, all[i].bodies[rollout:], "1", host)
-		all[i].bodies, all[i].traces = append(all[i].bodies, mail(t, i, from)), all[i].traces+2
 	}
 	return all
 }
 
-// mail returns the export request of two traces: one sends message i, and one takes the message before it and only links
-// to its sender.
+// mail returns the export request of two traces: one sends message i, and one takes the message before it and only
+// links to its sender.
 func mail(t testing.TB, i int, at trace.Nanos) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -355,8 +354,10 @@ func feedback() map[int]*search.Feedback {
 func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	all := traffic(t, 28, 14)
 	sent := 0
-	for _, s := range all {
-		sent += s.traces
+	for i := range all {
+		s := &all[i]
+		s.bodies = append(s.bodies, mail(t, i, start.Add(time.Duration(i)*stretchSpan)))
+		sent += s.traces + 2
 	}
 	var names time.Duration // period and age of names; 0: none is forgotten
 	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string, deploys []engine.Deploy) {
