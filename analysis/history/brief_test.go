@@ -102,12 +102,13 @@ func compareBrief(t *testing.T, got, want compare.Comparison, table *trace.Table
 	t.Helper()
 	for _, c := range []compare.Comparison{got, want} {
 		for i := 1; i < len(c.Suspects); i++ {
-			if a, b := &c.Suspects[i-1], &c.Suspects[i]; b.Score > a.Score {
-				t.Errorf("the order is wrong: %v before %v", a.Score, b.Score)
+			a, b := &c.Suspects[i-1], &c.Suspects[i]
+			if x, y := a.Score+a.Shape, b.Score+b.Shape; y > x {
+				t.Errorf("the order is wrong: %v before %v", x, y)
 			}
 		}
 		slices.SortFunc(c.Suspects, func(a, b compare.Suspect) int {
-			return cmp.Or(cmp.Compare(b.Score, a.Score), compare.ByName(table, a.Service, b.Service))
+			return cmp.Or(cmp.Compare(b.Score+b.Shape, a.Score+a.Shape), compare.ByName(table, a.Service, b.Service))
 		})
 	}
 	if diff := gocmp.Diff(want, got, cmpopts.IgnoreFields(compare.Suspect{}, "Soft"),

@@ -104,8 +104,8 @@ func (s *Share) rest(c *conn, idle bool) {
 	s.restLocked(c, idle)
 }
 
-// restLocked is rest for callers that hold mu. A connection that remains idle keeps its place, for what its client sends
-// is no work.
+// restLocked is rest for callers that hold mu. A connection that remains idle keeps its place: what its client sends is
+// no work.
 func (s *Share) restLocked(c *conn, idle bool) {
 	switch {
 	case !idle || c.left || c.working > 0:
