@@ -113,6 +113,8 @@ type evidence struct {
 	own, added, errors, unanswered, silent, shape, soft float64
 
 	calls []AddedCall
+	// by number of the caller: the part of unanswered that failed on the way, since the service answers others
+	lost map[int32]float64
 }
 
 func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
@@ -245,6 +247,12 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	switch e := &l.evidence[suspect.Service]; {
 	case unanswered:
 		e.unanswered += part
+		if l.isAlive(called.Service) {
+			if e.lost == nil {
+				e.lost = make(map[int32]float64)
+			}
+			e.lost[p.Service] += part
+		}
 	case failed:
 		e.errors += part
 	default:
@@ -349,6 +357,14 @@ func (l *ledger) rank() []Suspect {
 	}
 	l.countCalls(services, index)
 	l.wire.Attribute(services, index)
+	for i, number := range numbers {
+		for caller, part := range l.evidence[number].lost {
+			services[i].lateFrom(index[caller], part)
+		}
+		if caller := services[i].from(); caller >= 0 && !services[i].Opaque {
+			services[i].From = services[caller].Service
+		}
+	}
 	l.operations(services, index)
 	l.share(services, failures, index)
 	slices.SortStableFunc(services, func(a, b Service) int {

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,42 @@ func TestLossy(t *testing.T) {
 					t.Errorf("%.3f of the traces lost spans, with %.3f of the spans", lost, share)
 				}
 			})
+		}
+	}
+}
+
+// TestHop makes a hop without spans between frontend and orders slow, or fail, and orders itself: the incident tells both
+// apart. If no call gets through, they look the same.
+func TestHop(t *testing.T) {
+	for name, test := range map[string]struct {
+		lossy
+		from string // the other end of the way that is at fault; "": orders is
+	}{
+		"slow":                    {lossy{slow: "hop", share: 1}, "frontend"},
+		"slow at times":           {lossy{slow: "hop", share: 0.3}, "frontend"},
+		"slow, and spans lost":    {lossy{slow: "hop", share: 1, loss: 0.03}, "frontend"},
+		"slow answers":            {lossy{slow: "answer", share: 1}, "frontend"},
+		"slow answers at times":   {lossy{slow: "answer", share: 0.3}, "frontend"},
+		"fails at times":          {lossy{fails: "hop", share: 0.3}, "frontend"},
+		"fails":                   {lossy{fails: "hop", share: 1}, ""},
+		"orders is slow":          {lossy{slow: "orders", share: 1}, ""},
+		"orders is slow at times": {lossy{slow: "orders", share: 0.3}, ""},
+	} {
+		for _, names := range []bool{false, true} {
+			for _, hop := range []bool{false, true} {
+				l := test.lossy
+				l.names, l.hop = names, hop
+				t.Run(fmt.Sprintf("%s, named %v, with IDs %v", name, names, hop), func(t *testing.T) {
+					t.Parallel()
+					r := l.run()
+					l.expect(t, r, "orders")
+					for i := range r.Incidents {
+						if from := l.table.Text(r.Incidents[i].Suspects[0].From); from != test.from {
+							t.Errorf("on the way from %q, want %q", from, test.from)
+						}
+					}
+				})
+			}
 		}
 	}
 }
