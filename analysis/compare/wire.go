@@ -109,8 +109,8 @@ func (s *Service) lateFrom(caller int, part float64) {
 // nearlyAll is the share of the evidence against a service that makes the way from a caller its place.
 const nearlyAll = 0.9
 
-// from returns the index of the caller on the way from which nearly all of the evidence against s arises; -1 if there is
-// none.
+// from returns the index of the caller on the way from which nearly all of the evidence against s arises; -1 if there
+// is none.
 func (s *Service) from() int {
 	for caller, part := range s.late {
 		if part > 0 && part >= nearlyAll*(s.Score-s.Shape) {

@@ -134,16 +134,23 @@ func (p *Path) Gap(root int) (g Gap, ok bool) {
 }
 
 // Entry returns the index of the root by which the call of node i, whose callee emitted no spans, entered another
-// service; -1 if there is none. A CLIENT or PRODUCER root is below a span of its own service that got lost: it does not
-// show which operation was called.
+// service; -1 if there is none, or several: then not a hop is missing, but a service that makes these calls. A CLIENT or
+// PRODUCER root is below a lost span of its own service: it does not show which operation was called.
 func (p *Path) Entry(i int32) int {
+	entry := -1
 	if p.Nodes[i].Callee != CalleeMissing {
-		return -1
+		return entry
 	}
-	return slices.IndexFunc(p.Roots, func(r Root) bool {
-		kind := p.Span(r.Node).Kind
-		return r.Gap == i && kind != trace.Client && kind != trace.Producer
-	})
+	for k := range p.Roots {
+		if p.Roots[k].Gap != i {
+			continue
+		}
+		if kind := p.Span(p.Roots[k].Node).Kind; entry >= 0 || kind == trace.Client || kind == trace.Producer {
+			return -1
+		}
+		entry = k
+	}
+	return entry
 }
 
 // Unanswered reports whether node i is a baseline CLIENT span that no span answers, although no hop is known to be

@@ -13,7 +13,8 @@ import (
 )
 
 // lossy generates requests of a shop, of whose spans some get lost: frontend calls catalog and orders, which calls
-// stock and payment, and most of them call a database. Requests come at random. Something may be between frontend and orders.
+// stock and payment, and most of them call a database. Requests come at random. Something may be between frontend and
+// orders.
 type lossy struct {
 	untidy
 	loss  float64       // share of the spans that get lost
@@ -25,6 +26,7 @@ type lossy struct {
 	// the requests.
 	slow, fails string
 	share       float64
+	mute        string // the service whose spans all get lost with it, although it works
 
 	at  time.Duration // of the current request
 	hit bool          // whether it has the fault
@@ -38,7 +40,7 @@ const lossyRate = 10
 
 // emit adds a span, unless it gets lost.
 func (l *lossy) emit(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos, failed bool) *trace.Span {
-	if l.loss > 0 && l.at >= l.after && l.rng.Float64() < l.loss {
+	if l.loss > 0 && l.at >= l.after && l.rng.Float64() < l.loss || l.hit && l.mute == service {
 		return &trace.Span{}
 	}
 	l.span(id, parent, service, name, kind, from, to)
@@ -161,6 +163,15 @@ func TestLossy(t *testing.T) {
 		"3 %, and stock is slow":               {lossy{loss: 0.03, slow: "stock", share: 1}, "stock"},
 		"3 %, and payment does not answer":     {lossy{loss: 0.03, fails: "payment", share: 1}, "payment"},
 		"3 %, and payment fails at times":      {lossy{loss: 0.03, fails: "payment", share: 0.2}, "payment"},
+		"10 %, suddenly":                       {lossy{loss: 0.1, after: begins}, ""},
+		"20 %, suddenly":                       {lossy{loss: 0.2, after: begins}, ""},
+		"10 %":                                 {lossy{loss: 0.1}, ""},
+		"some of payment":                      {lossy{mute: "payment", share: 0.3}, ""},
+		"all of payment":                       {lossy{mute: "payment", share: 1}, "payment"},
+		"some of orders":                       {lossy{mute: "orders", share: 0.3}, ""},
+		"all of orders":                        {lossy{mute: "orders", share: 1}, "orders"},
+		"some of stock":                        {lossy{mute: "stock", share: 0.3}, ""},
+		"all of stock":                         {lossy{mute: "stock", share: 1}, "stock"},
 		"3 % behind a hop":                     {lossy{loss: 0.03, hop: true}, ""},
 		"3 % behind a hop, and orders is slow": {lossy{loss: 0.03, hop: true, slow: "orders", share: 1}, "orders"},
 	} {
@@ -175,6 +186,9 @@ func TestLossy(t *testing.T) {
 				for h := range r.Coverage.Hops() {
 					hops = append(hops, l.table.Text(h.Caller)+" → "+l.table.Text(h.Callee))
 				}
+				if l.mute != "" {
+					return
+				}
 				if want := []string{"frontend → orders"}; l.hop != (len(hops) > 0) || l.hop && !slices.Equal(hops, want) {
 					t.Errorf("hops without spans: %s", strings.Join(hops, ", "))
 				}
@@ -187,8 +201,8 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestHop makes a hop without spans between frontend and orders slow, or fail, and orders itself: the incident tells both
-// apart. If no call gets through, they look the same.
+// TestHop makes a hop without spans between frontend and orders slow, or fail, and orders itself: the incident tells
+// both apart. If no call gets through, they look the same.
 func TestHop(t *testing.T) {
 	for name, test := range map[string]struct {
 		lossy
