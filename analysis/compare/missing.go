@@ -37,7 +37,7 @@ func (a *added) chargeMissing() {
 		m := &a.missing[i]
 		if usual := a.answered(m.number); usual > 0 {
 			if m.mean < unusuallyLong*usual {
-				usual = m.mean
+				usual, m.soft = m.mean, 0
 			}
 			m.limit, m.usual = max(m.limit, usual), max(m.usual, usual)
 			if m.before > 0 {
