@@ -185,6 +185,9 @@ func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent); {
 	case s.Opaque:
 		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
+	case s.From != 0:
+		return "Look at what is between " + n.NamedService(s.From) + " and " + name + ": proxies, the network, and the " +
+			"connections and the queue of " + name + "."
 	case most == s.Unanswered:
 		return "Check whether " + name + " runs and can be reached."
 	case most == s.Silent:

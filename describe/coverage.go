@@ -12,7 +12,8 @@ import (
 const shownHops = 3
 
 // Coverage returns sentences, without full stops, about the spans that are not part of ordinary requests, with the
-// reasons for which some are left out, and about the hops that export no spans; nil if there is nothing to say.
+// reasons for which some are left out, about the traces that lost spans, and about the hops that export no spans; nil
+// if there is nothing to say.
 func (n *Names) Coverage(c *trace.Coverage) []string {
 	total := c.Total()
 	all, judged := total.Received(), total.Judged()
@@ -30,6 +31,10 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 		}
 		texts = append(texts, fmt.Sprintf("%s of the spans and %s of their time are judged; left out: %s",
 			units.Part(spans), units.Part(time), strings.Join(reasons, ", ")))
+	}
+	if lost := c.Lost(); lost > 0 {
+		texts = append(texts, fmt.Sprintf("spans of at least %s of %s got lost: spans below them arrived",
+			units.Percent(float64(lost)/float64(max(1, c.Traces))), units.Plural(int(c.Traces), "trace")))
 	}
 	return append(texts, n.hops(c)...)
 }

@@ -671,13 +671,26 @@ func (n *Names) evidence(s *Sentence, suspects []compare.Suspect, w words) {
 		s.Plain(", " + perHundred(first.Errors, "more"))
 	}
 	if clause(first.Unanswered, min(least, leastFailures)) {
-		s.Strong(name)
-		s.Plain(" " + tense(w.over, "does", "did") + " not answer " + perHundred(first.Unanswered, "more calls"))
+		n.unanswered(s, first, w.over)
 	}
 	if first.Added < least && clause(first.Shape, least) { // else the added calls tell what changed
 		s.Strong(name)
 		s.Plain(" " + tense(w.over, "makes", "made") + " other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
+}
+
+// unanswered appends that a suspect does not answer, or that calls fail on the way to it.
+func (n *Names) unanswered(s *Sentence, x *compare.Suspect, over bool) {
+	if x.From == 0 {
+		s.Strong(n.NamedService(x.Service))
+		s.Plain(" " + tense(over, "does", "did") + " not answer " + perHundred(x.Unanswered, "more calls"))
+		return
+	}
+	s.Plain(perHundred(x.Unanswered, "more calls") + " " + tense(over, "fail", "failed") + " between ")
+	s.Strong(n.NamedService(x.From))
+	s.Plain(" and ")
+	s.Strong(n.NamedService(x.Service))
+	s.Plain(", which " + tense(over, "answers", "answered") + " the others")
 }
 
 // lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
@@ -747,6 +760,14 @@ func (n *Names) addedTime(s *Sentence, x *compare.Suspect, total float64, whole 
 	}
 	s.Strong(units.Share(time / total))
 	s.Plain(" " + whole + " is time ")
+	if x.From != 0 {
+		s.Plain("between ")
+		s.Strong(n.NamedService(x.From))
+		s.Plain(" and ")
+		s.Strong(n.NamedService(x.Service))
+		s.Plain(", outside of the spans of both")
+		return
+	}
 	calls := x.Added >= leastShare*time
 	switch {
 	case len(where) > 0:

@@ -30,6 +30,16 @@ func TestComparison(t *testing.T) {
 			"12 request types are slower since 02:41; 86 % of the added time is time to and from bank (to it 61 %, from it 25 %).",
 		},
 		{
+			"time on the way",
+			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, In: 0.4, From: shop}}, Usual: []float64{0.1}},
+			"1 request type is slower since 02:41; all of the added time is time between shop and bank, outside of the spans of both.",
+		},
+		{
+			"failures on the way",
+			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.1, Unanswered: 0.1, From: shop}}, Usual: []float64{0.01}},
+			"No request type is clearly slower since 02:41, but 10 more calls per 100 requests fail between shop and bank, which answers the others.",
+		},
+		{
 			"own time, usual scores",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, Own: 0.4}}, Usual: []float64{0.9, 0.1, 0.3, 0.2}},
 			"1 request type is slower since 02:41; all of the added time is time in bank.",

@@ -123,11 +123,25 @@ type Hop struct {
 	Caller, Callee Symbol // services before and behind the hop
 }
 
-// HopCount counts the requests that passed a hop without spans.
+// HopCount counts the requests that passed a hop without spans, and those that did not.
 type HopCount struct {
 	Requests int64
-	Peer     Op // the hop as the attributes of its caller name it, of several the largest; 0: unknown
+	Direct   int64 // calls between the same services with nothing in between
+	Peer     Op    // the hop as the attributes of its caller name it, of several the largest; 0: unknown
 }
+
+func (x *HopCount) add(y HopCount) {
+	x.Requests += y.Requests
+	x.Direct += y.Direct
+	x.Peer = max(x.Peer, y.Peer)
+}
+
+// Shares of calls from which a hop without spans is between two services. If a few calls seem to pass it, their spans
+// got lost: of the callee, of the calls that it makes, or of both.
+const (
+	passed      = 0.9  // of the calls between both
+	leastPassed = 0.02 // of the calls of the caller
+)
 
 // Coverage accounts for spans by service: every span that was received ends in exactly one part. It also counts the
 // hops without spans. The zero value is empty. A Coverage must not be used concurrently.
@@ -136,7 +150,7 @@ type Coverage struct {
 	Incomplete int64 // of these, traces in which the parent of a span is missing
 
 	services map[Symbol]*Accounts
-	hops     map[Hop]HopCount
+	hops     map[Hop]*HopCount // also of pairs of services without a hop
 	recent   [64]recentAccounts
 }
 
@@ -145,10 +159,11 @@ type recentAccounts struct {
 	accounts *Accounts
 }
 
-// Bounds of a Coverage. Further services share the accounts of Symbol 0; further hops are not counted.
+// Bounds of a Coverage. Further services share the accounts of Symbol 0; calls between further pairs of services are
+// not counted.
 const (
 	maxServices = 4096
-	maxHops     = 1024
+	maxHops     = 8192
 )
 
 // of returns the accounts of a service.
@@ -206,20 +221,34 @@ func (c *Coverage) LeaveSpans(n int64, reason Reason) {
 	}
 }
 
-// CountHop counts a request that passed a hop without spans.
-func (c *Coverage) CountHop(h Hop, peer Op) {
-	c.addHop(h, HopCount{1, peer})
-}
+// CountHop counts a request that passed a hop without spans, unless spans got lost.
+func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(h, HopCount{Requests: 1, Peer: peer}) }
+
+// CountCall counts a call between two services that passed nothing else.
+func (c *Coverage) CountCall(h Hop) { c.addHop(h, HopCount{Direct: 1}) }
 
 func (c *Coverage) addHop(h Hop, n HopCount) {
 	if c.hops == nil {
-		c.hops = make(map[Hop]HopCount)
+		c.hops = make(map[Hop]*HopCount)
 	}
-	x, known := c.hops[h]
-	if !known && len(c.hops) >= maxHops {
-		return
+	x := c.hops[h]
+	if x == nil {
+		if len(c.hops) >= maxHops {
+			return
+		}
+		x = &HopCount{}
+		c.hops[h] = x
 	}
-	c.hops[h] = HopCount{x.Requests + n.Requests, max(x.Peer, n.Peer)}
+	x.add(n)
+}
+
+// Lost returns the number of traces with missing spans that no hop without spans explains: spans get lost on their way.
+func (c *Coverage) Lost() int64 {
+	lost := c.Incomplete
+	for _, x := range c.Hops() {
+		lost -= x.Requests
+	}
+	return max(0, lost)
 }
 
 // Merge adds o, which it does not change.
@@ -230,7 +259,7 @@ func (c *Coverage) Merge(o *Coverage) {
 		c.of(service).add(o.services[service])
 	}
 	for _, h := range slices.SortedFunc(maps.Keys(o.hops), Hop.compare) {
-		c.addHop(h, o.hops[h])
+		c.addHop(h, *o.hops[h])
 	}
 }
 
@@ -243,8 +272,9 @@ func (c Coverage) Equal(o Coverage) bool {
 	same := func(a, b *Accounts) bool {
 		return a.Requests == b.Requests && a.Own == b.Own && maps.Equal(a.Left, b.Left)
 	}
+	sameHop := func(a, b *HopCount) bool { return *a == *b }
 	return c.Traces == o.Traces && c.Incomplete == o.Incomplete &&
-		maps.EqualFunc(c.services, o.services, same) && maps.Equal(c.hops, o.hops)
+		maps.EqualFunc(c.services, o.services, same) && maps.EqualFunc(c.hops, o.hops, sameHop)
 }
 
 // Total returns the accounts of all services together.
@@ -277,12 +307,22 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 
 // Hops yields the hops without spans, those with the most requests first.
 func (c *Coverage) Hops() iter.Seq2[Hop, HopCount] {
-	hops := slices.SortedFunc(maps.Keys(c.hops), func(x, y Hop) int {
+	calls := make(map[Symbol]float64) // by caller
+	for h, x := range c.hops {
+		calls[h.Caller] += float64(x.Requests + x.Direct)
+	}
+	var hops []Hop
+	for h, x := range c.hops {
+		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {
+			hops = append(hops, h)
+		}
+	}
+	slices.SortFunc(hops, func(x, y Hop) int {
 		return cmp.Or(cmp.Compare(c.hops[y].Requests, c.hops[x].Requests), x.compare(y))
 	})
 	return func(yield func(Hop, HopCount) bool) {
 		for _, h := range hops {
-			if !yield(h, c.hops[h]) {
+			if !yield(h, *c.hops[h]) {
 				return
 			}
 		}

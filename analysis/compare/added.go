@@ -47,12 +47,15 @@ type added struct {
 	memo map[int32]*inclusives // by step
 }
 
-// inclusives are inclusive times of calls in ns: usual, and the least of both times.
-type inclusives struct{ usual, least float64 }
+// inclusives are inclusive times of calls in ns, or numbers of calls: usual, now, and the least of both.
+type inclusives struct{ usual, now, least float64 }
 
-func (t *inclusives) add(o inclusives, times [2]float64) {
-	t.usual += times[0] * o.usual
-	t.least += times[1] * o.least
+var once = inclusives{1, 1, 1}
+
+func (t *inclusives) add(o, times inclusives) {
+	t.usual += times.usual * o.usual
+	t.now += times.now * o.now
+	t.least += times.least * o.least
 }
 
 // moreCalls is a site with more calls than before. Numbers of calls are in each call of the caller.
@@ -63,8 +66,7 @@ type moreCalls struct {
 }
 
 // chargeAdded charges the calls that callers make more often than before.
-func (l *ledger) chargeAdded(of source) {
-	a := added{ledger: l, of: of, x: l.index, sums: make(map[int32][2]callSum), memo: make(map[int32]*inclusives)}
+func (a *added) chargeAdded() {
 	for _, caller := range a.callers() {
 		a.judgeCaller(caller)
 	}
@@ -186,7 +188,7 @@ func (a *added) charge(m *moreCalls, callers float64) {
 // whole returns the inclusive times of a call of a step.
 func (a *added) whole(step int32) inclusives {
 	t := ownTimes(a.step(step))
-	t.add(a.inBelow(step), [2]float64{1, 1})
+	t.add(a.inBelow(step), once)
 	return t
 }
 
@@ -215,9 +217,9 @@ func (a *added) inclusive(site int32) inclusives {
 	t := ownTimes(a.site(site))
 	step := a.x.step[site]
 	if a.sites[site].Border {
-		t.add(ownTimes(a.step(step)), [2]float64{1, 1})
+		t.add(ownTimes(a.step(step)), once)
 	}
-	t.add(a.inBelow(step), [2]float64{1, 1})
+	t.add(a.inBelow(step), once)
 	return t
 }
 
@@ -225,11 +227,11 @@ func (a *added) inclusive(site int32) inclusives {
 func ownTimes(now, before callSum) inclusives {
 	switch {
 	case before.calls == 0:
-		return inclusives{now.mean(), now.mean()}
+		return inclusives{now.mean(), now.mean(), now.mean()}
 	case now.calls == 0:
-		return inclusives{before.mean(), before.mean()}
+		return inclusives{before.mean(), before.mean(), before.mean()}
 	}
-	return inclusives{before.mean(), min(before.mean(), now.mean())}
+	return inclusives{before.mean(), now.mean(), min(before.mean(), now.mean())}
 }
 
 // inBelow returns the time that a call of a step spends at the sites below it.
@@ -245,13 +247,13 @@ func (a *added) inBelow(step int32) inclusives {
 		n, b := a.site(i)
 		rates := ownTimes(callSum{now.calls, n.calls}, callSum{before.calls, b.calls})
 		if !a.own(i) { // the history of a caller may be longer than the history of the service that answers
-			rates = inclusives{min(1, rates.usual), min(1, rates.least)}
+			rates = inclusives{min(1, rates.usual), min(1, rates.now), min(1, rates.least)}
 		}
 		times := ownTimes(n, b)
 		if !a.sites[i].Border {
-			times.add(a.inBelow(a.x.step[i]), [2]float64{1, 1})
+			times.add(a.inBelow(a.x.step[i]), once)
 		}
-		sum.add(times, [2]float64{rates.usual, rates.least})
+		sum.add(times, rates)
 	}
 	*t = sum
 	return sum

@@ -44,6 +44,10 @@ type Suspect struct {
 	Failures float64
 	// Opaque marks a service that emits no spans: CLIENT spans name it.
 	Opaque bool
+	// From is the caller on the way from which requests lose time, or get lost, outside of the spans of both: in a hop
+	// without spans, in the network, or in the queue of the service. 0: the service itself is at fault, or late for
+	// several callers.
+	From trace.Symbol
 	// Shared has the parts of Score that a neighbour may cause, in the order of their names: they come from calls
 	// between both services, or from own time and changed shapes of operations that call it. The parts of several
 	// neighbours overlap.

@@ -116,6 +116,9 @@ func printSuspects(suspects []Suspect, table *trace.Table) string {
 				fmt.Fprintf(&b, " %s=%.3g", part.name, part.value)
 			}
 		}
+		if s.From != 0 {
+			fmt.Fprintf(&b, " from=%s", table.Text(s.From))
+		}
 		for _, op := range s.Operations {
 			fmt.Fprintf(&b, " [%s %.3g]", table.OpName(op.Op), op.Score)
 		}

@@ -71,6 +71,7 @@ type ledger struct {
 	// hours. That is no loss, and as a part of the score it would hide a fault that is.
 	running bool
 
+	source    source
 	evidence  []evidence                 // by number of the service
 	ops       map[history.Callee]float64 // evidence against each operation
 	own       map[history.Callee]float64 // the part of it that is not on the wire: own time and changed shapes
@@ -78,6 +79,8 @@ type ledger struct {
 	wire      Wires
 	failures  Wires // failed calls whose callee answered without a failure
 	called    calledOperations
+	missing   []missingAnswers // at sites with excess
+	alive     map[int32]bool   // by number of the service: see [ledger.isAlive]
 	// by number of the site: calls that failed or got no answer, more often than before
 	failing map[int32]float64
 	wholes  []wholeTimes                // by number of the service; nil: not known
@@ -114,6 +117,8 @@ type evidence struct {
 	own, added, errors, unanswered, silent, shape, soft float64
 
 	calls []AddedCall
+	// by number of the caller: the part of unanswered that failed on the way, since the service answers others
+	lost map[int32]float64
 }
 
 func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
@@ -131,6 +136,7 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 		called:    newCalledOperations(g.index),
 		failing:   make(map[int32]float64),
 		adding:    make(map[history.Callee]Addition),
+		alive:     make(map[int32]bool),
 	}
 }
 
@@ -165,16 +171,27 @@ func (l *ledger) chargeTime(x *siteTime) {
 		l.called.at(x.number, p).add(x, x.mean, l.unit(x.number))
 		return
 	}
-	excess, soft, limit := 0.0, 0.0, x.mean
+	soft, limit := 0.0, x.mean
 	if len(x.means) > 0 && !atMost(x.mean, x.means, middle) {
 		median := 0.0
 		median, limit = l.fence(x.means)
 		limit = max(limit, x.usual) // the slow calls of the history may be in few pieces
-		excess = max(0, x.mean-limit) * x.calls / l.requests / l.unit(x.number)
 		if x.mean > median {
 			soft = (x.mean - median) / max(limit-median, 1)
 		}
 	}
+	if x.mean > limit && l.missesAnswers(x.number) {
+		l.missing = append(l.missing, missingAnswers{*x, limit, soft})
+		last := &l.missing[len(l.missing)-1]
+		last.means, last.window = nil, slices.Clone(x.window)
+		return
+	}
+	l.charge(x, limit, soft)
+}
+
+// charge charges the time of the calls at a site above a limit.
+func (l *ledger) charge(x *siteTime, limit, soft float64) {
+	excess := max(0, x.mean-limit) * x.calls / l.requests / l.unit(x.number)
 	p := &l.sites[x.number]
 	suspect := history.Callee{Service: p.Service, Op: p.Op}
 	called, border := l.callee[x.number], p.Border
@@ -208,7 +225,8 @@ func (l *ledger) chargeTime(x *siteTime) {
 }
 
 // chargeShape charges part of a request to a site, for a changed shape. A call without an answer is charged to the
-// callee: a CLIENT span, or a span that failed before anything answered the only service that it calls.
+// callee: a CLIENT span, or a span that failed before anything answered the only service that it calls. It counts if it
+// failed, or if nothing else shows that the callee is alive.
 func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
 	p := &l.sites[number]
 	suspect := history.Callee{Service: p.Service, Op: p.Op}
@@ -218,6 +236,9 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	}
 	known := called.Service != 0 && !l.opaque[called.Service]
 	unanswered := !answered && known
+	if unanswered && !failed && l.isAlive(called.Service) {
+		return // the answer got lost on the way to us, not on the way to the caller
+	}
 	if unanswered {
 		suspect = called
 	}
@@ -230,6 +251,12 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	switch e := &l.evidence[suspect.Service]; {
 	case unanswered:
 		e.unanswered += part
+		if l.isAlive(called.Service) {
+			if e.lost == nil {
+				e.lost = make(map[int32]float64)
+			}
+			e.lost[p.Service] += part
+		}
 	case failed:
 		e.errors += part
 	default:
@@ -335,6 +362,14 @@ func (l *ledger) rank() []Suspect {
 	}
 	l.countCalls(services, index)
 	l.wire.Attribute(services, index)
+	for i, number := range numbers {
+		for caller, part := range l.evidence[number].lost {
+			services[i].lateFrom(index[caller], part)
+		}
+		if caller := services[i].from(); caller >= 0 && !services[i].Opaque {
+			services[i].From = services[caller].Service
+		}
+	}
 	l.operations(services, index)
 	l.share(services, failures, index)
 	slices.SortStableFunc(services, func(a, b Service) int {

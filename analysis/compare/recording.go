@@ -128,16 +128,16 @@ func (r *Recording) border(p *critpath.Path, i int32) Call {
 
 func (r *Recording) call(p *critpath.Path, i int32) Call {
 	s := p.Span(i)
-	key := history.SiteKey{Op: p.Nodes[i].Step}
+	key := history.SiteKey{Op: history.Step(p, i)}
 	c := Call{Nanos: r.reader.Nanos[i], Parent: -1}
-	if up := p.Caller(i); up >= 0 {
-		c.Parent = r.CallIndex[up]
-		key.Parent = p.Nodes[up].Step
+	if up := history.Caller(p, i); up >= 0 {
+		c.Parent = r.CallIndex[up] // -1 if it is in a later root, above a hop without spans
+		key.Parent = history.Step(p, up)
 	}
 	if s.Kind == trace.Client {
 		c.Callee = r.calledBy(p, i)
 	}
-	c.Site = r.site(key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client)
+	c.Site = r.site(key, s.Op, history.Called(p, i), s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -145,7 +145,7 @@ func (r *Recording) call(p *critpath.Path, i int32) Call {
 // calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, without an answer, the
 // name in its attributes; 0 without both.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
-	if callee := p.Nodes[i].Callee; callee >= 0 {
+	if callee := history.Answering(p, i); callee >= 0 {
 		s := &p.Trace.Spans[callee]
 		return r.calleeOf(s.Service, s.Op)
 	}

@@ -50,6 +50,7 @@ type surplus struct {
 
 // judge charges the differences between the window and the history of a source to the ledger.
 func (l *ledger) judge(of source) {
+	l.source = of
 	for number := range of.each() {
 		s := of.sample(number)
 		if s == nil {
@@ -67,8 +68,11 @@ func (l *ledger) judge(of source) {
 		}
 		l.chargeTime(&s.time)
 	}
+	a := added{ledger: l, of: of, x: l.index, sums: make(map[int32][2]callSum), memo: make(map[int32]*inclusives)}
+	l.nameMissing()
+	a.chargeMissing()
 	of.chargeShapes()
-	l.chargeAdded(of)
+	a.chargeAdded()
 }
 
 // surplus returns the surplus of each shape of a sample, and the total. It reorders the shares of pieces.

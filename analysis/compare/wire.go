@@ -94,8 +94,31 @@ type Service struct {
 	byIn, byOut explanation
 	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
 	running     bool            // of a running service: changed calls order suspects, but are no part of the score
+	late        map[int]float64 // by index of the caller: the part that comes from time, or failures, on the way from it
 	Processed   bool
 	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
+}
+
+// lateFrom notes a part of the score that comes from time, or failures, on the way from a caller.
+func (s *Service) lateFrom(caller int, part float64) {
+	if s.late == nil {
+		s.late = make(map[int]float64)
+	}
+	s.late[caller] += part
+}
+
+// nearlyAll is the share of the evidence against a service that makes the way from a caller its place.
+const nearlyAll = 0.9
+
+// from returns the index of the caller on the way from which nearly all of the evidence against s arises; -1 if there
+// is none.
+func (s *Service) from() int {
+	for caller, part := range s.late {
+		if part > 0 && part >= nearlyAll*(s.Score-s.Shape) {
+			return caller
+		}
+	}
+	return -1
 }
 
 // share notes a part of the score that comes from calls between s and a neighbour.
@@ -165,7 +188,12 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 		s := &services[best]
 		s.Processed = true
 		in, out := s.byIn, s.byOut
-		in.subtract(s.in, func(x *wireTo, part float64) { s.share(x.from, part) })
+		in.subtract(s.in, func(x *wireTo, part float64) {
+			s.share(x.from, part)
+			if !x.border { // else it may be the caller's own time
+				s.lateFrom(x.from, part)
+			}
+		})
 		out.subtract(s.out, func(x *wireTo, part float64) { s.share(x.to, part) })
 		for _, x := range s.toOpaque {
 			s.Own += x.Excess
@@ -184,6 +212,9 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 	for _, x := range all {
 		services[x.to].Rest += x.Excess
 		services[x.to].share(x.from, x.Excess)
+		if !x.border {
+			services[x.to].lateFrom(x.from, x.Excess)
+		}
 	}
 	for i := range services {
 		services[i].Score += services[i].Rest

@@ -22,12 +22,22 @@ func (p *Path) Cover(c *trace.Coverage) {
 			default:
 				c.Judge(p.Span(k), own)
 			}
+			p.coverCall(c, k)
 		}
 		if g := r.Gap; g >= 0 {
 			c.CountHop(trace.Hop{Caller: p.Span(g).Service, Callee: p.Span(r.Node).Service}, p.Span(g).Peer)
 		}
 	}
 	p.coverRest(c)
+}
+
+// coverCall counts node i if another service answers it.
+func (p *Path) coverCall(c *trace.Coverage, i int32) {
+	if callee := p.Nodes[i].Callee; callee >= 0 {
+		if h := (trace.Hop{Caller: p.Span(i).Service, Callee: p.Trace.Spans[callee].Service}); h.Caller != h.Callee {
+			c.CountCall(h)
+		}
+	}
 }
 
 // coverRest adds the spans that are below no root: copies, and tracepoint spans without a baseline span above.

@@ -14,16 +14,19 @@ const CalleeMissing int32 = -3
 // gaps finds the calls behind roots whose parent is missing.
 type gaps struct {
 	calls []int32 // scratch: unanswered baseline CLIENT nodes
+	tops  []int32 // scratch: nodes of the roots whose parent is missing
 }
 
-// maxGapCalls bounds the calls among which that of a missing hop is looked for, the first by start.
+// maxGapCalls bounds the calls among which that of a missing hop is looked for, the first by start, and the roots that
+// may be below each other.
 const maxGapCalls = 256
 
 // find sets Root.Gap of the roots of l, and the Callee of their calls.
 //
-// The call is the unanswered one whose interval contains the root, of several the shortest, then the latest. If none
-// contains it, as clocks may differ, it is the only unanswered call of the roots that are not below a missing span
-// themselves: two of these would each name the other.
+// The call is the unanswered one whose interval contains the root, of several the shortest, then the latest. It is
+// unknown if another root whose parent is missing is in between: then the missing span is below that one. If no call
+// contains the root, as clocks may differ, it is the only unanswered call that takes as long, of the roots that are not
+// below a missing span themselves: two of these would each name the other.
 func (g *gaps) find(l *layout) {
 	roots := l.roots
 	for i := range roots {
@@ -33,6 +36,12 @@ func (g *gaps) find(l *layout) {
 		return
 	}
 	g.collect(l)
+	g.tops = g.tops[:0]
+	for i := range roots {
+		if r := &roots[i]; r.Origin == BelowMissing && len(g.tops) < maxGapCalls {
+			g.tops = append(g.tops, r.Node)
+		}
+	}
 	for i := range roots {
 		if r := &roots[i]; r.Origin == BelowMissing {
 			r.Gap = g.call(l, int32(i))
@@ -72,19 +81,33 @@ func (g *gaps) call(l *layout, root int32) int32 {
 		if n.Root == root {
 			continue
 		}
-		if n.Root >= 0 && l.roots[n.Root].Origin != BelowMissing {
+		if l.roots[n.Root].Origin != BelowMissing && n.End-n.Start >= top.End-top.Start {
 			only = i
 			others++
 		}
-		if n.Start <= top.Start && top.End <= n.End && (best < 0 || tighter(n, &l.nodes[best])) {
+		if n.contains(top) && (best < 0 || tighter(n, &l.nodes[best])) {
 			best = i
 		}
 	}
-	if best < 0 && others == 1 {
+	switch {
+	case best < 0 && others == 1:
 		return only
+	case best >= 0 && g.below(l, top, &l.nodes[best]):
+		return -1
 	}
 	return best
 }
+
+// below reports whether top is inside another root whose parent is missing, and that is inside call.
+func (g *gaps) below(l *layout, top, call *Node) bool {
+	return slices.ContainsFunc(g.tops, func(i int32) bool {
+		n := &l.nodes[i]
+		return n != top && n.Root != call.Root && call.contains(n) && n.contains(top) && tighter(top, n)
+	})
+}
+
+// contains reports whether m is within the time of n.
+func (n *Node) contains(m *Node) bool { return n.Start <= m.Start && m.End <= n.End }
 
 // tighter reports whether a is shorter than b or, if both are as long, starts later or has the smaller ID.
 func tighter(a, b *Node) bool {
@@ -108,6 +131,26 @@ func (p *Path) Gap(root int) (g Gap, ok bool) {
 	}
 	call, s := &p.Nodes[r.Gap], p.Span(r.Gap)
 	return Gap{s.Op, s.Peer, p.Span(r.Node).Op, max(0, call.End.Sub(call.Start)-p.Duration(r))}, true
+}
+
+// Entry returns the index of the root by which the call of node i, whose callee emitted no spans, entered another
+// service; -1 if there is none, or several: then not a hop is missing, but a service that makes these calls. A CLIENT or
+// PRODUCER root is below a lost span of its own service: it does not show which operation was called.
+func (p *Path) Entry(i int32) int {
+	entry := -1
+	if p.Nodes[i].Callee != CalleeMissing {
+		return entry
+	}
+	for k := range p.Roots {
+		if p.Roots[k].Gap != i {
+			continue
+		}
+		if kind := p.Span(p.Roots[k].Node).Kind; entry >= 0 || kind == trace.Client || kind == trace.Producer {
+			return -1
+		}
+		entry = k
+	}
+	return entry
 }
 
 // Unanswered reports whether node i is a baseline CLIENT span that no span answers, although no hop is known to be

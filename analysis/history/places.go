@@ -155,8 +155,8 @@ func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
 			c.errors++
 		}
 	}
-	if own != 0 && n.Callee >= 0 && p.Trace.Spans[n.Callee].Service != s.Service {
-		into.place(t.places.of(p.Trace, n.Callee)).nanos += own
+	if callee := Answering(p, i); own != 0 && callee >= 0 && p.Trace.Spans[callee].Service != s.Service {
+		into.place(t.places.of(p.Trace, callee)).nanos += own
 	}
 	if border != 0 {
 		into.place(t.places.of(p.Trace, p.Nodes[up].Span)).nanos += border

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -20,8 +21,8 @@ type PathReader struct {
 	ops   []trace.Op
 }
 
-// Measure fills r.Nanos and r.Borders. The own time of the call of a missing hop is without the time of the spans below
-// the hop: their own root accounts for it.
+// Measure fills r.Nanos and r.Borders. The own time of the call of a missing hop, and of a span around a call that got
+// lost, is without the time of the spans below: their own root accounts for it.
 func (r *PathReader) Measure(p *critpath.Path) {
 	r.Nanos = scratch.Filled(r.Nanos, len(p.Nodes), 0)
 	r.Borders = scratch.Filled(r.Borders, len(p.Nodes), 0)
@@ -33,11 +34,82 @@ func (r *PathReader) Measure(p *critpath.Path) {
 			r.Nanos[v.Node] -= int64(v.By)
 		}
 	}
+	lost := 0
 	for i := range p.Roots {
-		if call := p.Roots[i].Gap; call >= 0 {
-			r.Nanos[call] = max(0, r.Nanos[call]-int64(p.Duration(&p.Roots[i])))
+		switch root := &p.Roots[i]; {
+		case root.Gap >= 0:
+			r.Nanos[root.Gap] = max(0, r.Nanos[root.Gap]-int64(p.Duration(root)))
+		case root.Origin == critpath.BelowMissing && lost < maxLost:
+			lost++
+			r.leave(p, int32(i))
 		}
 	}
+}
+
+// maxLost bounds the roots of a trace that are looked for in the time of others.
+const maxLost = 64
+
+// leave leaves the time of root number root, whose caller got lost, out of the own time of the span around it: the
+// shortest one.
+func (r *PathReader) leave(p *critpath.Path, root int32) {
+	top, around := &p.Nodes[p.Roots[root].Node], int32(-1)
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Root < 0 || n.Root == root || n.Anchor != int32(i) || n.Start > top.Start || top.End > n.End {
+			continue
+		}
+		if around < 0 || cmp.Or(cmp.Compare(n.End-n.Start, p.Nodes[around].End-p.Nodes[around].Start),
+			cmp.Compare(n.ID, p.Nodes[around].ID)) < 0 {
+			around = int32(i)
+		}
+	}
+	if around < 0 {
+		return
+	}
+	for _, s := range p.Roots[p.Nodes[around].Root].Sections {
+		if s.Node == around {
+			r.Nanos[around] -= max(0, int64(min(s.End, top.End)-max(s.Start, top.Start)))
+		}
+	}
+	r.Nanos[around] = max(0, r.Nanos[around])
+}
+
+// Called returns the operation that node i calls, see [critpath.Path.Target], or has called by way of a hop without
+// spans: the time in the hop is on the wire to it.
+func Called(p *critpath.Path, i int32) trace.Op {
+	if entry := p.Entry(i); entry >= 0 {
+		return p.Span(p.Roots[entry].Node).Op
+	}
+	return p.Target(i)
+}
+
+// Answering returns the index in p.Trace.Spans of the span that answers node i, maybe by way of a hop without spans; -1
+// if there is none.
+func Answering(p *critpath.Path, i int32) int32 {
+	if entry := p.Entry(i); entry >= 0 {
+		return p.Nodes[p.Roots[entry].Node].Span
+	}
+	return max(-1, p.Nodes[i].Callee)
+}
+
+// Step returns the operation of node i with the one that it has called.
+func Step(p *critpath.Path, i int32) trace.Op {
+	if p.Nodes[i].Callee != critpath.CalleeMissing {
+		return p.Nodes[i].Step
+	}
+	return p.Span(i).Op.To(Called(p, i))
+}
+
+// Caller returns the node that called node i, maybe by way of a hop without spans or of a lost span; -1 if there is
+// none.
+func Caller(p *critpath.Path, i int32) int32 {
+	if up := p.Caller(i); up >= 0 {
+		return up
+	}
+	if root := &p.Roots[p.Nodes[i].Root]; root.Node == i {
+		return root.Gap
+	}
+	return -1
 }
 
 // sumLocal fills r.Local from r.Nanos. Callers come before the nodes that they call.
@@ -113,8 +185,11 @@ func (r *PathReader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
 	r.ops = r.ops[:0]
 	for k := first; k < last; k++ {
 		if p.Nodes[k].Anchor == k {
-			r.ops = append(r.ops, p.Nodes[k].Step)
+			r.ops = append(r.ops, Step(p, k))
 		}
+	}
+	if p.Nodes[i].Callee == critpath.CalleeMissing {
+		r.ops = append(r.ops, Called(p, i)) // something answered it
 	}
 	slices.Sort(r.ops)
 	h := Leaf

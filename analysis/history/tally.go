@@ -111,8 +111,9 @@ func (t *Tally) Observe(p *critpath.Path) {
 	s := t.slice(at)
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
-		s.entry(p.Nodes[p.Roots[i].Node].Step).add(round(duration))
-		t.within = logOf(duration)
+		if t.within = logOf(duration); Caller(p, p.Roots[i].Node) < 0 {
+			s.entry(p.Nodes[p.Roots[i].Node].Step).add(round(duration))
+		}
 		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
 			t.observeWait(s, p.Span(p.Roots[i].Node).Service, &w, 1)
 			delete(t.messages.sent, trace.MessageID(p.Trace.ID, p.Trace.Spans[p.Roots[i].From].ID))
@@ -162,17 +163,16 @@ func (s *tallySlice) entry(op trace.Op) *tallyCell {
 
 // observe counts the call of node i and, if the node crosses, its border.
 func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
-	s, step := p.Span(i), p.Nodes[i].Step
-	key := tallyKey{SiteKey{Op: step}, t.address(p, i)}
-	up := p.Caller(i)
-	if up >= 0 {
-		key.Parent = p.Nodes[up].Step
+	s := p.Span(i)
+	key := tallyKey{SiteKey{Op: Step(p, i)}, t.address(p, i)}
+	if up := Caller(p, i); up >= 0 {
+		key.Parent = Step(p, up)
 	}
 	recent := &t.recent[(uint64(key.Op)^uint64(key.Parent)>>8)%uint64(len(t.recent))]
 	if !recent.known || recent.tallyKey != key {
 		number, ok := t.numbers[key]
 		if !ok {
-			number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+			number = t.add(tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client})
 		}
 		*recent = numberedSite{key, number, true}
 	}
@@ -188,7 +188,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if !Crosses(p, i) {
 		return
 	}
-	caller := p.Span(up)
+	caller := p.Span(p.Caller(i))
 	key = tallyKey{SiteKey: SiteKey{Parent: caller.Op, Op: s.Op, Border: true}}
 	number, ok := t.numbers[key]
 	if !ok {
@@ -199,7 +199,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 
 // address returns the address of node i if it is a call without an answer, and notes who answers at which address.
 func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
-	s, callee := p.Span(i), p.Nodes[i].Callee
+	s, callee := p.Span(i), Answering(p, i)
 	switch {
 	case s.Address == 0:
 	case s.Kind == trace.Server:

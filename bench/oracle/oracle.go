@@ -586,18 +586,28 @@ func (w *Result) findGaps() {
 		others := slices.DeleteFunc(slices.Clone(calls), func(c *span) bool { return c.root == r.span })
 		around := slices.DeleteFunc(slices.Clone(others),
 			func(c *span) bool { return c.start > r.span.start || c.end < r.span.end })
-		others = slices.DeleteFunc(others, func(c *span) bool { return c.root.why == "missing" })
+		others = slices.DeleteFunc(others, func(c *span) bool {
+			return c.root.why == "missing" || c.end-c.start < r.span.end-r.span.start
+		})
 		if len(around) == 0 && len(others) == 1 {
 			around = others
 		}
-		if len(around) > 0 {
-			slices.SortFunc(around, func(a, b *span) int {
-				return cmp.Or(cmp.Compare(a.end-a.start, b.end-b.start),
-					cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
-			})
-			around[0].gap = true
+		if len(around) == 0 {
+			continue
 		}
+		slices.SortFunc(around, tightest)
+		between := func(o *root) bool {
+			in := func(s, t *span) bool { return t.start <= s.start && s.end <= t.end }
+			return o != r && o.span.why == "missing" && o.span != around[0].root && in(o.span, around[0]) &&
+				in(r.span, o.span) && tightest(r.span, o.span) < 0
+		}
+		around[0].gap = around[0].gap || !slices.ContainsFunc(w.roots, between)
 	}
+}
+
+// tightest orders spans by their length, the latest first, then by ID.
+func tightest(a, b *span) int {
+	return cmp.Or(cmp.Compare(a.end-a.start, b.end-b.start), cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
 }
 
 // answer finds the callee of every CLIENT span.

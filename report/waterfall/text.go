@@ -115,7 +115,7 @@ func (d *drawing) origin(index int) {
 			text += ", by way of " + d.table.ServiceName(w.Queue)
 		}
 	} else if g, ok := d.path.Gap(index); ok {
-		text = "below a hop without spans"
+		text = "below a hop without spans or a lost span"
 		if g.Hop != 0 {
 			text += ", " + d.table.ServiceName(g.Hop)
 		}

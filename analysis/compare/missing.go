@@ -1,0 +1,131 @@
+package compare
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Spans get lost: an exporter drops them under load, or a sampler decides by span. A call whose answer got lost looks
+// like one that nobody answered, and its own time is all of its time. Neither is evidence if the call took about as
+// long as those with answers and did not fail, and if its callee is alive.
+
+// missingAnswers are the times of calls without answers at a site, above a limit in ns.
+type missingAnswers struct {
+	siteTime
+	limit, soft float64
+}
+
+// unusuallyLong is the ratio of the time of calls without answers to that of answered ones from which they lose time.
+const unusuallyLong = 2
+
+// missesAnswers reports whether the calls at a site got no answer although the service that they call emits spans.
+func (l *ledger) missesAnswers(number int32) bool {
+	s, called := &l.sites[number], l.callee[number].Service
+	if !s.Client || s.Border || called == 0 || called == s.Service || l.opaque[called] {
+		return false
+	}
+	target := l.table.Target(s.Op)
+	return target == 0 || l.table.Operation(target).Kind == trace.External
+}
+
+// chargeMissing charges the time of calls without answers beyond the time of answered ones, which includes the work of
+// the callee. If that takes longer now, the answered calls are the evidence.
+func (a *added) chargeMissing() {
+	for i := range a.missing {
+		m := &a.missing[i]
+		if usual := a.answered(m.number); usual > 0 {
+			if m.mean < unusuallyLong*usual {
+				usual, m.soft = m.mean, 0
+			}
+			m.limit, m.usual = max(m.limit, usual), max(m.usual, usual)
+			if m.before > 0 {
+				m.before = max(m.before, usual)
+			}
+		}
+		a.ledger.charge(&m.siteTime, m.limit, m.soft)
+	}
+}
+
+// answered returns the inclusive time in ns, the usual one or if it is longer that of the window, of the calls like
+// those at a site that got an answer, of several callees the longest; 0 if there are none.
+func (a *added) answered(number int32) (longest float64) {
+	for _, i := range a.alike(number) {
+		t := a.inclusive(i)
+		longest = max(longest, t.usual, t.now)
+	}
+	return longest
+}
+
+// alike returns the sites where calls get an answer that differ from a site without answers in nothing else: calls of
+// the same operation by the same caller, and to the same callee if that is known by its name.
+func (l *ledger) alike(number int32) (sites []int32) {
+	s, named := &l.sites[number], l.table.Target(l.sites[number].Op) != 0
+	for _, i := range l.index.below.of(l.index.caller[number]) {
+		x := &l.sites[i]
+		if x.Base == s.Base && x.Client && !x.Border && l.callee[i].Service != 0 && !l.missesAnswers(i) &&
+			(!named || l.callee[i].Service == l.callee[number].Service) {
+			sites = append(sites, i)
+		}
+	}
+	return sites
+}
+
+// nameMissing sets the callees of calls that got no answer and do not name the service that they call: it is the one
+// that answers most calls less than before.
+func (l *ledger) nameMissing() {
+	callee := slices.Clone(l.callee)
+	for i := range l.sites {
+		number := int32(i)
+		if now, _ := l.source.counts(number); now == 0 || !l.missesAnswers(number) || l.table.Target(l.sites[i].Op) != 0 {
+			continue
+		}
+		var callers callSum // calls of the caller, as calls and nanos: now and before
+		for _, k := range l.index.at.of(l.index.caller[number]) {
+			now, before := l.source.counts(k)
+			callers.add(callSum{now, before})
+		}
+		most := 0.0
+		for _, k := range l.alike(number) {
+			now, before := l.source.counts(k)
+			if fewer := before/max(1, callers.nanos)*callers.calls - now; fewer > most {
+				most, callee[number] = fewer, l.callee[k]
+			}
+		}
+	}
+	l.callee = callee
+}
+
+// leastAlive is the share of the calls to a service that reach it, from which it is alive.
+const leastAlive = 0.5
+
+// isAlive reports whether a service, by its number, emits spans in the window for most of the calls to it, or other
+// requests: calls that it did not answer, and that did not fail, tell nothing about it.
+func (l *ledger) isAlive(service int32) bool {
+	alive, known := l.alive[service]
+	if known {
+		return alive
+	}
+	reached, called := 0.0, 0.0
+	for i := range l.sites {
+		s := &l.sites[i]
+		now, _ := l.source.counts(int32(i))
+		switch {
+		case s.Service == service && !s.Border && l.enters(s):
+			reached += now
+		case s.Service != service && l.callee[i].Service == service:
+			called += now
+		}
+	}
+	alive = reached > 0 && reached >= leastAlive*called
+	l.alive[service] = alive
+	return alive
+}
+
+// enters reports whether the calls at a site come from other services, or from outside.
+func (l *ledger) enters(s *history.Site) bool {
+	kind := l.table.Operation(s.Base).Kind
+	return !s.Client && (s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
+		l.table.Operation(s.Parent).Service != l.names[s.Service])
+}
