@@ -134,8 +134,8 @@ func (p *Path) Gap(root int) (g Gap, ok bool) {
 }
 
 // Entry returns the index of the root by which the call of node i, whose callee emitted no spans, entered another
-// service; -1 if there is none, or several: then not a hop is missing, but a service that makes these calls. A CLIENT or
-// PRODUCER root is below a lost span of its own service: it does not show which operation was called.
+// service; -1 if there is none, or several: then not a hop is missing, but a service that makes these calls. A CLIENT
+// or PRODUCER root is below a lost span of its own service: it does not show which operation was called.
 func (p *Path) Entry(i int32) int {
 	entry := -1
 	if p.Nodes[i].Callee != CalleeMissing {
