@@ -59,8 +59,8 @@ func TestAdvice(t *testing.T) {
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. Add some to show the place.": &none,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. " +
 			"Add some inside cart GET /cart, which carries 43 % of the lost time.": &noneLeading,
-		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(compare.Suspect{Own: 1, Instances: pod}),
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1":        deployed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,": of(compare.Suspect{Own: 1, Instances: pod}),
 		"Look at what is between shop and cart: proxies, the network, and the connections and the queue of cart.": of(
 			compare.Suspect{In: 1, From: table.Symbol("shop")}),
 		"Check whether cart runs":                                             of(compare.Suspect{Own: 0.2, Unanswered: 0.4}),
