@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -14,25 +15,45 @@ const (
 	// octaves, from which they count apart: 16 times. They are streams, polls and batch jobs. Their durations say
 	// nothing about others, and a few of them would make up most of the mean.
 	longOctaves = 4
-	// maxEntries bounds the entries. Requests of further ones count together, at entry 0.
+	// maxEntries bounds the entries. Requests of further ones count together, at the entry without operations.
 	maxEntries = 4096
 )
 
-// entry holds the requests that begin with one operation, with their durations.
+// entryKey identifies the requests that begin with one operation and first call another one; 0: none. The first call
+// tells streams from ordinary requests where a gateway gives the same name to both.
+type entryKey struct{ root, first trace.Op }
+
+func (k entryKey) compare(o entryKey) int {
+	return cmp.Or(cmp.Compare(k.root, o.root), cmp.Compare(k.first, o.first))
+}
+
+// entryOf returns the entry of a root of p.
+func entryOf(p *critpath.Path, root int32) entryKey {
+	k := entryKey{root: p.Nodes[root].Step}
+	for i, last := p.Children(root); i < last; i++ {
+		if p.Span(i).Tracepoint == 0 { // those are not always on
+			k.first = p.Nodes[i].Step
+			break
+		}
+	}
+	return k
+}
+
+// entry holds the requests of one key, with their durations.
 type entry struct {
 	Counts
 	long bool // see longOctaves
 }
 
-// entryOf returns the entry of requests that begin with an operation.
-func (h *Sites) entryOf(op trace.Op) *entry {
-	e := h.entries[op]
-	if e == nil && len(h.entries) >= maxEntries && op != 0 {
-		return h.entryOf(0)
+// entry returns the entry with a key.
+func (h *Sites) entry(key entryKey) *entry {
+	e := h.entries[key]
+	if e == nil && len(h.entries) >= maxEntries && key != (entryKey{}) {
+		return h.entry(entryKey{})
 	}
 	if e == nil {
 		e = &entry{}
-		h.entries[op] = e
+		h.entries[key] = e
 	}
 	return e
 }
@@ -47,8 +68,8 @@ func (h *Sites) classify() (changed bool) {
 	}
 	var known []typical
 	all, skipped := uint64(0), h.skipped.all()
-	for _, op := range slices.Sorted(maps.Keys(h.entries)) {
-		e := h.entries[op]
+	for _, key := range slices.SortedFunc(maps.Keys(h.entries), entryKey.compare) {
+		e := h.entries[key]
 		if calls, logs := h.notSkipped(e, skipped); calls > 0 {
 			known = append(known, typical{e, calls, float64(logs) / float64(calls) / LogsPerOctave})
 			all += calls
@@ -103,9 +124,9 @@ func (h *Sites) sumUp() {
 	}
 }
 
-// addRequests adds requests that begin with an operation.
-func (h *Sites) addRequests(op trace.Op, x Cell) {
-	e := h.entryOf(op)
+// addRequests adds requests of an entry.
+func (h *Sites) addRequests(key entryKey, x Cell) {
+	e := h.entry(key)
 	if e.add(x); !e.long {
 		h.total.Add(Cell{Slice: x.Slice, Calls: x.Calls, Nanos: x.Nanos})
 	}
@@ -113,9 +134,9 @@ func (h *Sites) addRequests(op trace.Op, x Cell) {
 
 // ageEntries applies a to the entries, and deletes those without requests.
 func (h *Sites) ageEntries(a *aging) {
-	for op, e := range h.entries {
+	for key, e := range h.entries {
 		if e.age(a); e.empty() {
-			delete(h.entries, op)
+			delete(h.entries, key)
 		}
 	}
 	if h.total = a.apply(h.total); h.classify() {
@@ -139,9 +160,9 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 
 func (h *Sites) appendEntries(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(h.entries)))
-	for _, op := range slices.Sorted(maps.Keys(h.entries)) {
-		e := h.entries[op]
-		b = codec.AppendWords(b, uint64(op))
+	for _, key := range slices.SortedFunc(maps.Keys(h.entries), entryKey.compare) {
+		e := h.entries[key]
+		b = codec.AppendWords(b, uint64(key.root), uint64(key.first))
 		b = codec.AppendBools(b, e.long)
 		b = e.appendTo(b, timed|logged)
 	}
@@ -149,14 +170,14 @@ func (h *Sites) appendEntries(b []byte) []byte {
 }
 
 func (h *Sites) readEntries(r *codec.Reader) {
-	for range r.Count(10) {
-		op := trace.Op(r.Word())
+	for range r.Count(18) {
+		key := entryKey{trace.Op(r.Word()), trace.Op(r.Word())}
 		e := &entry{long: r.Bool()}
 		e.pack(readCells(r, func(x *Cell) {
 			x.Nanos = r.Varint()
 			x.logs = int64(r.Below(1 << 63))
 		}))
-		h.entries[op] = e
+		h.entries[key] = e
 	}
 	h.sumUp()
 }

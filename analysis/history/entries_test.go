@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestLongRequests adds streams and polls to short requests, up to half of all: they change neither the number nor the
-// mean duration of the others, and their sites are measured by their own durations.
+// TestLongRequests adds streams and polls to short requests, up to half of all, behind the same gateway: they change
+// neither the number nor the mean duration of the others, and their sites are measured by their own durations.
 func TestLongRequests(t *testing.T) {
-	const short, long = trace.Op(1), trace.Op(2)
+	short, long := entryKey{1, 2}, entryKey{1, 3}
 	for _, c := range []struct {
 		every    int // short requests for each long one
 		duration time.Duration
@@ -28,8 +28,8 @@ func TestLongRequests(t *testing.T) {
 					s := with.slice(at)
 					s.entry(long).add(int64(c.duration))
 					number := with.add(tallySite{
-						tallyKey: tallyKey{SiteKey: SiteKey{Op: long}},
-						base:     long, service: 7,
+						tallyKey: tallyKey{SiteKey: SiteKey{Op: long.first}},
+						base:     long.first, service: 7,
 					})
 					s.cell(number).add(int64(c.duration))
 					s.cell(number).within += logOf(int64(c.duration))

@@ -41,7 +41,7 @@ func ManySites(l Load) (*Sites, Interval) {
 		t := &Tally{numbers: all.numbers, sites: all.sites, places: all.places, slices: make(map[Slice]*tallySlice)}
 		for k := 0; k < int(SlicesPerMinute); k += l.Every {
 			s := t.slice(Slice(minute)*SlicesPerMinute + Slice(k))
-			*s.entry(1) = tallyCell{calls: 1000, nanos: 1e11, logs: 1000 * logOf(1e8)}
+			*s.entry(entryKey{root: 1}) = tallyCell{calls: 1000, nanos: 1e11, logs: 1000 * logOf(1e8)}
 			for i := range MaxSites {
 				l.count(s.cell(int32(i)), r)
 				if i < maxInstances {

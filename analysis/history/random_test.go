@@ -105,7 +105,7 @@ func (c *RandomCalls) Tally(end Slice) *Tally {
 			}
 			into := t.slice(at)
 			if len(into.requests) == 0 || c.IntN(4) == 0 {
-				into.entry(1).add(2e6)
+				into.entry(entryKey{root: 1}).add(2e6)
 			}
 			cell := into.cell(number)
 			own := timeUnit * int64(s.nanos*s.slow*c.ExpFloat64()/timeUnit)

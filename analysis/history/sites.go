@@ -42,7 +42,7 @@ type Sites struct {
 	addresses      addresses
 	messages       messages
 
-	entries map[trace.Op]*entry
+	entries map[entryKey]*entry
 	total   Cells   // the requests of all entries but the long ones, with their durations
 	typical float64 // duration of most requests, in octaves; 0: not yet known
 	skipped skips
@@ -159,7 +159,7 @@ func NewSites(table *trace.Table) *Sites {
 		instances:      newInstances(),
 		crowds:         make(map[trace.Symbol]int),
 		judged:         make(map[Callee]bool),
-		entries:        make(map[trace.Op]*entry),
+		entries:        make(map[entryKey]*entry),
 	}
 }
 
@@ -200,8 +200,8 @@ func (h *Sites) Merge(t *Tally) {
 		if at < h.compared {
 			h.pastChanged = h.change()
 		}
-		for op, c := range s.requests {
-			h.addRequests(op, Cell{at, uint32(c.calls), c.nanos, c.logs})
+		for key, c := range s.requests {
+			h.addRequests(key, Cell{at, uint32(c.calls), c.nanos, c.logs})
 		}
 		for k := range s.cells {
 			c := &s.cells[k]

@@ -48,7 +48,7 @@ type tallySite struct {
 
 // tallySlice is the content of one slice.
 type tallySlice struct {
-	requests map[trace.Op]*tallyCell // by entry, with their durations
+	requests map[entryKey]*tallyCell // with their durations
 	cells    []tallyCell
 	places   []placeCell // by number of the place
 }
@@ -112,7 +112,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
 		if t.within = logOf(duration); Caller(p, p.Roots[i].Node) < 0 {
-			s.entry(p.Nodes[p.Roots[i].Node].Step).add(round(duration))
+			s.entry(entryOf(p, p.Roots[i].Node)).add(round(duration))
 		}
 		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
 			t.observeWait(s, p.Span(p.Roots[i].Node).Service, &w, 1)
@@ -145,18 +145,18 @@ func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.
 func (t *Tally) slice(number Slice) *tallySlice {
 	s := t.slices[number]
 	if s == nil {
-		s = &tallySlice{requests: make(map[trace.Op]*tallyCell)}
+		s = &tallySlice{requests: make(map[entryKey]*tallyCell)}
 		t.slices[number] = s
 	}
 	return s
 }
 
-// entry returns the cell of the requests that begin with an operation.
-func (s *tallySlice) entry(op trace.Op) *tallyCell {
-	c := s.requests[op]
+// entry returns the cell of the requests of an entry.
+func (s *tallySlice) entry(key entryKey) *tallyCell {
+	c := s.requests[key]
 	if c == nil {
 		c = &tallyCell{}
-		s.requests[op] = c
+		s.requests[key] = c
 	}
 	return c
 }

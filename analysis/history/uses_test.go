@@ -182,7 +182,7 @@ func fill(b *testing.B, h *Sites, n int) {
 		}
 	}
 	for _, s := range tally.slices {
-		s.entry(1).add(0)
+		s.entry(entryKey{root: 1}).add(0)
 	}
 	h.Merge(tally)
 	h.Age(trace.Nanos(120 * time.Minute))

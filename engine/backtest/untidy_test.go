@@ -138,6 +138,18 @@ func (u *untidy) streams(n int, length time.Duration) func(at trace.Nanos) {
 	}
 }
 
+// behindIngress adds a request through an ingress, whose spans all have one name. One in ten is a stream.
+func (u *untidy) behindIngress(at trace.Nanos) {
+	u.serve(0, "ingress", "proxy", at, ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
+		if u.rng.IntN(10) > 0 {
+			return u.web(id, at)
+		}
+		end := at.Add(u.about(40 * time.Second))
+		u.span(u.id(), id, "web", "GET /events", trace.Server, at, end)
+		return end
+	})
+}
+
 // gateway adds a request through a gateway that exports no spans.
 func (u *untidy) gateway(at trace.Nanos) {
 	u.unseen = "gateway"
@@ -250,6 +262,7 @@ func TestUntidy(t *testing.T) {
 		"few long streams":         {func(u *untidy) func(trace.Nanos) { return u.streams(28, 400*time.Second) }, "api"},
 		"many long streams":        {func(u *untidy) func(trace.Nanos) { return u.streams(223, 400*time.Second) }, "api"},
 		"shorter streams":          {func(u *untidy) func(trace.Nanos) { return u.streams(29, time.Minute) }, "api"},
+		"streams behind one name":  {func(u *untidy) func(trace.Nanos) { return u.behindIngress }, "api"},
 		"a hop without spans":      {func(u *untidy) func(trace.Nanos) { return u.gateway }, "api"},
 		"two missing parents":      {func(u *untidy) func(trace.Nanos) { return u.lambdas }, "api"},
 		"phones":                   {func(u *untidy) func(trace.Nanos) { return u.phone(0) }, "api"},
