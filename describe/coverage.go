@@ -34,7 +34,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 	}
 	if lost := c.Lost(); lost > 0 {
 		texts = append(texts, fmt.Sprintf("spans of at least %s of %s got lost: spans below them arrived",
-			units.Percent(float64(lost)/float64(max(1, c.Traces))), units.Plural(int(c.Traces), "trace")))
+			units.Count(int(lost)), units.Plural(int(c.Traces), "trace")))
 	}
 	return append(texts, n.hops(c)...)
 }

@@ -132,7 +132,7 @@ func (n *names) described(x *engine.Incident) *describe.Incident {
 	for i := range x.Types {
 		t := &x.Types[i]
 		if t.Entry != 0 {
-			d.Slower = append(d.Slower, describe.SlowerType{Name: n.Op(t.Entry), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
+			d.Slower = append(d.Slower, describe.SlowerType{Name: n.RequestType(t.RequestType, t.Entry), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
 		}
 	}
 	return d
