@@ -118,7 +118,7 @@ func (s *investigationStep) exhaust() {
 func (s *investigationStep) watch() {
 	for k := range s.v.Suspects[:min(len(s.v.Suspects), 2)] {
 		x := &s.v.Suspects[k]
-		if x.Tracepoint == 0 || s.excluded(x.Tracepoint) != "" {
+		if x.Tracepoint == 0 || s.excluded(x.Tracepoint) != "" || s.epoch.in.State.requires(x.Tracepoint) {
 			continue
 		}
 		at := s.v.requested(x.Tracepoint)

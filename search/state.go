@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -160,4 +162,9 @@ type Override struct {
 	Forced     bool        // on even beyond the budget
 	Until      trace.Nanos // 0: until it is withdrawn
 	By         string
+}
+
+// requires reports whether an override has tp on, for all requests.
+func (s *State) requires(tp trace.Symbol) bool {
+	return slices.ContainsFunc(s.Overrides, func(o Override) bool { return o.Kind != Forbid && o.Tracepoint == tp })
 }

@@ -181,7 +181,9 @@ func (h *Normal) Compare(window Traces) []Suspect {
 		index:  indexOf(h.rec.Sites, h.rec.Names, h.rec.Table),
 	}
 	g.setBehind(func(i int32) uint64 { return uint64(h.series[i].len()) })
-	l := newLedger(g, float64(len(traces)), h.duration, Plain)
+	requests, _ := h.long.others(traces)
+	l := newLedger(g, max(1, requests), h.duration, Plain)
+	l.long = h.long.at
 	w := &recordedWindow{
 		ledger:     l,
 		h:          h,

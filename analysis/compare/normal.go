@@ -13,8 +13,9 @@ import (
 type Normal struct {
 	ResolvedNames
 	list     []recordedTrace
-	sums     []callSum        // by number of the site
-	duration float64          // mean duration of a request in ns, at least 1
+	sums     []callSum // by number of the site
+	duration float64   // mean duration of a request that is not long, in ns and at least 1
+	long     longRequests
 	series   []series         // by number of the site
 	nanos    []int64          // own times, site after site
 	shape    []int32          // shapes, parallel to nanos
@@ -30,11 +31,9 @@ func (s series) len() int { return s.last - s.first }
 // linear in the number of spans, and 12 bytes of memory for each.
 func (t Traces) Normal() *Normal {
 	h := &Normal{ResolvedNames: ResolveNames(t.rec), list: t.list, sums: sumsOf(t.rec, t.list)}
-	total := 0.0
-	for _, x := range t.list {
-		total += float64(x.Duration)
-	}
-	h.duration = max(1, total/float64(max(1, len(h.list))))
+	h.long = longRequestsOf(t)
+	requests, total := h.long.others(t.list)
+	h.duration = max(1, total/max(1, requests))
 	h.group(t.list)
 	h.resolveCallees(t.list)
 	return h
@@ -163,7 +162,8 @@ func (h *Normal) put(s *series, c *Call) {
 // Traces returns the number of traces in h.
 func (h *Normal) Traces() int { return len(h.list) }
 
-// Duration returns the mean duration of a trace in h, in ns and at least 1. It is the unit of the times in [Suspect].
+// Duration returns the mean duration of a trace in h, without the long ones, in ns and at least 1. It is the unit of the
+// times in [Suspect].
 func (h *Normal) Duration() float64 { return h.duration }
 
 // The constants of a comparison. They contain no times and no names, so they hold for any application.

@@ -17,7 +17,7 @@ const sitesVersion = 1
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
 	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(h.hour))
-	b = codec.AppendFloats(b, h.typical)
+	b = codec.AppendFloats(b, h.longFrom)
 	b = h.appendEntries(b)
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
 	for _, s := range h.skipped {
@@ -88,7 +88,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
 	r.Version(sitesVersion)
 	h := NewSites(table)
-	h.refused, h.folded, h.hour, h.typical = r.Uvarint(), readSlice(r), Hour(r.Below(1<<31)), r.Finite()
+	h.refused, h.folded, h.hour, h.longFrom = r.Uvarint(), readSlice(r), Hour(r.Below(1<<31)), r.Finite()
 	h.readEntries(r)
 	for range r.Count(11) {
 		s := skip{id: r.Word(), Range: Range{readSlice(r), readSlice(r)}}

@@ -58,36 +58,22 @@ func (h *Sites) entry(key entryKey) *entry {
 	return e
 }
 
-// classify decides which entries are long, by the typical durations of the requests that were not skipped. Half of all
-// requests are not long. It reports whether any entry became long, or is no longer.
+// classify decides which entries are long, by the typical durations of the requests that were not skipped. It reports
+// whether any entry became long, or is no longer.
 func (h *Sites) classify() (changed bool) {
-	type typical struct {
-		of      *entry
-		calls   uint64
-		octaves float64
-	}
-	var known []typical
-	all, skipped := uint64(0), h.skipped.all()
-	for _, key := range slices.SortedFunc(maps.Keys(h.entries), entryKey.compare) {
-		e := h.entries[key]
+	var kinds []Logs
+	typical, skipped := make(map[*entry]float64), h.skipped.all()
+	for _, e := range h.entries {
 		if calls, logs := h.notSkipped(e, skipped); calls > 0 {
-			known = append(known, typical{e, calls, float64(logs) / float64(calls) / LogsPerOctave})
-			all += calls
+			k := Logs{calls, logs}
+			kinds, typical[e] = append(kinds, k), k.Octaves()
 		}
 	}
-	slices.SortStableFunc(known, func(a, b typical) int { return cmp.Compare(a.octaves, b.octaves) })
-	most, passed := 0.0, uint64(0)
-	for _, x := range known {
-		if most = x.octaves; 2*(passed+x.calls) >= all {
-			break
-		}
-		passed += x.calls
-	}
-	h.typical = most
-	for _, x := range known {
-		long := x.octaves >= most+longOctaves
-		changed = changed || long != x.of.long
-		x.of.long = long
+	h.longFrom = LongFrom(kinds)
+	for e, octaves := range typical {
+		long := octaves >= h.longFrom
+		changed = changed || long != e.long
+		e.long = long
 	}
 	return changed
 }
@@ -148,14 +134,11 @@ func (h *Sites) ageEntries(a *aging) {
 // measured by it, not by the duration of others.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	s := &h.series[number]
-	if s.requests == 0 || h.typical == 0 {
+	within := Logs{s.requests, s.within}
+	if s.requests == 0 || h.longFrom == 0 || within.Octaves() < h.longFrom {
 		return 0, false
 	}
-	octaves := float64(s.within) / float64(s.requests) / LogsPerOctave
-	if octaves < h.typical+longOctaves {
-		return 0, false
-	}
-	return nanosOf(octaves), true
+	return within.Nanos(), true
 }
 
 func (h *Sites) appendEntries(b []byte) []byte {

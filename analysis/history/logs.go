@@ -1,8 +1,10 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 const (
@@ -38,3 +40,34 @@ func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1
 
 // Typical returns the typical own time of calls on a logarithmic scale in octaves.
 func (x *Cell) Typical() float64 { return float64(x.logs) / float64(x.Calls) / LogsPerOctave }
+
+// Logs is a sum of logarithms of times.
+type Logs struct {
+	Calls uint64
+	sum   int64
+}
+
+// Add adds a time in ns.
+func (l *Logs) Add(nanos int64) { l.Calls, l.sum = l.Calls+1, l.sum+logOf(nanos) }
+
+// Octaves returns the typical time on a logarithmic scale in octaves; 0 without times.
+func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls)) / LogsPerOctave }
+
+// Nanos returns the typical time in ns.
+func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
+
+// LongFrom returns the typical duration from which kinds of requests are long, in octaves, if all requests have the
+// given kinds: [longOctaves] above that of the kind in the middle; 0 without requests. Half of all requests are not long.
+func LongFrom(kinds []Logs) float64 {
+	all, passed := uint64(0), uint64(0)
+	for _, k := range kinds {
+		all += k.Calls
+	}
+	slices.SortFunc(kinds, func(a, b Logs) int { return cmp.Compare(a.Octaves(), b.Octaves()) })
+	for _, k := range kinds {
+		if passed += k.Calls; 2*passed >= all {
+			return k.Octaves() + longOctaves
+		}
+	}
+	return 0
+}

@@ -42,12 +42,12 @@ type Sites struct {
 	addresses      addresses
 	messages       messages
 
-	entries map[entryKey]*entry
-	total   Cells   // the requests of all entries but the long ones, with their durations
-	typical float64 // duration of most requests, in octaves; 0: not yet known
-	skipped skips
-	folded  Slice // cells before it cover minutes
-	hour    Hour  // the first that is not yet in the weeks of the sites
+	entries  map[entryKey]*entry
+	total    Cells   // the requests of all entries but the long ones, with their durations
+	longFrom float64 // see [LongFrom]; 0: not yet known
+	skipped  skips
+	folded   Slice // cells before it cover minutes
+	hour     Hour  // the first that is not yet in the weeks of the sites
 
 	unpacked Cells // scratch
 

@@ -93,7 +93,7 @@ func load() {
 }
 
 // deadline bounds the time for which the tests wait for other processes and for the kernel.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // settings select processes by their IDs, not those of other tests on the machine.
 func settings(endpoint, pids string) Settings {
