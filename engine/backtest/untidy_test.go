@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -300,6 +303,29 @@ func TestUntidy(t *testing.T) {
 	}
 }
 
+// TestStreamsInRecordings compares the time of the fault with the time before, in recordings with streams: the service
+// with the fault is first, and the score is about as without streams.
+func TestStreamsInRecordings(t *testing.T) {
+	for name, request := range map[string]func(u *untidy) func(at trace.Nanos){
+		"without":         func(u *untidy) func(at trace.Nanos) { return u.request },
+		"few":             func(u *untidy) func(at trace.Nanos) { return u.streams(28, 400*time.Second) },
+		"behind one name": func(u *untidy) func(at trace.Nanos) { return u.behindIngress },
+	} {
+		u := newUntidy()
+		u.generate(request(u))
+		r, x := compare.NewRecording(u.table), critpath.NewExtractor(critpath.DefaultOptions())
+		for _, t := range u.traces {
+			r.Add(x.Extract(t), 0)
+		}
+		fault := untidyFrom.Add(faultAfter)
+		first := r.Within(history.Interval{From: 0, To: fault}).Normal().
+			Compare(r.Within(history.Interval{From: fault, To: fault.Add(time.Hour)}))[0]
+		if u.table.Text(first.Service) != "api" || first.Score < 1 || first.Score > 3 {
+			t.Errorf("%s: %s with a score of %.2f is first", name, u.table.Text(first.Service), first.Score)
+		}
+	}
+}
+
 func countSpans(traces []*trace.Trace) (n int64) {
 	for _, t := range traces {
 		n += int64(len(t.Spans))
@@ -307,8 +333,8 @@ func countSpans(traces []*trace.Trace) (n int64) {
 	return n
 }
 
-// play plays the traces of requests, one a second.
-func (u *untidy) play(request func(at trace.Nanos)) *Result {
+// generate generates the traces of requests, one a second.
+func (u *untidy) generate(request func(at trace.Nanos)) {
 	for at := untidyFrom; at < untidyFrom.Add(untidyLasts); at = at.Add(time.Second) {
 		u.faulty = at >= untidyFrom.Add(faultAfter)
 		u.begin()
@@ -319,6 +345,11 @@ func (u *untidy) play(request func(at trace.Nanos)) *Result {
 		_, y := Extent(b)
 		return cmp.Compare(x, y)
 	})
+}
+
+// play plays the traces of requests, one a second.
+func (u *untidy) play(request func(at trace.Nanos)) *Result {
+	u.generate(request)
 	p := NewPlayer(nil,
 		Options{Table: u.table, Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 	for _, t := range u.traces {
