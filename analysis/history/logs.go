@@ -57,7 +57,7 @@ func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls
 func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
 
 // LongFrom returns the typical duration from which kinds of requests are long, in octaves, if all requests have the
-// given kinds: [longOctaves] above that of the kind in the middle; 0 without requests. Half of all requests are not long.
+// given kinds: [longOctaves] above that of the kind in the middle; 0 without requests. Half of them are not long.
 func LongFrom(kinds []Logs) float64 {
 	all, passed := uint64(0), uint64(0)
 	for _, k := range kinds {
