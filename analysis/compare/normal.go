@@ -162,8 +162,8 @@ func (h *Normal) put(s *series, c *Call) {
 // Traces returns the number of traces in h.
 func (h *Normal) Traces() int { return len(h.list) }
 
-// Duration returns the mean duration of a trace in h, without the long ones, in ns and at least 1: the unit of the times
-// in [Suspect].
+// Duration returns the mean duration of a trace in h, without the long ones, in ns and at least 1. It is the unit of
+// the times in [Suspect].
 func (h *Normal) Duration() float64 { return h.duration }
 
 // The constants of a comparison. They contain no times and no names, so they hold for any application.
