@@ -97,28 +97,36 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the share of the calls to a service that reach it, from which it is alive.
+// leastAlive is the share of the calls to a service that reach it, of the usual share, from which it is alive.
 const leastAlive = 0.5
 
 // isAlive reports whether a service, by its number, emits spans in the window for most of the calls to it, or other
-// requests: calls that it did not answer, and that did not fail, tell nothing about it.
+// requests: calls that it did not answer, and that did not fail, tell nothing about it. All calls of a proxy without
+// CLIENT spans count as calls to the service behind it, with or without an answer.
 func (l *ledger) isAlive(service int32) bool {
 	alive, known := l.alive[service]
 	if known {
 		return alive
 	}
-	reached, called := 0.0, 0.0
+	type calls struct{ now, before float64 }
+	var reached, called calls
 	for i := range l.sites {
 		s := &l.sites[i]
-		now, _ := l.source.counts(int32(i))
+		now, before := l.source.counts(int32(i))
+		proxied := l.behind[i].Service == service
 		switch {
 		case s.Service == service && !s.Border && l.enters(s):
-			reached += now
-		case s.Service != service && l.callee[i].Service == service:
-			called += now
+			reached = calls{reached.now + now, reached.before + before}
+		case s.Service == service:
+		case proxied && !s.Border, l.callee[i].Service == service && !(proxied && s.Border):
+			called = calls{called.now + now, called.before + before}
 		}
 	}
-	alive = reached > 0 && reached >= leastAlive*called
+	usual := 1.0
+	if reached.before > 0 && called.before > reached.before {
+		usual = reached.before / called.before // a cache answers some itself
+	}
+	alive = reached.now > 0 && reached.now >= leastAlive*usual*called.now
 	l.alive[service] = alive
 	return alive
 }
