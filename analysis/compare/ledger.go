@@ -165,6 +165,10 @@ func (l *ledger) unit(site int32) float64 {
 	return l.duration
 }
 
+// leastLag is the ratio of the time of messages in a queue to the usual one from which they lose time. Batches and
+// polls make most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+const leastLag = 2
+
 // chargeTime charges the excess of own time at a site. It reorders x.means.
 func (l *ledger) chargeTime(x *siteTime) {
 	if p := &l.sites[x.number]; x.inside {
@@ -176,6 +180,9 @@ func (l *ledger) chargeTime(x *siteTime) {
 		median := 0.0
 		median, limit = l.fence(x.means)
 		limit = max(limit, x.usual) // the slow calls of the history may be in few pieces
+		if l.sites[x.number].Queue {
+			limit *= leastLag
+		}
 		if x.mean > median {
 			soft = (x.mean - median) / max(limit-median, 1)
 		}

@@ -118,7 +118,7 @@ func (l *ledger) isAlive(service int32) bool {
 		case s.Service == service && !s.Border && l.enters(s):
 			reached = calls{reached.now + now, reached.before + before}
 		case s.Service == service:
-		case proxied && !s.Border, l.callee[i].Service == service && !(proxied && s.Border):
+		case proxied && !s.Border, l.callee[i].Service == service && (!proxied || !s.Border):
 			called = calls{called.now + now, called.before + before}
 		}
 	}

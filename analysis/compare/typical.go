@@ -106,7 +106,7 @@ func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 func (c *liveWindow) addTypical(number int32) {
 	p, s := &c.sites[number], c.h.Series(number)
 	usual, before := c.typicalBefore(number)
-	if p.Border || before < history.MinHistory || c.inside(number) {
+	if p.Border || p.Queue || before < history.MinHistory || c.inside(number) { // for queues see leastLag
 		return
 	}
 	usual += s.Week.Habit(c.window.To - 1)
