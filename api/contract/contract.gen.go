@@ -151,7 +151,6 @@ func (e IncidentEndReason) Valid() bool {
 
 // Defines values for IncidentKind.
 const (
-	IncidentKindCallFlow  IncidentKind = "call_flow"
 	IncidentKindCrept     IncidentKind = "crept"
 	IncidentKindFailing   IncidentKind = "failing"
 	IncidentKindObjective IncidentKind = "objective"
@@ -162,8 +161,6 @@ const (
 // Valid indicates whether the value is a known member of the IncidentKind enum.
 func (e IncidentKind) Valid() bool {
 	switch e {
-	case IncidentKindCallFlow:
-		return true
 	case IncidentKindCrept:
 		return true
 	case IncidentKindFailing:
@@ -1768,7 +1765,6 @@ type Incident struct {
 	// * `crept`: they take longer than a week or four weeks ago. It took hours or days.
 	// * `failing`: more of them fail, or get no answer.
 	// * `silent`: they no longer come, where they came steadily.
-	// * `call_flow`: they make other calls than before.
 	// * `objective`: they miss an objective of the configuration, and no service stands out.
 	Kind IncidentKind `json:"kind"`
 
@@ -1908,7 +1904,6 @@ type IncidentImpact struct {
 // * `crept`: they take longer than a week or four weeks ago. It took hours or days.
 // * `failing`: more of them fail, or get no answer.
 // * `silent`: they no longer come, where they came steadily.
-// * `call_flow`: they make other calls than before.
 // * `objective`: they miss an objective of the configuration, and no service stands out.
 type IncidentKind string
 
@@ -2021,7 +2016,7 @@ type IncidentSize struct {
 }
 
 // IncidentSuspect A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
-// failures, unanswered calls, missing requests and changed call flows.
+// failures, unanswered calls and missing requests; changed call flows are no part of the score.
 type IncidentSuspect struct {
 	// AddedCalls Calls that it makes more often, by falling time; at most 10.
 	AddedCalls []AddedCall `json:"added_calls"`
@@ -2042,7 +2037,7 @@ type IncidentSuspect struct {
 	Owner *Owner       `json:"owner,omitempty"`
 	Parts SuspectParts `json:"parts"`
 
-	// Score Sum of the parts, without the rest.
+	// Score Sum of the parts, without `shape` and, unless the service emits no spans, the rest.
 	Score   float64 `json:"score"`
 	Service string  `json:"service"`
 }
