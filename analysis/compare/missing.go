@@ -72,6 +72,11 @@ func (l *ledger) alike(number int32) (sites []int32) {
 	return sites
 }
 
+// callCounts are numbers of calls in the window and before it.
+type callCounts struct{ now, before float64 }
+
+func (c *callCounts) add(now, before float64) { c.now, c.before = c.now+now, c.before+before }
+
 // nameMissing sets the callees of calls that got no answer and do not name the service that they call: it is the one
 // that answers most calls less than before.
 func (l *ledger) nameMissing() {
@@ -81,15 +86,14 @@ func (l *ledger) nameMissing() {
 		if now, _ := l.source.counts(number); now == 0 || !l.missesAnswers(number) || l.table.Target(l.sites[i].Op) != 0 {
 			continue
 		}
-		var callers callSum // calls of the caller, as calls and nanos: now and before
+		var callers callCounts
 		for _, k := range l.index.at.of(l.index.caller[number]) {
-			now, before := l.source.counts(k)
-			callers.add(callSum{now, before})
+			callers.add(l.source.counts(k))
 		}
 		most := 0.0
 		for _, k := range l.alike(number) {
 			now, before := l.source.counts(k)
-			if fewer := before/max(1, callers.nanos)*callers.calls - now; fewer > most {
+			if fewer := before/max(1, callers.before)*callers.now - now; fewer > most {
 				most, callee[number] = fewer, l.callee[k]
 			}
 		}
@@ -108,18 +112,17 @@ func (l *ledger) isAlive(service int32) bool {
 	if known {
 		return alive
 	}
-	type calls struct{ now, before float64 }
-	var reached, called calls
+	var reached, called callCounts
 	for i := range l.sites {
 		s := &l.sites[i]
 		now, before := l.source.counts(int32(i))
 		proxied := l.behind[i].Service == service
 		switch {
 		case s.Service == service && !s.Border && l.enters(s):
-			reached = calls{reached.now + now, reached.before + before}
+			reached.add(now, before)
 		case s.Service == service:
 		case proxied && !s.Border, l.callee[i].Service == service && (!proxied || !s.Border):
-			called = calls{called.now + now, called.before + before}
+			called.add(now, before)
 		}
 	}
 	usual := 1.0

@@ -64,8 +64,7 @@ func (h *Sites) classify() (changed bool) {
 	var kinds []Logs
 	typical, skipped := make(map[*entry]float64), h.skipped.all()
 	for _, e := range h.entries {
-		if calls, logs := h.notSkipped(e, skipped); calls > 0 {
-			k := Logs{calls, logs}
+		if k := h.notSkipped(e, skipped); k.Calls > 0 {
 			kinds, typical[e] = append(kinds, k), k.Octaves()
 		}
 	}
@@ -78,22 +77,21 @@ func (h *Sites) classify() (changed bool) {
 	return changed
 }
 
-// notSkipped returns the number of requests of an entry outside of skipped times, and the total of the logarithms of
-// their durations.
-func (h *Sites) notSkipped(e *entry, skipped Ranges) (calls uint64, logs int64) {
+// notSkipped returns the durations of the requests of an entry outside of skipped times.
+func (h *Sites) notSkipped(e *entry, skipped Ranges) (sum Logs) {
 	rest := e.Encoded()
 	if len(skipped) == 0 { // the sums of requests that are no longer added to are known
-		_, rest, calls = e.Split(h.folded)
-		logs = e.earlierLogs
+		_, rest, sum.Calls = e.Split(h.folded)
+		sum.sum = e.earlierLogs
 	}
 	h.unpacked = rest.Decode(h.unpacked[:0])
 	for _, x := range h.unpacked {
 		if !skipped.Contains(x.Slice) {
-			calls += uint64(x.Calls)
-			logs += x.logs
+			sum.Calls += uint64(x.Calls)
+			sum.sum += x.logs
 		}
 	}
-	return calls, logs
+	return sum
 }
 
 // sumUp sets the total to the requests that are not long.
