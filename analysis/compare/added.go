@@ -101,10 +101,11 @@ func (a *added) callers() (steps []int32) {
 // op returns the operation of a step that has sites.
 func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
 
-// own reports whether the caller makes the calls at a site itself: others are answers to its calls.
+// own reports whether the caller makes the calls at a site itself: others are answers to its calls, or waits of the
+// messages that it takes, as far as we know who sent them.
 func (a *added) own(site int32) bool {
 	s := &a.sites[site]
-	return s.Parent != 0 && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
+	return s.Parent != 0 && !s.Queue && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
 }
 
 // below returns the sites that a step calls, in the order of their keys.
@@ -244,6 +245,9 @@ func (a *added) inBelow(step int32) inclusives {
 	now, before := a.step(step)
 	sum := inclusives{}
 	for _, i := range a.below(step) {
+		if a.sites[i].Queue {
+			continue // the time before its caller began
+		}
 		n, b := a.site(i)
 		rates := ownTimes(callSum{now.calls, n.calls}, callSum{before.calls, b.calls})
 		if !a.own(i) { // the history of a caller may be longer than the history of the service that answers

@@ -35,13 +35,14 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 		calls := float64(hour.Calls())
 		_, long := h.Long(int32(i))
 		if service, known := c.ownerOf(int32(i)); known && !long {
-			wholes[service].add(last, calls)
+			wholes[service].add(last, calls, hour.OnPath())
 		}
 		if rise := last.Growth(); rise > 1 {
 			mean := last[0].Now.Nanos()
 			c.chargeTime(&siteTime{
 				number: int32(i),
 				calls:  calls,
+				onPath: hour.OnPath(),
 				mean:   mean,
 				means:  []float64{mean / rise},
 				before: mean / rise,
@@ -57,15 +58,17 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 }
 
 // creptTimes sums up the local times of all calls of a service, in ns: in the last hours or days, the last one first,
-// and in those before. Each site counts with its calls in the last hour.
+// and in those before. Each site counts with its calls in the last hour, and the part of their time on the critical
+// path.
 type creptTimes struct {
 	calls       float64
 	now, before [len(history.Recent{})]float64
 }
 
 // add adds calls at a site, whose growth is known.
-func (t *creptTimes) add(last *history.Recent, calls float64) {
+func (t *creptTimes) add(last *history.Recent, calls, onPath float64) {
 	t.calls += calls
+	calls *= onPath
 	for i, c := range last {
 		t.now[i] += c.Now.Nanos() * calls
 		t.before[i] += c.Before.Nanos() * calls

@@ -98,7 +98,8 @@ func sharedGrowth(wholes []grownTimes) float64 {
 }
 
 // grownTimes sums up the local times of calls in ns, in the parts of a window and in those of an early time. Each site
-// counts with its calls in the window, so that more calls at slow sites are no growth.
+// counts with its calls in the window, so that more calls at slow sites are no growth, and with the part of their time
+// in the window that is on the critical path.
 type grownTimes struct {
 	calls float64
 	parts [history.SteadyParts]float64
@@ -110,11 +111,12 @@ type grownTimes struct {
 func (t *grownTimes) add(calls history.Cells, w history.Range, early history.Early) {
 	n := float64(calls.Calls())
 	t.calls += n
+	n *= calls.OnPath()
 	addMean(&t.whole, calls.Mean(), n)
 	for k := range t.parts {
 		mean := early[0].Nanos
 		if part := calls.Within(w.Part(k, len(t.parts))); len(part) > 0 {
-			mean = float64(part.Time()) / float64(part.Calls())
+			mean = float64(part.Own()) / float64(part.Calls())
 		}
 		t.parts[k] += mean * n
 	}

@@ -140,10 +140,11 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 	}
 }
 
-// siteTime is the own time of the calls at a site, or the local time.
+// siteTime is the own time of the calls at a site, or the local time, on the critical path or beside it.
 type siteTime struct {
 	number int32
 	calls  float64       // in the window
+	onPath float64       // part of the time in the window that is on the critical path: requests lose no other
 	mean   float64       // in the window, in ns
 	usual  float64       // the least mean that is no excess, in ns
 	means  []float64     // in the pieces of the history, in ns; empty: the mean is within their fence
@@ -198,7 +199,7 @@ func (l *ledger) chargeTime(x *siteTime) {
 
 // charge charges the time of the calls at a site above a limit.
 func (l *ledger) charge(x *siteTime, limit, soft float64) {
-	excess := max(0, x.mean-limit) * x.calls / l.requests / l.unit(x.number)
+	excess := max(0, x.mean-limit) * x.onPath * x.calls / l.requests / l.unit(x.number)
 	p := &l.sites[x.number]
 	suspect := history.Callee{Service: p.Service, Op: p.Op}
 	called, border := l.callee[x.number], p.Border
@@ -209,7 +210,7 @@ func (l *ledger) charge(x *siteTime, limit, soft float64) {
 		suspect = called
 	}
 	e := &l.evidence[suspect.Service]
-	e.soft = max(e.soft, soft)
+	e.soft = max(e.soft, soft*x.onPath)
 	wired := suspect.Service != p.Service
 	l.count(x, suspect, min(limit, x.mean))
 	if wired {
@@ -304,9 +305,9 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 		usual = min(x.before, x.mean)
 	}
 	c.calls += x.calls
-	c.usual += usual * x.calls
+	c.usual += usual * x.onPath * x.calls
 	if x.mean > usual && (x.before > 0 || exceeds(x.window, limit)) {
-		c.excess += (x.mean - usual) * x.calls
+		c.excess += (x.mean - usual) * x.onPath * x.calls
 	}
 }
 
@@ -316,10 +317,10 @@ const outlying = history.SteadyParts
 // exceeds reports whether the mean time of calls exceeds a limit in most slices, not only with the few that take
 // longest.
 func exceeds(c history.Cells, limit float64) bool {
-	byTime := slices.SortedFunc(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Nanos, a.Nanos) })
+	byTime := slices.SortedFunc(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Own(), a.Own()) })
 	rest := history.Cells(byTime[min(outlying, len(byTime)):])
 	calls := rest.Calls()
-	return calls > 0 && float64(rest.Time())/float64(calls) > limit
+	return calls > 0 && float64(rest.Own())/float64(calls) > limit
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not

@@ -186,7 +186,7 @@ func (c *liveWindow) pass(number int32) bool {
 	if !c.sites[number].Border {
 		c.note(number, uint64(v.calls))
 	}
-	x := c.siteTime(number, float64(v.calls), v.mean)
+	x := c.siteTime(number, float64(v.calls), v.mean, v.onPath)
 	if c.means = c.means[:0]; v.limit > 0 {
 		c.means = append(c.means, v.limit) // the fence of a single value is the value
 		x.window = c.h.Series(number).InWindow(c.window, c.screening.now)
@@ -197,12 +197,14 @@ func (c *liveWindow) pass(number int32) bool {
 	return true
 }
 
-// siteTime returns the mean time of the calls at a site in the window, with the expectation at that hour.
-func (c *liveWindow) siteTime(number int32, calls, mean float64) siteTime {
+// siteTime returns the mean own time of the calls at a site in the window, with the expectation at that hour, and the
+// part of it on the critical path.
+func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
 		number: number,
 		calls:  calls,
 		mean:   mean,
+		onPath: onPath,
 		usual:  c.usualTime(number),
 		inside: c.inside(number),
 		young:  c.h.Series(number).Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay,
@@ -227,12 +229,15 @@ func (c *liveWindow) sample(number int32) *sample {
 		c.means = append(c.means, past[p.first:p.last].LowestMean(c.parts))
 	}
 	s := &c.current
-	*s = sample{time: c.siteTime(number, float64(n), now.LowestMean(c.parts)), shapes: s.shapes[:0]}
+	*s = sample{
+		time:   c.siteTime(number, float64(n), now.LowestMean(c.parts), now.OnPath()),
+		shapes: s.shapes[:0],
+	}
 	s.time.means = c.means
 	if c.lasting() {
 		s.time.window = now
 	} else {
-		s.time.before = float64(past.Time()) / float64(before)
+		s.time.before = float64(past.Own()) / float64(before)
 		s.time.usual = max(s.time.usual, s.time.before)
 	}
 	if !c.sites[number].Border {

@@ -69,7 +69,7 @@ func (s *callsOfService) add(c *liveWindow, number int32) {
 	c.screening.now = now[:0]
 	s.before += float64(before)
 	s.now += float64(now.Calls())
-	s.nanos += float64(now.Time())
+	s.nanos += float64(now.Own())
 }
 
 // addInner adds the time of an inner site if that is called more or less often than before. The other sites have been
@@ -88,10 +88,10 @@ func (s *callsOfService) addInner(c *liveWindow, number int32) {
 	if change <= moved*most || change <= movedErrors*math.Sqrt(most) {
 		return
 	}
-	nanos := float64(cells.Time())
+	nanos := float64(cells.Own())
 	if expected > now {
 		c.site.Cells = times.Unpack(c.site.Cells)
-		nanos = float64(c.past(c.site.Cells, &c.kept).Time()) * s.now / s.before
+		nanos = float64(c.past(c.site.Cells, &c.kept).Own()) * s.now / s.before
 	}
 	s.moved += nanos
 }
@@ -123,7 +123,7 @@ func (c *liveWindow) usualTime(number int32) float64 {
 		return usual
 	}
 	own := c.past(s.Unpack(nil), &c.keptShape)
-	inner := -own.Time()
-	inner += c.past(local.Unpack(nil), &c.keptShape).Time()
+	inner := -own.Own()
+	inner += c.past(local.Unpack(nil), &c.keptShape).Own()
 	return max(1, usual-float64(inner)/float64(max(1, own.Calls())))
 }

@@ -155,7 +155,7 @@ func allocate(all []series, from int) int {
 }
 
 func (h *Normal) put(s *series, c *Call) {
-	h.nanos[s.last], h.shape[s.last] = c.Nanos, c.shape
+	h.nanos[s.last], h.shape[s.last] = c.Own(), c.shape
 	s.last++
 }
 

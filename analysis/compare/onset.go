@@ -67,12 +67,12 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 			continue
 		}
 		c.poolShapes(series)
-		mean := float64(past.Time()) / float64(before)
+		mean, onPath := float64(past.Own())/float64(before), now.OnPath()
 		for _, x := range now {
 			if c.inside(int32(i)) {
 				break
 			}
-			losses[x.Slice-r.From] += (float64(x.Nanos) - mean*float64(x.Calls)) / usual
+			losses[x.Slice-r.From] += (float64(x.Own()) - mean*float64(x.Calls)) * onPath / usual
 		}
 		for k := range c.site.shapes {
 			x := &c.site.shapes[k]

@@ -31,7 +31,8 @@ type siteShape struct{ site, shape int32 }
 type siteCalls struct {
 	site   int32
 	shapes []int32
-	nanos  []int64
+	nanos  []int64 // own times
+	onPath int64   // the part of their sum that is on critical paths
 }
 
 // groups groups the calls of the window by site, each group in the order of time. Sites are in the order of their keys.
@@ -50,14 +51,15 @@ func (c *recordedWindow) groups() []siteCalls {
 	groups := make([]siteCalls, len(order))
 	at := make(map[int32]*siteCalls, len(order))
 	for i, p := range order {
-		groups[i] = siteCalls{p, make([]int32, 0, count[p]), make([]int64, 0, count[p])}
+		groups[i] = siteCalls{p, make([]int32, 0, count[p]), make([]int64, 0, count[p]), 0}
 		at[p] = &groups[i]
 	}
 	for _, t := range c.traces {
 		for i := range c.h.rec.Calls[t.first:t.last] {
 			x := &c.h.rec.Calls[t.first+i]
 			if g := at[x.Site]; g != nil {
-				g.shapes, g.nanos = append(g.shapes, x.shape), append(g.nanos, x.Nanos)
+				g.shapes, g.nanos = append(g.shapes, x.shape), append(g.nanos, x.Own())
+				g.onPath += x.Nanos
 			}
 		}
 	}
@@ -84,7 +86,17 @@ func (c *recordedWindow) sample(number int32) *sample {
 	}
 	past, n := c.h.nanos[before.first:before.last], float64(len(g.nanos))
 	c.means = pieceMeans(c.means[:0], past, len(g.nanos))
-	x := &sample{time: siteTime{number: number, calls: n, mean: meanOf(g.nanos), usual: meanOf(past), means: c.means}}
+	x := &sample{time: siteTime{
+		number: number,
+		calls:  n,
+		onPath: 1,
+		mean:   meanOf(g.nanos),
+		usual:  meanOf(past),
+		means:  c.means,
+	}}
+	if own := x.time.mean * n; own > 0 {
+		x.time.onPath = float64(g.onPath) / own
+	}
 	known, total := c.number(g, before)
 	b := piecesOf(before.len(), len(g.shapes))
 	shares, unique := c.shares(before, b, known, total)

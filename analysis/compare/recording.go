@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps the data of many traces that comparisons need: 24 bytes per span, besides names. It is not safe
+// Recording keeps the data of many traces that comparisons need: 32 bytes per span, besides names. It is not safe
 // for concurrent use.
 //
 // Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
@@ -75,11 +75,15 @@ func (t recordedTrace) compare(u recordedTrace) int {
 // Call is one span, or a border, which stands for a missing CLIENT span.
 type Call struct {
 	Nanos  int64 // own time on the critical path of its root
+	Beside int64 // own time if it is beside the path, see [history.Cell]
 	Site   int32 // number of its site
 	shape  int32 // number of its shape
 	Parent int32 // index within its trace, less than its own; -1: no parent
 	Callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
 }
+
+// Own returns the own time of c.
+func (c *Call) Own() int64 { return c.Nanos + c.Beside }
 
 type calleeKey struct {
 	service trace.Symbol
@@ -121,7 +125,7 @@ func (r *Recording) border(p *critpath.Path, i int32) Call {
 	s, caller := p.Span(i), p.Span(p.Caller(i))
 	key := history.SiteKey{Parent: caller.Op, Op: s.Op, Border: true}
 	return Call{
-		Nanos: r.reader.Borders[i], Parent: -1, Callee: r.calleeOf(s.Service, s.Op),
+		Nanos: r.reader.Borders[i], Beside: r.reader.Off.Borders[i], Parent: -1, Callee: r.calleeOf(s.Service, s.Op),
 		Site: r.site(key, s.Op, 0, caller.Service, true),
 	}
 }
@@ -129,7 +133,7 @@ func (r *Recording) border(p *critpath.Path, i int32) Call {
 func (r *Recording) call(p *critpath.Path, i int32) Call {
 	s := p.Span(i)
 	key := history.SiteKey{Op: history.Step(p, i)}
-	c := Call{Nanos: r.reader.Nanos[i], Parent: -1}
+	c := Call{Nanos: r.reader.Nanos[i], Beside: r.reader.Off.Nanos[i], Parent: -1}
 	if up := history.Caller(p, i); up >= 0 {
 		c.Parent = r.CallIndex[up] // -1 if it is in a later root, above a hop without spans
 		key.Parent = history.Step(p, up)

@@ -21,6 +21,7 @@ type verdict struct {
 	changes     uint64 // of the history, see [Sites.ChangedSince]
 	calls       uint32
 	mean, limit float64
+	onPath      float64 // see [siteTime]
 }
 
 // wanted is a value of the window and the number of pieces of the history that must reach it.
@@ -84,7 +85,7 @@ func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 		return v, false
 	}
 	v = verdict{from: c.window.From, until: until, changes: c.of.changes, calls: uint32(n)}
-	v.mean = x.now.LowestMean(c.parts)
+	v.mean, v.onPath = x.now.LowestMean(c.parts), x.now.OnPath()
 	time := wanted{v.mean, c.enough(pieces)}
 	if !c.reached(&time, before, pieces, encoded) {
 		if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.pieces > 0 }) {
@@ -195,7 +196,7 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 			x.past = append(x.past, encoded.Next())
 		}
 		calls += uint64(x.past[i].Calls)
-		nanos += x.past[i].Nanos
+		nanos += x.past[i].Own()
 		if calls*pieces < before || (before-done-calls)*pieces < before {
 			continue // the last piece also has the rest
 		}

@@ -43,19 +43,36 @@ func (c *liveWindow) chargeSilent(number int32) {
 			return
 		}
 	}
-	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
-	if rate*float64(c.window.To-end) < leastMissing || !c.observed() {
+	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From) * c.trafficSince(steady)
+	since := history.Range{From: end, To: c.window.To}
+	expected := rate * float64(since.To-since.From)
+	if expected < leastMissing || !c.observed() || c.continued(number, steady, since) >= expected/2 {
 		return
 	}
 	missing := rate * float64(c.window.To-c.window.From)
-	if c.continued(number, end) >= missing/2 {
-		return
-	}
 	c.evidence[s.Service].silent += missing / c.requests
 	k := history.Callee{Service: s.Service, Op: s.Op}
 	c.ops[k] += missing / c.requests
 	of := c.called.at(number, s)
 	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
+}
+
+// trafficSince returns how many times the requests of some time come now, at most 1: all that begin at the sites with
+// calls in the window. Where fewer requests come of every kind, a rare one may stay away by chance.
+func (c *liveWindow) trafficSince(then history.Range) float64 {
+	var before, now float64
+	for i := range c.sites {
+		if s, series := &c.sites[i], c.h.Series(int32(i)); i > 0 && s.Parent == 0 && !s.Border {
+			if n := series.Within(c.window).Calls(); n > 0 {
+				now += float64(n)
+				before += float64(series.Within(then).Calls())
+			}
+		}
+	}
+	if before == 0 {
+		return 1
+	}
+	return min(1, now/before*float64(then.To-then.From)/float64(c.window.To-c.window.From))
 }
 
 // observed reports whether traces began in each part of the window. If not, the service did not run, or all requests
@@ -70,22 +87,32 @@ func (c *liveWindow) observed() bool {
 	return true
 }
 
-// continued returns the number of calls in the window that may continue a site without calls since a slice: of the same
-// step under a caller that sends spans now, or of new operations where requests begin, of the same service or with the
-// same name in another one, which may be new names.
-func (c *liveWindow) continued(number int32, since history.Slice) (calls float64) {
+// continued returns the number of calls that may continue a site without calls since a steady time: of the same step
+// under a caller that sends spans now, or of new operations where requests begin, of the same service or with the same
+// name in another one, which may be new names.
+func (c *liveWindow) continued(number int32, steady, since history.Range) (calls float64) {
 	s := &c.sites[number]
 	old := c.h.Table().Operation(s.Op)
 	for i := 1; i < len(c.sites); i++ {
 		x, series := &c.sites[i], c.h.Series(int32(i))
-		begins := x.Parent == 0 && series.First() >= since-history.SlicesPerMinute
+		begins := x.Parent == 0 && isNew(series, steady, since)
 		if begins && x.Service != s.Service {
 			o := c.h.Table().Operation(x.Op)
 			begins = o.Name == old.Name && o.Kind == old.Kind
 		}
 		if x.Op == s.Op || begins {
-			calls += float64(series.Within(c.window).Calls())
+			calls += float64(series.Within(since).Calls())
 		}
 	}
 	return calls
+}
+
+// leastGrown is how many times as often as before the calls of a new operation come. Clocks that are wrong, as those of
+// phones are, show some of them before they began.
+const leastGrown = 10
+
+// isNew reports whether the calls of a series are new: they hardly came in an earlier time.
+func isNew(s *history.Series, earlier, since history.Range) bool {
+	before, now := float64(s.Within(earlier).Calls()), float64(s.Within(since).Calls())
+	return leastGrown*before*float64(since.To-since.From) <= now*float64(earlier.To-earlier.From)
 }

@@ -215,6 +215,12 @@ func (p *Path) Children(i int32) (first, last int32) {
 	return p.children[i].first, p.children[i].outside
 }
 
+// Candidates returns the range of the nodes that node i may have waited for, in the order in which a walk considers
+// them: those that end last come first.
+func (p *Path) Candidates(i int32) (first, last int32) {
+	return p.children[i].candidates, p.children[i].tracepoints
+}
+
 // HasTracepointSpans reports whether the trace has tracepoint spans.
 func (p *Path) HasTracepointSpans() bool { return p.tracepoints }
 

@@ -33,12 +33,19 @@ func (r Range) Contains(s Slice) bool { return r.From <= s && s < r.To }
 type Cell struct {
 	Slice Slice
 	Calls uint32
-	Nanos int64 // total time of the calls; 0 if only calls are counted
-	logs  int64 // total of the logarithms of their times, see [logOf]; 0 if they are not needed
+	Nanos int64 // total time of the calls on the critical path; 0 if only calls are counted
+	// Beside is the total own time of the calls beside the critical path, which ran while others took longer. They move
+	// to the path once those take less, or are called no longer. So a service is judged by the own times of all of its
+	// calls, and what requests lose by them is the part on the path.
+	Beside int64
+	logs   int64 // total of the logarithms of the own times, see [logOf]; 0 if they are not needed
 }
 
+// Own returns the total own time of the calls.
+func (x *Cell) Own() int64 { return x.Nanos + x.Beside }
+
 // logsOfMean returns the logs of x if all calls took the same time. Damaged cells may have no calls.
-func (x *Cell) logsOfMean() int64 { return int64(x.Calls) * logOf(x.Nanos/max(1, int64(x.Calls))) }
+func (x *Cell) logsOfMean() int64 { return int64(x.Calls) * logOf(x.Own()/max(1, int64(x.Calls))) }
 
 // Cells holds calls by slice, ascending and without empty cells.
 type Cells []Cell
@@ -47,6 +54,7 @@ type Cells []Cell
 func (x *Cell) Merge(y *Cell) {
 	x.Calls += y.Calls
 	x.Nanos += y.Nanos
+	x.Beside += y.Beside
 	x.logs += y.logs
 }
 
@@ -83,12 +91,29 @@ func (c Cells) Calls() (n uint64) {
 	return n
 }
 
-// Time returns the total time.
+// Time returns the total time on the critical path.
 func (c Cells) Time() (nanos int64) {
 	for i := range c {
 		nanos += c[i].Nanos
 	}
 	return nanos
+}
+
+// Own returns the total own time.
+func (c Cells) Own() (nanos int64) {
+	for i := range c {
+		nanos += c[i].Own()
+	}
+	return nanos
+}
+
+// OnPath returns the part of the own time that is on the critical path; 1 without any.
+func (c Cells) OnPath() float64 {
+	own := c.Own()
+	if own <= 0 {
+		return 1
+	}
+	return float64(c.Time()) / float64(own)
 }
 
 // fold joins the cells of each minute in [from, to), in place. Those before from cover minutes already.
@@ -315,14 +340,15 @@ func slackOf(n int) int { return n/16 + 8 }
 const (
 	timed  = 1 << iota // a time
 	logged             // logarithms of times
+	beside             // a time beside the critical path
 
-	cellFlags = 2 // number of bits
+	cellFlags = 3 // number of bits
 )
 
 // appendCells encodes cells that follow one of slice before: each as the distance of its slice with flags, its calls,
-// its time, and the logarithms.
+// its times, and the logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
-	const longest = 3*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
+	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
 	for _, x := range of {
 		if len(b)+longest > cap(b) {
 			b = append(make([]byte, 0, len(b)+longest+slackOf(len(b))), b...)
@@ -335,9 +361,15 @@ func appendCells(b []byte, of Cells, before Slice) []byte {
 		if x.logs != 0 {
 			distance |= logged
 		}
+		if x.Beside != 0 {
+			distance |= beside
+		}
 		b = binary.AppendUvarint(binary.AppendUvarint(b, distance), uint64(x.Calls))
 		if x.Nanos != 0 {
 			b = binary.AppendVarint(b, x.Nanos/timeUnit)
+		}
+		if x.Beside != 0 {
+			b = binary.AppendVarint(b, x.Beside/timeUnit)
 		}
 		if x.logs != 0 {
 			b = binary.AppendVarint(b, x.logsOfMean()-x.logs) // most have a single byte
@@ -375,6 +407,10 @@ func decodeCell(b []byte, i int, before Slice) (x Cell, next int) {
 		x.Nanos, i = decodeVarint(b, i)
 		x.Nanos *= timeUnit
 	}
+	if distance&beside != 0 {
+		x.Beside, i = decodeVarint(b, i)
+		x.Beside *= timeUnit
+	}
 	if distance&logged != 0 {
 		var less int64
 		less, i = decodeVarint(b, i)
@@ -396,13 +432,13 @@ func decodeVarint(b []byte, i int) (x int64, next int) {
 	}
 }
 
-// LowestMean returns the lowest mean of some parts of calls, each with about as many of them, in ns. There are calls.
+// LowestMean returns the lowest mean own time of some parts of calls, each with about as many of them, in ns. There are calls.
 func (c Cells) LowestMean(parts int) float64 {
 	calls, n := c.Calls(), uint64(parts)
-	least, partCalls, partNanos, done := float64(c.Time())/float64(calls), uint64(0), int64(0), uint64(0)
+	least, partCalls, partNanos, done := float64(c.Own())/float64(calls), uint64(0), int64(0), uint64(0)
 	for _, x := range c {
 		partCalls += uint64(x.Calls)
-		partNanos += x.Nanos
+		partNanos += x.Own()
 		// A part ends with the cell that completes a third of the calls, if there are three parts.
 		if (done+partCalls)*n >= calls*(done*n/calls+1) {
 			least = min(least, float64(partNanos)/float64(partCalls))

@@ -19,9 +19,10 @@ func TestCounts(t *testing.T) {
 			calls := rapid.SampledFrom([]uint32{1, 127, 128, 1 << 24}).Draw(t, "number")
 			nanos := timeUnit * rapid.SampledFrom([]int64{0, 1, -1, -300, 1 << 40, math.MaxInt64 >> 18}).Draw(t,
 				"units")
+			idle := timeUnit * rapid.SampledFrom([]int64{0, 0, 1, 1 << 20}).Draw(t, "beside")
 			logs := rapid.SampledFrom([]int64{0, 1, 127, 128, 1 << 40}).Draw(t, "logs")
-			packed.add(Cell{at, calls, nanos, logs})
-			want.Add(Cell{at, calls, nanos, logs})
+			packed.add(Cell{at, calls, nanos, idle, logs})
+			want.Add(Cell{at, calls, nanos, idle, logs})
 			if rapid.IntRange(0, 9).Draw(t, "pack") == 0 {
 				packed.pack(packed.Unpack(nil))
 			}
@@ -54,7 +55,9 @@ func TestCountsAge(t *testing.T) {
 				want = a.apply(want)
 				folded = a.fold.To
 				changed := packed.age(&a)
-				same := func(x, y Cell) bool { return x.Calls == y.Calls && x.Nanos == y.Nanos && x.logs == y.logs }
+				same := func(x, y Cell) bool {
+					return x.Calls == y.Calls && x.Nanos == y.Nanos && x.Beside == y.Beside && x.logs == y.logs
+				}
 				if !changed && !slices.EqualFunc(before, want, same) {
 					t.Fatalf("from %v to %v without a change", before, want)
 				}
@@ -77,7 +80,8 @@ func TestCountsAge(t *testing.T) {
 				}
 				calls, nanos := uint32(rapid.IntRange(1, 200).Draw(t, "calls")),
 					timeUnit*int64(rapid.IntRange(0, 1<<30).Draw(t, "units"))
-				x := Cell{at, calls, nanos, int64(rapid.IntRange(0, 1<<20).Draw(t, "logs"))}
+				idle := timeUnit * int64(rapid.IntRange(0, 3).Draw(t, "beside"))
+				x := Cell{at, calls, nanos, idle, int64(rapid.IntRange(0, 1<<20).Draw(t, "logs"))}
 				packed.add(x)
 				want.Add(x)
 			}

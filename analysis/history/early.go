@@ -14,26 +14,26 @@ const (
 	earlyPart  = Slice(10 * time.Minute / SliceLength)
 )
 
-// Mean is the mean time of some calls in ns.
+// Mean is the mean own time of some calls in ns.
 type Mean struct {
 	Nanos    float64
 	Variance float64 // of the mean, by chance
 }
 
-// Mean returns the mean time of calls; 0 without calls. We estimate its variance from cells instead of single calls:
+// Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single calls:
 // calls of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
 	if calls == 0 {
 		return m
 	}
-	m.Nanos = float64(c.Time()) / calls
+	m.Nanos = float64(c.Own()) / calls
 	if len(c) == 1 {
 		m.Variance = m.Nanos * m.Nanos
 		return m
 	}
 	for _, x := range c {
-		d := float64(x.Nanos)/float64(x.Calls) - m.Nanos
+		d := float64(x.Own())/float64(x.Calls) - m.Nanos
 		m.Variance += float64(x.Calls) * d * d
 	}
 	m.Variance /= float64(len(c)-1) * calls

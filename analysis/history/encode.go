@@ -53,6 +53,9 @@ func (c *Counts) appendTo(b []byte, flags int) []byte {
 		if flags&timed != 0 {
 			b = codec.AppendVarints(b, x.Nanos)
 		}
+		if flags&beside != 0 {
+			b = codec.AppendVarints(b, x.Beside)
+		}
 		if flags&logged != 0 {
 			b = codec.AppendUvarints(b, uint64(x.logs))
 		}
@@ -67,10 +70,10 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendBools(b, s.Border, s.Client)
 	series := &h.series[number]
 	b = codec.AppendUvarints(b, series.requests, uint64(series.within))
-	b = series.appendTo(b, timed|logged)
+	b = series.appendTo(b, timed|beside|logged)
 	b = codec.AppendBools(b, series.Local != nil)
 	if series.Local != nil {
-		b = series.Local.appendTo(b, timed|logged)
+		b = series.Local.appendTo(b, timed|beside|logged)
 	}
 	b = codec.AppendUvarints(b, uint64(len(series.Shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.Shapes),
@@ -124,7 +127,7 @@ func (h *Sites) readSite(r *codec.Reader) {
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
 	series.requests, series.within = r.Uvarint(), int64(r.Below(1<<63))
-	times := func(x *Cell) { x.Nanos, x.logs = r.Varint(), int64(r.Below(1<<63)) }
+	times := func(x *Cell) { x.Nanos, x.Beside, x.logs = r.Varint(), r.Varint(), int64(r.Below(1<<63)) }
 	series.pack(readCells(r, times))
 	if r.Bool() {
 		series.Local = &Times{}

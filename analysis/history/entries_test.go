@@ -22,16 +22,16 @@ func TestLongRequests(t *testing.T) {
 			for i := range 10 {
 				d := int64(20e6 + 1e6*i)
 				for _, tally := range []*Tally{with, without} {
-					tally.slice(at).entry(short).add(d)
+					tally.slice(at).entry(short).add(spent{nanos: d})
 				}
 				if n := int(at)*10 + i; n%c.every == 0 {
 					s := with.slice(at)
-					s.entry(long).add(int64(c.duration))
+					s.entry(long).add(spent{nanos: int64(c.duration)})
 					number := with.add(tallySite{
 						tallyKey: tallyKey{SiteKey: SiteKey{Op: long.first}},
 						base:     long.first, service: 7,
 					})
-					s.cell(number).add(int64(c.duration))
+					s.cell(number).add(spent{nanos: int64(c.duration)})
 					s.cell(number).within += logOf(int64(c.duration))
 				}
 			}

@@ -79,7 +79,7 @@ func TestInstancesBounded(t *testing.T) {
 	for n := range tallies {
 		tally := NewTally()
 		s := tally.slice(Slice(n))
-		s.entry(entryKey{root: 1}).add(0)
+		s.entry(entryKey{root: 1}).add(spent{})
 		tr := &trace.Trace{}
 		for i := range perTally {
 			tr.Reset()

@@ -26,7 +26,7 @@ func TestSitesKept(t *testing.T) {
 func tallyOf(table *trace.Table, service string, first, n int, at time.Duration) *Tally {
 	tally := NewTally()
 	s := tally.slice(SliceOf(trace.Nanos(at)))
-	s.entry(entryKey{root: 1}).add(1e6)
+	s.entry(entryKey{root: 1}).add(spent{nanos: 1e6})
 	for i := first; i < first+n; i++ {
 		op := table.Op(table.Symbol(service), table.Symbol(fmt.Sprintf("op%d", i)), trace.Server)
 		c := s.cell(tally.add(tallySite{

@@ -32,7 +32,7 @@ func variedCalls(r *rand.Rand, from, to Slice, n int, typical float64) (c Cells)
 			if r.IntN(100) == 0 {
 				own *= 10
 			}
-			c.Add(Cell{at, 1, int64(own), logOf(int64(own))})
+			c.Add(Cell{Slice: at, Calls: 1, Nanos: int64(own), logs: logOf(int64(own))})
 		}
 	}
 	return c

@@ -105,13 +105,17 @@ func (c *RandomCalls) Tally(end Slice) *Tally {
 			}
 			into := t.slice(at)
 			if len(into.requests) == 0 || c.IntN(4) == 0 {
-				into.entry(entryKey{root: 1}).add(2e6)
+				into.entry(entryKey{root: 1}).add(spent{nanos: 2e6})
 			}
 			cell := into.cell(number)
 			own := timeUnit * int64(s.nanos*s.slow*c.ExpFloat64()/timeUnit)
-			cell.add(own)
+			times, local := spent{nanos: own}, spent{nanos: 3 * own}
+			if c.IntN(8) == 0 {
+				times, local = spent{beside: own}, spent{beside: 3 * own}
+			}
+			cell.add(times)
 			if s.inner && end%1000 > 300 {
-				cell.addLocal(own, 3*own)
+				cell.addLocal(times, local)
 			}
 			if len(s.shapes) > 0 {
 				k := min(c.IntN(len(s.shapes)), c.IntN(len(s.shapes)))

@@ -12,20 +12,42 @@ import (
 
 // PathReader reads from a path the time that each of its spans, and each border, spends on it.
 type PathReader struct {
-	Nanos   []int64 // by node: own time
-	Borders []int64 // by node: time on the wire, for nodes that cross
-	// Local is the own time of a node with all INTERNAL spans inside it; by node, set by sumLocal. It does not depend
-	// on how many spans the code of a service makes of its own work.
-	Local []int64
-	homes []int32 // by node: the node in whose Local it counts
-	ops   []trace.Op
+	PathTimes
+	// Off holds the times of the spans that are not on the path: what they would spend on it if nothing ran beside
+	// them. A span has times here or on the path, unless both are 0.
+	Off PathTimes
+
+	homes     []int32    // by node: the node in whose Local it counts
+	positions []position // by node
+	ops       []trace.Op
 }
+
+// PathTimes holds times in ns, by node.
+type PathTimes struct {
+	Nanos   []int64 // own time
+	Borders []int64 // time on the wire, for nodes that cross
+	// Local is the own time of a node with all INTERNAL spans inside it, set by sumLocal. It does not depend on how
+	// many spans the code of a service makes of its own work.
+	Local []int64
+}
+
+// position is where a node is on a path.
+type position uint8
+
+const (
+	apart    position = iota // it runs beside others that take longer
+	waited                   // the same, but its caller, which is beside the path, waits for it
+	critical                 // it is on the path
+)
 
 // Measure fills r.Nanos and r.Borders. The own time of the call of a missing hop, and of a span around a call that got
 // lost, is without the time of the spans below: their own root accounts for it.
 func (r *PathReader) Measure(p *critpath.Path) {
-	r.Nanos = scratch.Filled(r.Nanos, len(p.Nodes), 0)
-	r.Borders = scratch.Filled(r.Borders, len(p.Nodes), 0)
+	for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
+		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)
+		t.Borders = scratch.Filled(t.Borders, len(p.Nodes), 0)
+	}
+	r.positions = scratch.Filled(r.positions, len(p.Nodes), apart)
 	for i := range p.Roots {
 		for _, s := range p.Roots[i].Sections {
 			r.share(p, &s)
@@ -33,16 +55,44 @@ func (r *PathReader) Measure(p *critpath.Path) {
 		for _, v := range p.Roots[i].Overlaps {
 			r.Nanos[v.Node] -= int64(v.By)
 		}
+		for _, node := range p.Roots[i].Critical {
+			r.positions[node] = critical
+		}
 	}
+	r.measureBeside(p)
 	lost := 0
 	for i := range p.Roots {
 		switch root := &p.Roots[i]; {
 		case root.Gap >= 0:
-			r.Nanos[root.Gap] = max(0, r.Nanos[root.Gap]-int64(p.Duration(root)))
+			for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
+				t.Nanos[root.Gap] = max(0, t.Nanos[root.Gap]-int64(p.Duration(root)))
+			}
 		case root.Origin == critpath.BelowMissing && lost < maxLost:
 			lost++
 			r.leave(p, int32(i))
 		}
+	}
+}
+
+// measureBeside fills r.Off, as [critpath] walks a root. Callers come before the nodes that they call.
+func (r *PathReader) measureBeside(p *critpath.Path) {
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if r.positions[i] == critical || n.Root < 0 || n.Anchor != int32(i) {
+			continue
+		}
+		cursor, after := n.End, int32(-1)
+		first, last := p.Candidates(int32(i))
+		for c := first; c < last; c++ {
+			if x := &p.Nodes[c]; x.End <= cursor && x.Start < cursor && x.Start < x.End {
+				if r.positions[c] == apart {
+					r.positions[c] = waited
+				}
+				r.Off.share(p, &critpath.Section{Node: int32(i), Before: c, After: after, Start: x.End, End: cursor})
+				cursor, after = x.Start, c
+			}
+		}
+		r.Off.share(p, &critpath.Section{Node: int32(i), Before: -1, After: after, Start: min(n.Start, cursor), End: cursor})
 	}
 }
 
@@ -72,6 +122,7 @@ func (r *PathReader) leave(p *critpath.Path, root int32) {
 		}
 	}
 	r.Nanos[around] = max(0, r.Nanos[around])
+	r.Off.Nanos[around] = max(0, r.Off.Nanos[around]-int64(top.End-top.Start))
 }
 
 // Called returns the operation that node i calls, see [critpath.Path.Target], or has called by way of a hop without
@@ -112,15 +163,22 @@ func Caller(p *critpath.Path, i int32) int32 {
 	return -1
 }
 
-// sumLocal fills r.Local from r.Nanos. Callers come before the nodes that they call.
+// sumLocal fills r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
 func (r *PathReader) sumLocal(p *critpath.Path) {
 	r.Local = append(r.Local[:0], r.Nanos...)
+	r.Off.Local = append(r.Off.Local[:0], r.Off.Nanos...)
 	r.homes = scratch.Sized(r.homes, len(p.Nodes))
 	for i := range p.Nodes {
 		r.homes[i] = int32(i)
 		if up := p.Caller(int32(i)); up >= 0 && int(up) < i && within(p.Span(int32(i)), p.Span(up)) {
 			r.homes[i] = r.homes[up]
 			r.Local[r.homes[i]] += r.Nanos[i]
+			if r.homes[i] != up && r.positions[up] == apart {
+				r.positions[i] = apart
+			}
+			if r.positions[i] == waited { // else it runs beside other work of its service
+				r.Off.Local[r.homes[i]] += r.Off.Nanos[i]
+			}
 		}
 	}
 }
@@ -133,7 +191,7 @@ func within(s, caller *trace.Span) bool {
 
 // round rounds all times to multiples of [timeUnit].
 func (r *PathReader) round() {
-	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders} {
+	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders, r.Off.Nanos, r.Off.Local, r.Off.Borders} {
 		for i, x := range times {
 			times[i] = round(x)
 		}
@@ -146,19 +204,19 @@ func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUni
 // share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
 // span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
 // gets half.
-func (r *PathReader) share(p *critpath.Path, s *critpath.Section) {
+func (t *PathTimes) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)
 	switch {
 	case before && after:
-		r.Borders[s.Before] += d / 2
-		r.Borders[s.After] += d - d/2
+		t.Borders[s.Before] += d / 2
+		t.Borders[s.After] += d - d/2
 	case before:
-		r.Borders[s.Before] += d
+		t.Borders[s.Before] += d
 	case after:
-		r.Borders[s.After] += d
+		t.Borders[s.After] += d
 	default:
-		r.Nanos[s.Node] += d
+		t.Nanos[s.Node] += d
 	}
 }
 

@@ -99,14 +99,14 @@ func (s *Series) LocalTimes() *Times {
 	return &s.Times
 }
 
-// addTimes adds calls with their own times, and with the times in ns and logarithms that local times add.
-func (s *Series) addTimes(x Cell, inner, innerLogs int64) {
-	if s.Local == nil && (inner != 0 || innerLogs != 0) {
+// addTimes adds calls with their own times, and with the times and logarithms that local times add.
+func (s *Series) addTimes(x, inner Cell) {
+	if s.Local == nil && inner != (Cell{}) {
 		s.Local = &Times{Counts: s.clone()}
 	}
 	s.add(x)
 	if s.Local != nil {
-		x.Nanos, x.logs = x.Nanos+inner, x.logs+innerLogs
+		x.Merge(&inner)
 		s.Local.add(x)
 	}
 }
@@ -201,7 +201,7 @@ func (h *Sites) Merge(t *Tally) {
 			h.pastChanged = h.change()
 		}
 		for key, c := range s.requests {
-			h.addRequests(key, Cell{at, uint32(c.calls), c.nanos, c.logs})
+			h.addRequests(key, Cell{Slice: at, Calls: uint32(c.calls), Nanos: c.nanos, logs: c.logs})
 		}
 		for k := range s.cells {
 			c := &s.cells[k]
@@ -317,7 +317,7 @@ func (h *Sites) service(name trace.Symbol) int32 {
 
 // merge adds the calls of a site in a slice. It reorders their shapes.
 func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
-	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.logs}, c.inner, c.innerLogs)
+	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs}, Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
 	into.requests, into.within = into.requests+c.calls, into.within+c.within
 	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.Shape.compare(b.Shape) })
 	for _, x := range c.shapes {

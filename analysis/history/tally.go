@@ -57,11 +57,12 @@ type tallySlice struct {
 type tallyCell struct {
 	calls  uint64
 	nanos  int64 // own time on the critical path
+	beside int64 // own time beside it
 	logs   int64 // of own times, see [logOf]
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	inner, innerLogs int64 // what local times add to nanos and logs, see [PathReader.Local]
+	inner, innerBeside, innerLogs int64 // what local times add to nanos, beside and logs, see [PathTimes.Local]
 }
 
 // shapeCount counts the calls of one shape.
@@ -112,7 +113,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
 		if t.within = logOf(duration); Caller(p, p.Roots[i].Node) < 0 {
-			s.entry(entryOf(p, p.Roots[i].Node)).add(round(duration))
+			s.entry(entryOf(p, p.Roots[i].Node)).add(spent{nanos: round(duration)})
 		}
 		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
 			t.observeWait(s, p.Span(p.Roots[i].Node).Service, &w, 1)
@@ -177,8 +178,9 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 		*recent = numberedSite{key, number, true}
 	}
 	c := into.cell(recent.number)
-	c.add(t.reader.Nanos[i])
-	c.addLocal(t.reader.Nanos[i], t.reader.Local[i])
+	own := spent{t.reader.Nanos[i], t.reader.Off.Nanos[i]}
+	c.add(own)
+	c.addLocal(own, spent{t.reader.Local[i], t.reader.Off.Local[i]})
 	c.within += t.within
 	failed := s.Flags&trace.Error != 0
 	c.count(Shape{t.reader.Shape(p, i, failed), failed, !p.Unanswered(i)}, 1)
@@ -194,7 +196,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if !ok {
 		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
 	}
-	into.cell(number).add(t.reader.Borders[i])
+	into.cell(number).add(spent{t.reader.Borders[i], t.reader.Off.Borders[i]})
 }
 
 // address returns the address of node i if it is a call without an answer, and notes who answers at which address.
@@ -218,19 +220,25 @@ func (t *Tally) answer(x answer) {
 	}
 }
 
-// add adds a call with an own time in ns.
-func (c *tallyCell) add(own int64) {
+// spent is the time of a call in ns, on the critical path or beside it.
+type spent struct{ nanos, beside int64 }
+
+func (s spent) sum() int64 { return s.nanos + s.beside }
+
+// add adds a call with an own time.
+func (c *tallyCell) add(own spent) {
 	c.calls++
-	c.nanos += own
-	c.logs += logOf(own)
+	c.nanos += own.nanos
+	c.beside += own.beside
+	c.logs += logOf(own.sum())
 }
 
-// addLocal adds the local time in ns of a call with an own time. The time of an inner span is in the sum of another
-// call.
-func (c *tallyCell) addLocal(own, local int64) {
+// addLocal adds the local time of a call with an own time. The time of an inner span is in the sum of another call.
+func (c *tallyCell) addLocal(own, local spent) {
 	if local != own {
-		c.inner += local - own
-		c.innerLogs += logOf(local) - logOf(own)
+		c.inner += local.nanos - own.nanos
+		c.innerBeside += local.beside - own.beside
+		c.innerLogs += logOf(local.sum()) - logOf(own.sum())
 	}
 }
 

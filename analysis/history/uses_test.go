@@ -176,13 +176,13 @@ func fill(b *testing.B, h *Sites, n int) {
 		for at := range 120 * SlicesPerMinute {
 			if at%SlicesPerMinute == 0 || at >= 115*SlicesPerMinute {
 				c := tally.slice(at).cell(number)
-				c.add(int64(i))
+				c.add(spent{nanos: int64(i)})
 				c.count(Shape{Hash: Leaf, answered: true}, 1)
 			}
 		}
 	}
 	for _, s := range tally.slices {
-		s.entry(entryKey{root: 1}).add(0)
+		s.entry(entryKey{root: 1}).add(spent{})
 	}
 	h.Merge(tally)
 	h.Age(trace.Nanos(120 * time.Minute))

@@ -262,7 +262,7 @@ func meanLevel(all Cells, skipped Ranges) Level {
 	for _, c := range all {
 		if !skipped.Contains(c.Slice) {
 			calls += uint64(c.Calls)
-			nanos += c.Nanos
+			nanos += c.Own()
 		}
 	}
 	if calls < MinHistory {

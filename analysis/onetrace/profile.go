@@ -189,7 +189,7 @@ func (f *Profile) addCall(i int, key uint64, failed bool) {
 	c, below := &f.rec.Calls[i], &f.below[i]
 	s := f.at(c.Site)
 	s.calls++
-	s.own.add(key, c.Nanos, sampledTimes)
+	s.own.add(key, c.Own(), sampledTimes)
 	if failed {
 		s.failed++
 	}
@@ -201,7 +201,7 @@ func (f *Profile) addCall(i int, key uint64, failed bool) {
 		return
 	}
 	shape.calls++
-	shape.own.add(key, c.Nanos, sampledShapeTimes)
+	shape.own.add(key, c.Own(), sampledShapeTimes)
 	for k := range shape.sites {
 		shape.repeats[k].add(key, int64(len(below.group(k))), sampledCounts)
 	}

@@ -1,0 +1,60 @@
+package history
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestOwnTimesBeside runs a call beside another one: the own times below it do not change, whichever takes longer, and
+// each is on the critical path or beside it. Those on the path add up to the duration of the request.
+func TestOwnTimesBeside(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := &trace.Table{}
+		length := trace.Nanos(rapid.Int64Range(100e3, 10e6).Draw(t, "length"))
+		other := trace.Nanos(rapid.Int64Range(100e3, 10e6).Draw(t, "other"))
+		build := func(calls ...trace.Nanos) *trace.Trace {
+			x := &innerTrace{table: table}
+			end := 10e3 + max(length, other)
+			root := x.span(0, "web", "GET /", trace.Server, 0, end+5e3)
+			for i, length := range calls {
+				service := []string{"shop", "cart"}[i]
+				call := x.span(root, "web", service, trace.Client, 10e3, 10e3+length)
+				serve := x.span(call, service, "GET /", trace.Server, 12e3, 8e3+length)
+				work := x.span(serve, service, "work", trace.Internal, 20e3, length)
+				x.span(work, service, "SELECT", trace.Client, 30e3, length/2)
+			}
+			return &trace.Trace{ID: trace.ID{1}, Spans: x.spans}
+		}
+		alone, both := measure(build(length)), measure(build(length, other))
+		for op, want := range alone {
+			if got := both[op]; table.Operation(op).Service == table.Symbol("shop") && got.sum() != want.sum() {
+				t.Fatalf("%s: own time %d ns, want %d ns", table.Text(table.Operation(op).Name), got.sum(), want.sum())
+			}
+		}
+		onPath := int64(0)
+		for op, x := range both {
+			if onPath += x.nanos; x.nanos != 0 && x.beside != 0 {
+				t.Fatalf("%s: %d ns on the path and %d ns beside it", table.Text(table.Operation(op).Name), x.nanos, x.beside)
+			}
+		}
+		if want := int64(15e3 + max(length, other)); onPath != want {
+			t.Fatalf("%d ns on the path, want %d ns", onPath, want)
+		}
+	})
+}
+
+// measure returns the own times of the operations of a trace, which occur once.
+func measure(t *trace.Trace) map[trace.Op]spent {
+	var r PathReader
+	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(t)
+	r.Measure(p)
+	own := make(map[trace.Op]spent)
+	for i := range p.Nodes {
+		own[p.Span(int32(i)).Op] = spent{r.Nanos[i], r.Off.Nanos[i]}
+	}
+	return own
+}
