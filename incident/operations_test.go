@@ -304,6 +304,24 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestRareStops stops a request type with four requests a minute. It is silent after five minutes, but not if only a
+// quarter of the other requests comes: then one is expected in a minute.
+func TestRareStops(t *testing.T) {
+	for _, c := range []struct {
+		spacing time.Duration
+		silent  bool
+	}{{time.Second, true}, {4 * time.Second, false}} {
+		s := newShop()
+		s.rare = 15
+		s.play(2*time.Hour, nil)
+		s.rare, s.spacing = 0, c.spacing
+		s.play(15*time.Minute, nil)
+		if got := s.summary(0); (len(got) > 0) != c.silent {
+			t.Errorf("a request every %v: incidents %v", c.spacing, got)
+		}
+	}
+}
+
 // TestJobEnds ends requests that came for fifty minutes, and those that came for a minute in half an hour: neither were
 // steady.
 func TestJobEnds(t *testing.T) {
