@@ -401,18 +401,19 @@ const grownForHours = 0.35
 
 // grownToday returns the evidence of growth since the first hours of the day, or of the first day since its first half
 // hour, beyond what most services share, as long as there is no week to compare with. On the first day it judges
-// operations, too, which have no records yet, and shorter windows: what doubles in half an hour must not have grown
-// much further when a window is full of it.
+// operations, too, and shorter windows: what doubles in half an hour must not have grown much further when a window is
+// full of it. Nothing has a record yet, so that requests must lose as much as by sudden changes.
 func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
 	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
 	}
-	window, firstDay := of.window, !t.dayIsKnown()
+	window, firstDay, part := of.window, !t.dayIsKnown(), t.gates.LostPart
 	if firstDay {
 		window.From = window.To.Add(-lengths[coarse].window / 2)
+		part = max(part, t.gates.Score)
 	}
 	f := &finding{window: window, every: of.every, Comparison: sites.Grown(window)}
-	lost := judge{gates: t.gates, enough: max(1, t.gates.LostPart*float64(f.Requests)*f.Duration)}
+	lost := judge{gates: t.gates, enough: max(1, part*float64(f.Requests)*f.Duration)}
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {

@@ -105,6 +105,8 @@ type grownTimes struct {
 	parts [history.SteadyParts]float64
 	whole history.Mean
 	early history.Early
+	// typical sums up the growth of the typical time in octaves, over the calls whose early one is known.
+	typical, known float64
 }
 
 // add adds the calls at a site in a window.
@@ -112,7 +114,8 @@ func (t *grownTimes) add(calls history.Cells, w history.Range, early history.Ear
 	n := float64(calls.Calls())
 	t.calls += n
 	n *= calls.OnPath()
-	addMean(&t.whole, calls.Mean(), n)
+	whole := calls.Mean()
+	addMean(&t.whole, whole, n)
 	for k := range t.parts {
 		mean := early[0].Nanos
 		if part := calls.Within(w.Part(k, len(t.parts))); len(part) > 0 {
@@ -122,6 +125,10 @@ func (t *grownTimes) add(calls history.Cells, w history.Range, early history.Ear
 	}
 	for k := range early {
 		addMean(&t.early[k], early[k], n)
+	}
+	if lowest := early.Lowest(); lowest.Octaves > 0 {
+		t.typical += n * (whole.Octaves - lowest.Octaves)
+		t.known += n
 	}
 }
 
@@ -133,18 +140,16 @@ func addMean(sum *history.Mean, m history.Mean, calls float64) {
 // least returns the lowest time of a part of the window, and the lowest early one: what is slow when it starts, or for
 // minutes, does not count.
 func (t *grownTimes) least() (now float64, early history.Mean) {
-	early = t.early[0]
-	for _, m := range t.early[1:] {
-		if m.Nanos < early.Nanos {
-			early = m
-		}
-	}
-	return slices.Min(t.parts[:]), early
+	return slices.Min(t.parts[:]), t.early.Lowest()
 }
 
 // grownErrors is the number of standard deviations that growth exceeds. Thousands of operations are compared every few
 // minutes for a day.
 const grownErrors = 5
+
+// leastTypicalGrowth is the part of the growth of a mean, in octaves, that the typical time must show. Few calls of a
+// half hour take a hundred times as long: whether they are among the first ones is chance, and the cells do not tell.
+const leastTypicalGrowth = 0.5
 
 // operation returns the calls as an operation with Op 0; zero if chance may explain their growth beyond the shared one.
 func (t *grownTimes) operation(shared float64, l *ledger) (o SuspectOperation) {
@@ -154,6 +159,9 @@ func (t *grownTimes) operation(shared float64, l *ledger) (o SuspectOperation) {
 	now, early := t.least()
 	usual := early.Nanos * shared
 	if now <= usual || t.whole.Nanos-usual <= grownErrors*math.Sqrt(t.whole.Variance+shared*shared*early.Variance) {
+		return o
+	}
+	if least := leastTypicalGrowth * math.Log2(now/usual); t.known > 0 && t.typical/t.known-math.Log2(shared) < least {
 		return o
 	}
 	o.Calls, o.Usual, o.Excess = t.calls, usual/t.calls, (now-usual)/t.calls

@@ -18,6 +18,7 @@ const (
 type Mean struct {
 	Nanos    float64
 	Variance float64 // of the mean, by chance
+	Octaves  float64 // typical own time, see [Cell.Typical]; 0: unknown
 }
 
 // Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single calls:
@@ -28,6 +29,9 @@ func (c Cells) Mean() (m Mean) {
 		return m
 	}
 	m.Nanos = float64(c.Own()) / calls
+	for i := range c {
+		m.Octaves += float64(c[i].logs) / calls / LogsPerOctave
+	}
 	if len(c) == 1 {
 		m.Variance = m.Nanos * m.Nanos
 		return m
@@ -43,6 +47,17 @@ func (c Cells) Mean() (m Mean) {
 // Early is the mean time of calls in the parts of a time that later ones are compared with. A mean of 0 is unknown.
 type Early [EarlyParts]Mean
 
+// Lowest returns the lowest mean of a part.
+func (e *Early) Lowest() Mean {
+	lowest := e[0]
+	for _, m := range e[1:] {
+		if m.Nanos < lowest.Nanos {
+			lowest = m
+		}
+	}
+	return lowest
+}
+
 // known sets the unknown parts to the mean of the others. It reports whether there are any.
 func (e *Early) known() bool {
 	var sum Mean
@@ -51,12 +66,13 @@ func (e *Early) known() bool {
 		if m.Nanos > 0 {
 			sum.Nanos += m.Nanos
 			sum.Variance += m.Variance
+			sum.Octaves += m.Octaves
 			n++
 		}
 	}
 	for i := range e {
 		if e[i].Nanos == 0 && n > 0 {
-			e[i] = Mean{sum.Nanos / n, sum.Variance / n}
+			e[i] = Mean{sum.Nanos / n, sum.Variance / n, sum.Octaves / n}
 		}
 	}
 	return n > 0
@@ -100,7 +116,7 @@ func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, know
 // firstTimes are the times of the first half hour of the calls at a site.
 type firstTimes struct {
 	from  Slice // 0: not yet known
-	parts [EarlyParts]struct{ mean, deviation Level }
+	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
 // learn learns the half hour if it is over before a slice. covered is the first slice that the history covers: traces
@@ -116,7 +132,8 @@ func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	f.from = from
 	for i, m := range earlyOf(all, from, before, skipped) {
 		if m.Nanos > 0 {
-			f.parts[i].mean, f.parts[i].deviation = levelOf(m.Nanos), levelOf(math.Sqrt(m.Variance))
+			p := &f.parts[i]
+			p.mean, p.deviation, p.typical = levelOf(m.Nanos), levelOf(math.Sqrt(m.Variance)), levelOf(nanosOf(m.Octaves))
 		}
 	}
 }
@@ -125,7 +142,7 @@ func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 func (f *firstTimes) before(end Slice) (e Early) {
 	for i, p := range f.parts {
 		if f.from+Slice(i+1)*earlyPart <= end {
-			e[i] = Mean{p.mean.Nanos(), p.deviation.Nanos() * p.deviation.Nanos()}
+			e[i] = Mean{p.mean.Nanos(), p.deviation.Nanos() * p.deviation.Nanos(), octavesOf(p.typical.Nanos())}
 		}
 	}
 	return e
@@ -134,7 +151,7 @@ func (f *firstTimes) before(end Slice) (e Early) {
 func (f *firstTimes) appendTo(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(f.from))
 	for _, p := range f.parts {
-		b = codec.AppendUvarints(b, uint64(p.mean), uint64(p.deviation))
+		b = codec.AppendUvarints(b, uint64(p.mean), uint64(p.deviation), uint64(p.typical))
 	}
 	return b
 }
@@ -142,6 +159,6 @@ func (f *firstTimes) appendTo(b []byte) []byte {
 func (f *firstTimes) read(r *codec.Reader) {
 	f.from = readSlice(r)
 	for i := range f.parts {
-		f.parts[i].mean, f.parts[i].deviation = readLevel(r), readLevel(r)
+		f.parts[i].mean, f.parts[i].deviation, f.parts[i].typical = readLevel(r), readLevel(r), readLevel(r)
 	}
 }

@@ -38,6 +38,9 @@ func logOf(nanos int64) int64 {
 // nanosOf returns the time in ns with a logarithm in octaves, as the mean of all times with that result of [logOf].
 func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1) }
 
+// octavesOf returns the octaves of a time in ns: the inverse of [nanosOf].
+func octavesOf(nanos float64) float64 { return math.Log2(nanos/logFrom + 1) }
+
 // Typical returns the typical own time of calls on a logarithmic scale in octaves.
 func (x *Cell) Typical() float64 { return float64(x.logs) / float64(x.Calls) / LogsPerOctave }
 
