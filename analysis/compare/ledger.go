@@ -75,6 +75,7 @@ type ledger struct {
 	evidence  []evidence                 // by number of the service
 	ops       map[history.Callee]float64 // evidence against each operation
 	own       map[history.Callee]float64 // the part of it that is not on the wire: own time and changed shapes
+	slow      map[history.Callee]float64 // the part of that which is own time
 	outExcess map[history.Callee]float64 // wire excess of the calls that each operation makes
 	wire      Wires
 	failures  Wires // failed calls whose callee answered without a failure
@@ -130,6 +131,7 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 		evidence:  make([]evidence, len(g.names)),
 		ops:       make(map[history.Callee]float64),
 		own:       make(map[history.Callee]float64),
+		slow:      make(map[history.Callee]float64),
 		outExcess: make(map[history.Callee]float64),
 		wire:      make(Wires),
 		failures:  make(Wires),
@@ -229,6 +231,7 @@ func (l *ledger) charge(x *siteTime, limit, soft float64) {
 	} else {
 		e.own += excess
 		l.own[suspect] += excess
+		l.slow[suspect] += excess
 	}
 }
 

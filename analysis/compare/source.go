@@ -73,6 +73,7 @@ func (l *ledger) judge(of source) {
 	a.chargeMissing()
 	of.chargeShapes()
 	a.chargeAdded()
+	l.chargeBackoff()
 }
 
 // surplus returns the surplus of each shape of a sample, and the total. It reorders the shares of pieces.

@@ -190,7 +190,7 @@ func (w *watch) answer(i int) Fault {
 		Ratio:   f.ratio,
 		From:    int64(f.window.From),
 		To:      int64(f.window.To),
-		Others:  max(0, len(w.in[i])-1),
+		Others:  w.others(i),
 		Instead: []string{},
 	}
 	var first *sighting
@@ -208,6 +208,9 @@ func (w *watch) answer(i int) Fault {
 	}
 	out.Raised = true
 	out.Seconds = new(first.at.Sub(f.window.From).Seconds())
+	for x, merged := w.in[i][first.Into()]; merged; x, merged = w.in[i][first.Into()] {
+		first = &x // whoever opens the merged one is shown this one
+	}
 	for k := range first.Suspects {
 		if w.right(&f.place, &first.Suspects[k]) {
 			out.Rank = new(k + 1)
@@ -218,6 +221,16 @@ func (w *watch) answer(i int) Fault {
 		out.Instead = []string{w.names(&first.Incident)}
 	}
 	return out
+}
+
+// others returns the number of further incidents in the window of fault i that were not merged into one of them.
+func (w *watch) others(i int) (n int) {
+	for _, x := range w.in[i] {
+		if _, merged := w.in[i][x.Into()]; !merged {
+			n++
+		}
+	}
+	return max(0, n-1)
 }
 
 // names returns the first suspects of an incident, each with the largest part of its score.

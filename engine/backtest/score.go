@@ -124,6 +124,9 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 // rank returns the rank of the labelled service among the suspects of an incident; 0 if it is none of them.
 func (s *scorer) rank(label int, id uint64) int {
 	x := s.judged[label][id]
+	if into, merged := s.judged[label][x.Into()]; merged {
+		x = into // whoever opens x is shown that one
+	}
 	for i := range x.Suspects {
 		if s.table.Text(x.Suspects[i].Service) == s.labels[label].Target.Service {
 			return i + 1

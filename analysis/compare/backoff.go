@@ -1,0 +1,113 @@
+package compare
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/history"
+)
+
+const (
+	// longestBackoff is the longest time for which a caller waits after a call that failed, in usual durations of a
+	// request. Waits are set with those in mind: a tenth of a second to some seconds.
+	longestBackoff = 10
+	// leastBegun is the part of the failures of calls that their callee shows, too, so that its caller is not their
+	// cause.
+	leastBegun = 0.5
+)
+
+// chargeBackoff charges the own time in which callers wait before they repeat a call that failed to the service where
+// the failures begin: to the way to it, since no span shows the wait. Both begin at the same time; a caller that is slow
+// for another reason is so whether or not its calls fail.
+func (l *ledger) chargeBackoff() {
+	for _, number := range l.failingSites() {
+		s, called := &l.sites[number], l.callee[number].Service
+		if !s.Client || s.Border || s.Parent == 0 || called == 0 || called == s.Service {
+			continue
+		}
+		failing := l.failing[number] / l.requests
+		caller := history.Callee{Service: s.Service, Op: s.Parent}
+		own := l.slow[caller]
+		wait := min(own, longestBackoff*failing)
+		if wait <= 0 || l.failingAt(number, called) < leastBegun*failing {
+			continue
+		}
+		l.slow[caller] -= wait
+		l.own[caller] -= wait
+		l.ops[caller] -= wait
+		l.evidence[s.Service].own -= wait
+		l.called.of(caller).explain(wait / own)
+		begins := l.begins(number)
+		l.ops[l.callee[begins]] += wait
+		l.wire.Add(Wire{l.sites[begins].Service, l.callee[begins].Service, false}, 0, wait)
+	}
+}
+
+// begins returns the site where the failures of a site with calls to another service begin: the site itself, or one
+// where that service, or one behind it, calls another whose failures explain most of them.
+func (l *ledger) begins(number int32) int32 {
+	seen := make(map[int32]bool)
+	for !seen[number] {
+		seen[number] = true
+		next, most := number, leastBegun*l.failing[number]
+		for _, k := range l.callsBehind(number) {
+			if n := l.failing[k]; n >= most && n > 0 && l.failingAt(k, l.callee[k].Service) >= leastBegun*n/l.requests {
+				next, most = k, n
+			}
+		}
+		number = next
+	}
+	return number
+}
+
+// callsBehind returns the sites with calls to other services that the callee of a site makes to answer it.
+func (l *ledger) callsBehind(number int32) (calls []int32) {
+	service, seen := l.callee[number].Service, make(map[int32]bool)
+	for left := []int32{l.index.step[number]}; len(left) > 0; {
+		step := left[len(left)-1]
+		left = left[:len(left)-1]
+		if seen[step] {
+			continue
+		}
+		seen[step] = true
+		for _, i := range l.index.below.of(step) {
+			switch s := &l.sites[i]; {
+			case s.Service != service || s.Border:
+			case s.Client && l.callee[i].Service != service && l.callee[i].Service != 0:
+				calls = append(calls, i)
+			default:
+				left = append(left, l.index.step[i])
+			}
+		}
+	}
+	return calls
+}
+
+// failingSites returns the sites whose calls fail more often than before, in the order of their keys.
+func (l *ledger) failingSites() []int32 {
+	return slices.SortedFunc(maps.Keys(l.failing), func(a, b int32) int {
+		return l.sites[a].SiteKey.Compare(l.sites[b].SiteKey)
+	})
+}
+
+// failingAt returns the failures that a service shows when it is called at a site, or the calls that it did not answer,
+// per request.
+func (l *ledger) failingAt(number, service int32) float64 {
+	calls := 0.0
+	for _, i := range l.index.below.of(l.index.step[number]) {
+		if l.sites[i].Service == service {
+			calls += l.failing[i]
+		}
+	}
+	return calls/l.requests + l.evidence[service].unanswered
+}
+
+// explain takes away a part of the growth of the own times of calls.
+func (c *operationCalls) explain(part float64) {
+	for _, t := range []*callTimes{&c.known, &c.young} {
+		t.excess *= 1 - part
+		for i := range t.typical.parts {
+			t.typical.parts[i].octaves *= 1 - part
+		}
+	}
+}
