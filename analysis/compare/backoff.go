@@ -16,8 +16,8 @@ const (
 	leastBegun = 0.5
 )
 
-// chargeBackoff charges the own time in which callers wait before they repeat a call that failed to the service where
-// the failures begin: to the way to it, since no span shows the wait. Both begin at the same time; a caller that is slow
+// chargeBackoff charges the own time in which callers wait before they repeat failed calls to the service where the
+// failures begin: to the way to it, since no span shows the wait. Both begin at the same time; a caller that is slow
 // for another reason is so whether or not its calls fail.
 func (l *ledger) chargeBackoff() {
 	for _, number := range l.failingSites() {

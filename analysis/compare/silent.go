@@ -107,8 +107,8 @@ func (c *liveWindow) continued(number int32, steady, since history.Range) (calls
 	return calls
 }
 
-// leastGrown is how many times as often as before the calls of a new operation come. Clocks that are wrong, as those of
-// phones are, show some of them before they began.
+// leastGrown is the least ratio of the rate of the calls of a new operation to their rate before. Wrong clocks, such as
+// those of phones, show some of them before they began.
 const leastGrown = 10
 
 // isNew reports whether the calls of a series are new: they hardly came in an earlier time.

@@ -432,7 +432,8 @@ func decodeVarint(b []byte, i int) (x int64, next int) {
 	}
 }
 
-// LowestMean returns the lowest mean own time of some parts of calls, each with about as many of them, in ns. There are calls.
+// LowestMean returns the lowest mean own time of some parts of calls, each with about as many of them, in ns. There are
+// calls.
 func (c Cells) LowestMean(parts int) float64 {
 	calls, n := c.Calls(), uint64(parts)
 	least, partCalls, partNanos, done := float64(c.Own())/float64(calls), uint64(0), int64(0), uint64(0)

@@ -21,8 +21,8 @@ type Mean struct {
 	Octaves  float64 // typical own time, see [Cell.Typical]; 0: unknown
 }
 
-// Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single calls:
-// calls of a busy minute are slow together.
+// Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single
+// calls: those of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
 	if calls == 0 {

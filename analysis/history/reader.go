@@ -31,7 +31,7 @@ type PathTimes struct {
 	Local []int64
 }
 
-// position is where a node is on a path.
+// position is the place of a node: on a path, or beside it.
 type position uint8
 
 const (
