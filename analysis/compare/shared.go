@@ -41,7 +41,7 @@ func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Su
 		x := m.instancesOf(window, c, s)
 		for _, key := range history.PlaceKeys {
 			costs, total := x.costs(m.InstancesOf(s.Service, key))
-			if total <= 0 || total < x.least {
+			if len(costs) > 1 && (total <= 0 || total < x.least) {
 				continue
 			}
 			for i := range costs {
@@ -130,11 +130,12 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	}
 	v := &costs[i]
 	p.in, p.all = p.in+v.cost, p.all+total
-	part := ServicePart{service, InstancePart{v.Key, v.Value, uint64(v.whole.calls), v.cost / total, len(costs)}}
+	part := ServicePart{service, InstancePart{v.Key, v.Value, uint64(v.whole.calls), 1, len(costs)}}
 	switch {
-	case len(costs) == 1:
+	case len(costs) == 1: // whatever it costs: that depends on which of its operations are called
 		p.only = append(p.only, part)
 	case own.in > 0 && own.in >= clearlyMore*own.out && v.cost >= leastVisible*total:
+		part.Part = v.cost / total
 		p.services = append(p.services, part)
 	}
 }
