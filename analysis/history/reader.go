@@ -193,7 +193,9 @@ func within(s, caller *trace.Span) bool {
 func (r *PathReader) round() {
 	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders, r.Off.Nanos, r.Off.Local, r.Off.Borders} {
 		for i, x := range times {
-			times[i] = round(x)
+			if x != 0 { // most are
+				times[i] = round(x)
+			}
 		}
 	}
 }

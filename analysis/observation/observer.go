@@ -384,11 +384,23 @@ func (o *Observer) variables() {
 			o.find(n)
 		}
 	}
-	slices.SortFunc(o.found, located.compare)
-	for i, v := range o.found {
-		if i == 0 || v.Context != o.found[i-1].Context || v.Key != o.found[i-1].Key {
-			o.into.Variables = append(o.into.Variables, v.Variable)
+	o.keys = o.keys[:0]
+	for i := range o.found {
+		o.keys = append(o.keys, key{uint64(o.found[i].Context), int32(i)})
+	}
+	o.sortKeys()
+	for keys := o.keys; len(keys) > 0; {
+		same := 1
+		for same < len(keys) && keys[same].hash == keys[0].hash {
+			same++
 		}
+		slices.SortFunc(keys[:same], func(a, b key) int { return o.found[a.i].compare(&o.found[b.i]) })
+		for i, k := range keys[:same] {
+			if v := &o.found[k.i].Variable; i == 0 || v.Key != o.found[keys[i-1].i].Key {
+				o.into.Variables = append(o.into.Variables, *v)
+			}
+		}
+		keys = keys[same:]
 	}
 }
 
@@ -399,11 +411,14 @@ type located struct {
 	id    trace.SpanID
 }
 
-// compare orders by place, then by preference: the earliest span first and, among several values of one span, a fixed
-// order.
-func (v located) compare(w located) int {
-	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
-		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
+// compare orders variables of one context by key, then by preference: the earliest span first and, among several values
+// of one span, a fixed order.
+func (v *located) compare(w *located) int {
+	if v.Key != w.Key { // mostly
+		return cmp.Compare(v.Key, w.Key)
+	}
+	return cmp.Or(cmp.Compare(v.start, w.start), cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text),
+		cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
 }
 
 func (o *Observer) find(node int32) {
