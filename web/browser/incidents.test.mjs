@@ -466,7 +466,9 @@ test("a service that makes other calls has a note, and no alarm", async () => {
   await page.route(/\/api\/v1\/services(\?|\/|$)/, async (route) => {
     const response = await route.fetch();
     const answer = await response.json();
-    for (const s of answer.items ?? [answer.service]) if (s.id === well.id) s.changed_calls = note;
+    // It may be idle by now: no requests come.
+    const is = { changed_calls: note, state: well.state, reason: well.reason, worse: well.worse };
+    for (const s of answer.items ?? [answer.service]) if (s.id === well.id) Object.assign(s, is);
     await route.fulfill({ response, json: answer });
   });
   for (const [path, where] of [
