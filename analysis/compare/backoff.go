@@ -29,7 +29,7 @@ func (l *ledger) chargeBackoff() {
 		caller := history.Callee{Service: s.Service, Op: s.Parent}
 		own := l.slow[caller]
 		wait := min(own, longestBackoff*failing)
-		if wait <= 0 || l.failingAt(number, called) < leastBegun*failing {
+		if wait <= 0 || l.failingAt(number) < leastBegun*failing {
 			continue
 		}
 		l.slow[caller] -= wait
@@ -51,7 +51,7 @@ func (l *ledger) begins(number int32) int32 {
 		seen[number] = true
 		next, most := number, leastBegun*l.failing[number]
 		for _, k := range l.callsBehind(number) {
-			if n := l.failing[k]; n >= most && n > 0 && l.failingAt(k, l.callee[k].Service) >= leastBegun*n/l.requests {
+			if n := l.failing[k]; n >= most && n > 0 && l.failingAt(k) >= leastBegun*n/l.requests {
 				next, most = k, n
 			}
 		}
@@ -90,10 +90,10 @@ func (l *ledger) failingSites() []int32 {
 	})
 }
 
-// failingAt returns the failures that a service shows when it is called at a site, or the calls that it did not answer,
+// failingAt returns the failures that the callee of a site shows in these calls, and the calls that it did not answer,
 // per request.
-func (l *ledger) failingAt(number, service int32) float64 {
-	calls := 0.0
+func (l *ledger) failingAt(number int32) float64 {
+	service, calls := l.callee[number].Service, 0.0
 	for _, i := range l.index.below.of(l.index.step[number]) {
 		if l.sites[i].Service == service {
 			calls += l.failing[i]

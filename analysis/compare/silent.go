@@ -43,10 +43,14 @@ func (c *liveWindow) chargeSilent(number int32) {
 			return
 		}
 	}
-	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From) * c.trafficSince(steady)
+	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
 	since := history.Range{From: end, To: c.window.To}
+	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before all sites are read
+		return
+	}
+	rate *= c.trafficSince(steady)
 	expected := rate * float64(since.To-since.From)
-	if expected < leastMissing || !c.observed() || c.continued(number, steady, since) >= expected/2 {
+	if expected < leastMissing || c.continued(number, steady, since) >= expected/2 {
 		return
 	}
 	missing := rate * float64(c.window.To-c.window.From)
@@ -107,8 +111,8 @@ func (c *liveWindow) continued(number int32, steady, since history.Range) (calls
 	return calls
 }
 
-// leastGrown is the least ratio of the rate of the calls of a new operation to their rate before. Wrong clocks, such as
-// those of phones, show some of them before they began.
+// leastGrown is the least ratio of the rate of the calls of a new operation to their rate before. Phones whose clocks
+// are wrong send some calls that seem to come before the first one.
 const leastGrown = 10
 
 // isNew reports whether the calls of a series are new: they hardly came in an earlier time.

@@ -22,7 +22,7 @@ type Mean struct {
 }
 
 // Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single
-// calls: those of a busy minute are slow together.
+// calls, because the calls of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
 	if calls == 0 {
@@ -133,7 +133,8 @@ func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	for i, m := range earlyOf(all, from, before, skipped) {
 		if m.Nanos > 0 {
 			p := &f.parts[i]
-			p.mean, p.deviation, p.typical = levelOf(m.Nanos), levelOf(math.Sqrt(m.Variance)), levelOf(nanosOf(m.Octaves))
+			p.mean, p.deviation = levelOf(m.Nanos), levelOf(math.Sqrt(m.Variance))
+			p.typical = levelOf(nanosOf(m.Octaves))
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // PathReader reads from a path the time that each of its spans, and each border, spends on it.
 type PathReader struct {
 	PathTimes
-	// Off holds the times of the spans that are not on the path: what they would spend on it if nothing ran beside
-	// them. A span has times here or on the path, unless both are 0.
+	// Off holds the times that the other spans would spend on the path if nothing ran beside them. A span has times
+	// here or on the path, unless both are 0.
 	Off PathTimes
 
 	homes     []int32    // by node: the node in whose Local it counts
@@ -92,7 +92,8 @@ func (r *PathReader) measureBeside(p *critpath.Path) {
 				cursor, after = x.Start, c
 			}
 		}
-		r.Off.share(p, &critpath.Section{Node: int32(i), Before: -1, After: after, Start: min(n.Start, cursor), End: cursor})
+		start := min(n.Start, cursor)
+		r.Off.share(p, &critpath.Section{Node: int32(i), Before: -1, After: after, Start: start, End: cursor})
 	}
 }
 

@@ -317,7 +317,8 @@ func (h *Sites) service(name trace.Symbol) int32 {
 
 // merge adds the calls of a site in a slice. It reorders their shapes.
 func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
-	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs}, Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
+	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
+		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
 	into.requests, into.within = into.requests+c.calls, into.within+c.within
 	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.Shape.compare(b.Shape) })
 	for _, x := range c.shapes {
