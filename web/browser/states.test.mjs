@@ -76,7 +76,9 @@ test("an empty service explains what to do", async () => {
 test("failures show their reason and a retry; stale data is labelled", async () => {
   const { page, context } = await open(browser);
   let broken = true;
+  let quiet = true; // else an event refreshes the page before the button is clicked
   await page.route("**/api/v1/problems?*", (route) => (broken ? route.fulfill(problem) : route.continue()));
+  await page.route("**/api/v1/events", (route) => (quiet ? route.abort() : route.continue()));
   await page.goto(`${service.url}/problems`);
   await page.getByText("something broke").waitFor();
   assert.deepEqual(await violations(page), []);
@@ -84,6 +86,7 @@ test("failures show their reason and a retry; stale data is labelled", async () 
   await page.getByRole("button", { name: "Try again" }).click();
   await page.waitForSelector(".queue");
   broken = true;
+  quiet = false;
   await page.getByText("Stale.").waitFor({ timeout: 25_000 });
   assert.ok((await page.locator("a[data-problem]").count()) > 0, "the stale list is gone");
   await context.close();
