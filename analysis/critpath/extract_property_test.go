@@ -382,3 +382,17 @@ func TestExtremeTimes(t *testing.T) {
 		t.Errorf("flags %v, unusable %q, want too_long", p.Flags.Names(), p.Unusable(0))
 	}
 }
+
+// A tracepoint has no vote on the clock of a tree: with one, the caller's clock would have two of three spans here.
+func TestTracepointKeepsClock(t *testing.T) {
+	tr := &trace.Trace{Spans: []trace.Span{
+		{ID: 1, Start: 100, End: 200, Kind: trace.Client, Host: 1, Op: 1},
+		{ID: 2, Parent: 1, Start: 0, End: 100, Kind: trace.Server, Host: 2, Op: 2},
+		{ID: 3, Parent: 1, Start: 110, End: 120, Host: 1, Op: 3, Tracepoint: 1},
+	}}
+	with := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr).Nodes[0].Start
+	without := tracetest.Without(tr, func(i int) bool { return i == 2 })
+	if want := critpath.NewExtractor(critpath.DefaultOptions()).Extract(without).Nodes[0].Start; with != want {
+		t.Errorf("the root starts at %d with a tracepoint, at %d without", with, want)
+	}
+}

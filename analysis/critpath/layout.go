@@ -276,13 +276,22 @@ func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	return min(max(above+own, least), most)
 }
 
-// keepClock moves the tree that begins at node first to the clock of most of its spans, the median one: that of the
-// servers rather than that of the phone which called them. Of two in the middle it is the one farther from the root's.
+// keepClock moves the tree that begins at node first to the clock of most of its baseline spans, the median one: that of
+// the servers rather than that of the phone which called them. Of two in the middle it is the one farther from the
+// root's. Tracepoints do not count: enabling them must not move anything.
 func (l *layout) keepClock(first int32) {
 	nodes := l.nodes[first:]
-	l.sorted = append(l.sorted[:0], l.offsets[first:]...)
+	l.sorted = l.sorted[:0]
+	for i := range nodes {
+		if l.spans[nodes[i].Span].Tracepoint == 0 {
+			l.sorted = append(l.sorted, l.offsets[int(first)+i])
+		}
+	}
 	slices.Sort(l.sorted)
 	n := len(l.sorted)
+	if n == 0 {
+		return
+	}
 	ahead := farther(l.sorted[(n-1)/2], l.sorted[n/2])
 	if ahead == 0 {
 		return
