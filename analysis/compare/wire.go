@@ -172,20 +172,22 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 		}
 		services[x.to].in = append(services[x.to].in, x)
 	}
+	var left []*Service // that may explain anything, unless they are processed
 	for i := range services {
-		services[i].evaluate()
+		s := &services[i]
+		if s.evaluate(); !s.Processed && s.hasExcess() {
+			left = append(left, s)
+		}
 	}
-	for range services {
-		best := -1
-		for i := range services {
-			if s := &services[i]; !s.Processed && (best < 0 || s.precedes(&services[best])) {
+	for len(left) > 0 {
+		best := 0
+		for i, s := range left {
+			if s.precedes(left[best]) {
 				best = i
 			}
 		}
-		if best < 0 {
-			break
-		}
-		s := &services[best]
+		s := left[best]
+		left = slices.Delete(left, best, best+1)
 		s.Processed = true
 		in, out := s.byIn, s.byOut
 		in.subtract(s.in, func(x *wireTo, part float64) {
@@ -219,6 +221,14 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 	for i := range services {
 		services[i].Score += services[i].Rest
 	}
+}
+
+// hasExcess reports whether any wire of s has an excess. If none has, s explains nothing, now and later: wires only lose
+// excess.
+func (s *Service) hasExcess() bool {
+	return slices.ContainsFunc([][]*wireTo{s.in, s.out, s.toOpaque}, func(wires []*wireTo) bool {
+		return slices.ContainsFunc(wires, func(x *wireTo) bool { return x.Excess > 0 })
+	})
 }
 
 // reevaluate evaluates s again after some of its wires were explained, unless s is processed.
