@@ -255,12 +255,20 @@ func (c *Coverage) Lost() int64 {
 func (c *Coverage) Merge(o *Coverage) {
 	c.Traces += o.Traces
 	c.Incomplete += o.Incomplete
-	for _, service := range slices.Sorted(maps.Keys(o.services)) {
+	for service := range keys(o.services, maxServices-len(c.services), cmp.Compare) {
 		c.of(service).add(o.services[service])
 	}
-	for _, h := range slices.SortedFunc(maps.Keys(o.hops), Hop.compare) {
+	for h := range keys(o.hops, maxHops-len(c.hops), Hop.compare) {
 		c.addHop(h, *o.hops[h])
 	}
+}
+
+// keys yields the keys of m, in order if there may not be room for all of them: then the order decides which have it.
+func keys[K comparable, V any](m map[K]V, room int, compare func(a, b K) int) iter.Seq[K] {
+	if len(m) <= room {
+		return maps.Keys(m)
+	}
+	return slices.Values(slices.SortedFunc(maps.Keys(m), compare))
 }
 
 func (h Hop) compare(o Hop) int {

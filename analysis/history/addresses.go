@@ -47,6 +47,37 @@ func (a answer) compare(b answer) int {
 	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.service, b.service))
 }
 
+// answers counts the calls that services answered at addresses.
+type answers struct {
+	calls  map[answer]*uint64
+	recent [256]countedAnswer
+}
+
+// countedAnswer is an answer that was counted lately.
+type countedAnswer struct {
+	answer
+	calls *uint64
+}
+
+func newAnswers() answers { return answers{calls: make(map[answer]*uint64)} }
+
+// count counts a call, unless there are too many pairs of addresses and services.
+func (a *answers) count(x answer) {
+	recent := &a.recent[(uint64(x.address)^uint64(x.service))%uint64(len(a.recent))]
+	if recent.calls == nil || recent.answer != x {
+		calls := a.calls[x]
+		if calls == nil {
+			if len(a.calls) >= maxAddresses {
+				return
+			}
+			calls = new(uint64)
+			a.calls[x] = calls
+		}
+		*recent = countedAnswer{x, calls}
+	}
+	*recent.calls++
+}
+
 // service returns the service at an address; 0 if it is not known.
 func (a *addresses) service(at trace.Address) trace.Symbol {
 	if r := a.known[at]; r.calls >= minResidence {
@@ -56,12 +87,12 @@ func (a *addresses) service(at trace.Address) trace.Symbol {
 }
 
 // merge adds the answers of a tally to the open epoch.
-func (a *addresses) merge(answers map[answer]uint64) {
+func (a *addresses) merge(counted *answers) {
 	if a.open == nil {
 		a.open = make(map[answer]uint64)
 	}
-	for x, calls := range answers {
-		a.open[x] += calls
+	for x, calls := range counted.calls {
+		a.open[x] += *calls
 	}
 	if len(a.open) > maxOpenAddresses {
 		for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare)[maxOpenAddresses:] {

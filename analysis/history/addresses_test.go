@@ -32,7 +32,7 @@ func TestResidents(t *testing.T) {
 		var a addresses
 		for i, services := range c.epochs {
 			for service, calls := range services {
-				a.merge(map[answer]uint64{{at, service}: calls})
+				a.merge(answered(answer{at, service}, calls))
 			}
 			a.learn(Slice(i))
 		}
@@ -46,14 +46,16 @@ func TestResidents(t *testing.T) {
 func TestManyAddresses(t *testing.T) {
 	var a addresses
 	for epoch := range Slice(3) {
-		answers := make(map[answer]uint64)
+		all := newAnswers()
 		for i := range maxAddresses/2 + 1 {
-			answers[answer{trace.Address(int(epoch)*maxAddresses + i + 1), trace.Symbol(i%5 + 1)}] = 4
+			for range 4 {
+				all.count(answer{trace.Address(int(epoch)*maxAddresses + i + 1), trace.Symbol(i%5 + 1)})
+			}
 		}
-		a.merge(answers)
+		a.merge(&all)
 		a.learn(epoch)
 	}
-	a.merge(map[answer]uint64{{1, 2}: 3})
+	a.merge(answered(answer{1, 2}, 3))
 	if n := len(a.known); n > maxAddresses || n < maxAddresses/2 {
 		t.Errorf("%d addresses are known, want at most %d", n, maxAddresses)
 	}
@@ -70,4 +72,13 @@ func TestManyAddresses(t *testing.T) {
 	if diff := cmp.Diff(a.known, b.known, cmp.AllowUnexported(resident{})); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// answered returns an answer, counted a number of times.
+func answered(x answer, times uint64) *answers {
+	a := newAnswers()
+	for range times {
+		a.count(x)
+	}
+	return &a
 }

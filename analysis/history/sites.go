@@ -188,7 +188,7 @@ func (h *Sites) Refused() uint64 { return h.refused }
 // calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
-	h.addresses.merge(t.answers)
+	h.addresses.merge(&t.answers)
 	h.messages.merge(&t.messages)
 	numbers := h.numbersOf(t)
 	for _, at := range slices.Sorted(maps.Keys(t.slices)) {

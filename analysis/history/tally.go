@@ -13,12 +13,12 @@ import (
 type Tally struct {
 	numbers map[tallyKey]int32
 	sites   []tallySite
-	recent  [256]numberedSite
+	recent  [4096]int32 // number+1 of a site that was seen lately, by its hash
 	slices  map[Slice]*tallySlice
 	within  int64 // logarithm of the duration of the request that is observed
 	places  places
-	answers map[answer]uint64 // calls
-	unknown int               // sites with an address
+	answers answers
+	unknown int // sites with an address
 
 	messages messages
 
@@ -29,13 +29,6 @@ type Tally struct {
 type tallyKey struct {
 	SiteKey
 	address trace.Address // 0: answered, or without an address
-}
-
-// numberedSite is a site that was seen lately.
-type numberedSite struct {
-	tallyKey
-	number int32
-	known  bool
 }
 
 // tallySite describes a site to another table.
@@ -91,7 +84,7 @@ func NewTally() *Tally {
 		numbers: make(map[tallyKey]int32),
 		slices:  make(map[Slice]*tallySlice),
 		places:  newPlaces(),
-		answers: make(map[answer]uint64),
+		answers: newAnswers(),
 	}
 }
 
@@ -169,15 +162,11 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if up := Caller(p, i); up >= 0 {
 		key.Parent = Step(p, up)
 	}
-	recent := &t.recent[(uint64(key.Op)^uint64(key.Parent)>>8)%uint64(len(t.recent))]
-	if !recent.known || recent.tallyKey != key {
-		number, ok := t.numbers[key]
-		if !ok {
-			number = t.add(tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client})
-		}
-		*recent = numberedSite{key, number, true}
+	number, ok := t.number(key)
+	if !ok {
+		number = t.add(tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client})
 	}
-	c := into.cell(recent.number)
+	c := into.cell(number)
 	own := spent{t.reader.Nanos[i], t.reader.Off.Nanos[i]}
 	c.add(own)
 	c.addLocal(own, spent{t.reader.Local[i], t.reader.Off.Local[i]})
@@ -192,8 +181,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	}
 	caller := p.Span(p.Caller(i))
 	key = tallyKey{SiteKey: SiteKey{Parent: caller.Op, Op: s.Op, Border: true}}
-	number, ok := t.numbers[key]
-	if !ok {
+	if number, ok = t.number(key); !ok {
 		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
 	}
 	into.cell(number).add(spent{t.reader.Borders[i], t.reader.Off.Borders[i]})
@@ -205,19 +193,13 @@ func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	switch {
 	case s.Address == 0:
 	case s.Kind == trace.Server:
-		t.answer(answer{s.Address, s.Service})
+		t.answers.count(answer{s.Address, s.Service})
 	case callee >= 0:
-		t.answer(answer{s.Address, p.Trace.Spans[callee].Service})
+		t.answers.count(answer{s.Address, p.Trace.Spans[callee].Service})
 	case s.Kind == trace.Client && s.Peer != 0 && t.unknown < maxAddresses:
 		return s.Address
 	}
 	return 0
-}
-
-func (t *Tally) answer(x answer) {
-	if calls := t.answers[x]; calls > 0 || len(t.answers) < maxAddresses {
-		t.answers[x] = calls + 1
-	}
 }
 
 // spent is the time of a call in ns, on the critical path or beside it.
@@ -240,6 +222,18 @@ func (c *tallyCell) addLocal(own, local spent) {
 		c.innerBeside += local.beside - own.beside
 		c.innerLogs += logOf(local.sum()) - logOf(own.sum())
 	}
+}
+
+// number returns the number of a site, if it has one.
+func (t *Tally) number(of tallyKey) (number int32, known bool) {
+	recent := &t.recent[(uint64(of.Op)^uint64(of.Parent)>>8)%uint64(len(t.recent))]
+	if number = *recent - 1; number >= 0 && t.sites[number].tallyKey == of {
+		return number, true
+	}
+	if number, known = t.numbers[of]; known {
+		*recent = number + 1
+	}
+	return number, known
 }
 
 func (t *Tally) add(s tallySite) int32 {
