@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -24,6 +26,13 @@ type Options struct {
 
 // Run simulates the weeks and judges the incidents. It returns an error only if ctx ends.
 func Run(ctx context.Context, o Options) (*Report, error) {
+	var chronic *Chronic
+	group, ctx := errgroup.WithContext(ctx)
+	with := o
+	group.Go(func() (err error) { // beside the weeks, whose epochs take one core most of the time
+		chronic, err = runChronic(ctx, &with)
+		return err
+	})
 	table := &trace.Table{}
 	a := newApp(o.Seed, o.Types, o.Rate, table)
 	s := plan(o.Seed, a, o.Weeks)
@@ -42,12 +51,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	q.play(end.Add(time.Hour))
 	r := judge(o, a, s, p.Finish())
-	var err error
-	r.Chronic, err = runChronic(ctx, &o)
-	if r.Chronic != nil {
-		r.NotificationDelay = r.Chronic.Epochs
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
-	return r, err
+	r.Chronic, r.NotificationDelay = chronic, chronic.Epochs
+	return r, nil
 }
 
 // labels returns the faults as labels of a backtest.
