@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime"
 	"net"
@@ -32,12 +34,26 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-//go:embed openapi.yaml
-var contractText []byte
+//go:generate gzip -9 --no-name --keep --force openapi.yaml
+//go:embed openapi.yaml.gz
+var packedContract []byte
+
+// contractText returns openapi.yaml.
+func contractText() ([]byte, error) {
+	unpacked, err := gzip.NewReader(bytes.NewReader(packedContract))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(unpacked)
+}
 
 // loadContract parses the contract.
 func loadContract() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(contractText)
+	text, err := contractText()
+	if err != nil {
+		return nil, fmt.Errorf("openapi.yaml.gz: %w", err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
@@ -499,7 +515,12 @@ func (s *statusRecorder) WriteHeader(status int) {
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // getContract serves the contract.
-func (a *API) getContract(w http.ResponseWriter, _ *http.Request) {
+func (a *API) getContract(w http.ResponseWriter, r *http.Request) {
+	text, err := contractText()
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = bytes.NewReader(contractText).WriteTo(w)
+	_, _ = w.Write(text)
 }
