@@ -56,7 +56,9 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) b
 	x.steady(now, e, grows)
 	same := x.Opened() != now && x.Suspects[0].Service == x.service
 	if !grows || same && x.lastCalls(now, sites.Sites) <= now.Add(-max(t.epochLength, history.SliceLength)) {
-		x.measureAgain(now, sites)
+		if t.due(now, x.Onset) {
+			x.measureAgain(now, sites)
+		}
 		return true // without new requests the shares in the window change, but nothing new is known
 	}
 	x.evidence = e
@@ -151,6 +153,17 @@ func (x *tracked) skip(now trace.Nanos, sites *compare.Comparer, services ...tra
 func (x *tracked) sinceOnset(now trace.Nanos, sites *compare.Comparer) *compare.Comparison {
 	since := sites.Compare(history.Interval{From: x.Onset, To: now}, compare.Plain)
 	return &since
+}
+
+// due reports whether the time since an onset has grown by so much in the last epochs, a thirtieth or so, that measuring
+// it again may show more. Measuring takes as long as the time since the onset is.
+func (t *Tracker) due(now, onset trace.Nanos) bool {
+	const part = 32
+	step := history.SliceLength
+	for part*step < now.Sub(onset) {
+		step *= 2
+	}
+	return now/trace.Nanos(step) != now.Add(-t.epochLength)/trace.Nanos(step)
 }
 
 // measureAgain measures the same suspects again if the first has cost more since the onset than when it was measured
