@@ -50,8 +50,8 @@ func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
 
 // screening is the scratch memory of screen.
 type screening struct {
-	now, past, all, kept history.Cells
-	shapes               []wantedShape
+	now, past history.Cells
+	shapes    []wantedShape
 }
 
 // screen returns the verdict on a site, unless the site has to be judged in detail. If the verdict has no calls, the
@@ -70,11 +70,9 @@ func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	if n == 0 {
 		return verdict{}, true
 	}
-	x.past, x.shapes = x.past[:0], x.shapes[:0]
+	x.shapes = x.shapes[:0]
 	if k := len(c.skipped); k > 0 && before > 0 && encoded.Peek().Slice < c.skipped[k-1].To {
-		x.all = encoded.Decode(x.all[:0])
-		x.past = c.past(x.all, &x.kept)
-		before, encoded = x.past.Calls(), history.Encoded{}
+		before, _ = c.h.Before(&s.Times, c.window.From, c.skipped)
 	}
 	if before < history.MinHistory || n > math.MaxUint32 {
 		return v, false
@@ -182,29 +180,31 @@ func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
 	return true
 }
 
-// reached reports whether enough pieces of the history reach the own time and the shares of the wanted
-// shapes. The history has calls before the window; those cells that are not in c.screening.past are encoded. If
-// they do not, c.screening.past has all cells in the end.
+// reached reports whether enough pieces of the history, of some calls before the window, reach the own time and the
+// shares of the wanted shapes. If they do not, c.screening.past has all cells in the end.
 func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
-	x := &c.screening
+	x, skipped := &c.screening, c.skipped
+	x.past = x.past[:0]
 	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it
-	for i := 0; ; i++ {
-		if i == len(x.past) {
-			if !encoded.More() {
-				break
-			}
-			x.past = append(x.past, encoded.Next())
+	for encoded.More() {
+		cell := encoded.Next()
+		for len(skipped) > 0 && skipped[0].To <= cell.Slice {
+			skipped = skipped[1:]
 		}
-		calls += uint64(x.past[i].Calls)
-		nanos += x.past[i].Own()
+		if len(skipped) > 0 && skipped[0].Contains(cell.Slice) {
+			continue
+		}
+		x.past = append(x.past, cell)
+		calls += uint64(cell.Calls)
+		nanos += cell.Own()
 		if calls*pieces < before || (before-done-calls)*pieces < before {
 			continue // the last piece also has the rest
 		}
-		if c.reachedIn(time, x.past[first:i+1], calls, nanos, x.past[i].Slice+1) {
+		if c.reachedIn(time, x.past[first:], calls, nanos, cell.Slice+1) {
 			return true
 		}
 		done += calls
-		first, calls, nanos = i+1, 0, 0
+		first, calls, nanos = len(x.past), 0, 0
 	}
 	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
 }
