@@ -58,8 +58,8 @@ func (n *Names) Ending(t *incident.Transition) string {
 	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
 		// the last four are no ends
 	}
-	if t.Requests == 0 {
+	if t.Calls == 0 {
 		return "back to normal"
 	}
-	return "back to normal, seen in " + units.Plural(int(t.Requests), "request")
+	return "back to normal, seen in " + units.Plural(int(t.Calls), "call")
 }

@@ -26,8 +26,8 @@ func TestTransition(t *testing.T) {
 		"It had been the same for a day: Sibyl proposed to accept it as normal.": {
 			State: incident.Steady, Why: incident.Unchanged,
 		},
-		"The incident closed: back to normal, seen in 53 requests.": {
-			State: incident.Closed, Why: incident.Recovered, Requests: 53,
+		"The incident closed: back to normal, seen in 53 calls.": {
+			State: incident.Closed, Why: incident.Recovered, Calls: 53,
 		},
 		"The incident closed: back to normal.": {State: incident.Closed, Why: incident.Recovered},
 		"The incident closed: its requests stopped, so nobody knows whether its cause is gone.": {

@@ -14,30 +14,11 @@ func Silent(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Latest(now) <= now.Add(-quiet)
 }
 
-// lastCalls returns the time of the last calls that could show whether x goes on: calls of the operations with evidence
-// against its first suspect. If the service gets or answers no requests, any request counts.
-func (x *tracked) lastCalls(now trace.Nanos, sites *history.Sites) trace.Nanos {
-	if len(x.Suspects) == 0 || x.unexplained() {
-		return sites.Latest(now)
-	}
-	s := &x.Suspects[0]
-	if s.Silent+s.Unanswered > 0 {
-		return sites.Latest(now)
-	}
-	var operations []trace.Op
-	for i := range s.Operations {
-		if o := &s.Operations[i]; o.Op != 0 && o.Score >= dominated*s.Operations[0].Score {
-			operations = append(operations, o.Op)
-		}
-	}
-	return sites.LatestOf(s.Service, operations, now)
-}
-
 // growing is the growth of a score that makes an incident worse than it was. The highest score grows by chance, too.
 const growing = 1.25
 
-// follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
-// time. It reports whether the incident is open.
+// follow renews the suspects of an open incident when there is more evidence than before, and closes it once calls
+// without evidence show that it is over. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) bool {
 	switch {
 	case x.staysUnexplained(now):
@@ -47,15 +28,14 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) b
 	default:
 		x.skip(now, sites, x.affected...)
 	}
-	if now.Sub(x.Seen) >= quiet+x.every {
-		x.end(now, sites)
+	if now.Sub(x.Seen) >= quiet+x.every && x.end(now, sites) {
 		return false
 	}
 	e, grows := x.current, x.grows()
 	x.current = evidence{}
 	x.steady(now, e, grows)
 	same := x.Opened() != now && x.Suspects[0].Service == x.service
-	if !grows || same && x.lastCalls(now, sites.Sites) <= now.Add(-max(t.epochLength, history.SliceLength)) {
+	if !grows || same && x.telling().latest(now, sites.Sites) <= now.Add(-max(t.epochLength, history.SliceLength)) {
 		if t.due(now, x.Onset) {
 			x.measureAgain(now, sites)
 		}
@@ -64,26 +44,6 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) b
 	x.evidence = e
 	t.suspect(now, x, e.from, sites)
 	return true
-}
-
-// end closes x after a quiet time.
-func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) {
-	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
-		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
-		return
-	}
-	latest := x.lastCalls(now, sites.Sites)
-	if latest > now.Add(-quiet) {
-		requests := sites.Requests(history.Interval{From: x.Seen, To: now})
-		x.close(Transition{At: now, State: Closed, Why: Recovered, Requests: requests})
-		return
-	}
-	x.Seen = min(x.Seen, max(x.Opened(), latest)) // the window was without requests when it still had evidence
-	why := Stopped
-	if Silent(now, sites.Sites) {
-		why = NoTraces
-	}
-	x.close(Transition{At: now, State: Closed, Why: why})
 }
 
 // steady enters the state Steady once the evidence has not grown for a day, and leaves it when it grows.
@@ -155,8 +115,8 @@ func (x *tracked) sinceOnset(now trace.Nanos, sites *compare.Comparer) *compare.
 	return &since
 }
 
-// due reports whether the time since an onset has grown by so much in the last epochs, a thirtieth or so, that measuring
-// it again may show more. Measuring takes as long as the time since the onset is.
+// due reports whether the time since an onset has grown by so much, a thirtieth or so, that measuring it again may show
+// more. Measuring takes longer the longer that time is.
 func (t *Tracker) due(now, onset trace.Nanos) bool {
 	const part = 32
 	step := history.SliceLength

@@ -48,7 +48,7 @@ type Transition struct {
 
 	Into     uint64       // the incident that goes on, of SameCause and Replaced
 	Service  trace.Symbol // the service to which the requests go, of Moved
-	Requests uint64       // since the end of the evidence, of Recovered
+	Calls    uint64       // since the end of the evidence that show it, of Recovered
 	By, Text string       // the person, "" if unknown, and a note of that person, of ByPerson
 }
 

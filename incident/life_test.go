@@ -96,9 +96,30 @@ func TestOpenIncidentHidesNothing(t *testing.T) {
 			}
 			s.failing, s.silent = "", ""
 			s.play(10*time.Minute, nil)
-			if last := s.tracker.Incidents()[1].Last(); last.Why != incident.Recovered || last.Requests == 0 {
+			if last := s.tracker.Incidents()[1].Last(); last.Why != incident.Recovered || last.Calls == 0 {
 				t.Errorf("%s: after the recovery: %+v", c.name, last)
 			}
 		}
+	}
+}
+
+// TestFewCalls makes a service slow for three hours that gets six calls in three minutes. Two minutes without certain
+// evidence do not show that it is over: the incident goes on until it is.
+func TestFewCalls(t *testing.T) {
+	s := newShop()
+	s.rare = 6
+	s.epoch = time.Minute // a day is long
+	s.play(25*time.Hour, nil)
+	s.epoch = epoch
+	fault := s.now
+	s.play(3*time.Hour, map[string]float64{"rare": 1.7})
+	end := s.now
+	s.play(time.Hour, nil)
+	got := s.summary(fault)
+	if len(got) != 1 {
+		t.Fatalf("incidents %v, want one", got)
+	}
+	if x := s.tracker.Incidents()[0]; x.End() < end.Add(-10*time.Minute) || x.Last().Calls < 10 {
+		t.Errorf("it ended at %v with %d calls, want the end of the fault and ten", x.End().Sub(fault), x.Last().Calls)
 	}
 }

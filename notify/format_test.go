@@ -162,7 +162,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	if t == IncidentClosed { // another suspect has more evidence now
 		f.At = x.Opened().Add(40 * time.Minute)
 		x.Seen = f.At
-		x.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered, Requests: 53})
+		x.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered, Calls: 53})
 		x.Suspects[0], x.Suspects[1] = x.Suspects[1], x.Suspects[0]
 	}
 	return f

@@ -25,7 +25,7 @@ func newBacktest() *backtest.Result {
 				ID: 0xabc, Onset: midnight + 9480e9, Seen: midnight + 9980e9,
 				History: []incident.Transition{
 					{At: midnight + 9660e9},
-					{At: midnight + 9980e9, State: incident.Closed, Why: incident.Recovered, Requests: 412},
+					{At: midnight + 9980e9, State: incident.Closed, Why: incident.Recovered, Calls: 412},
 				},
 				Suspects: []compare.Suspect{
 					{

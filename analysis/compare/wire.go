@@ -223,7 +223,7 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 	}
 }
 
-// hasExcess reports whether any wire of s has an excess. If none has, s explains nothing, now and later: wires only lose
+// hasExcess reports whether any wire of s has an excess. If none has, s explains nothing, now or later: wires only lose
 // excess.
 func (s *Service) hasExcess() bool {
 	return slices.ContainsFunc([][]*wireTo{s.in, s.out, s.toOpaque}, func(wires []*wireTo) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/codec"
@@ -137,6 +138,16 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 		return 0, false
 	}
 	return within.Nanos(), true
+}
+
+// Typical returns the typical duration of the requests with calls at a site; 0 if there are none.
+func (h *Sites) Typical(number int32) time.Duration {
+	s := &h.series[number]
+	if s.requests == 0 {
+		return 0
+	}
+	within := Logs{s.requests, s.within}
+	return time.Duration(within.Nanos())
 }
 
 func (h *Sites) appendEntries(b []byte) []byte {

@@ -10,6 +10,7 @@ package history
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -466,16 +467,38 @@ func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 // LatestOf returns the end of the latest slice with calls of some operations of a service, or of any if there are no
 // operations, at most now; 0 if there are no such calls. Calls to a service that emits no spans count as its own.
 func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
-	number, newest := h.serviceNumbers[service], Slice(-1)
-	counts := func(op trace.Op) bool { return len(operations) == 0 || slices.Contains(operations, op) }
-	for i := 1; i < len(h.sites); i++ {
-		s, t := &h.sites[i], &h.targets[i]
-		external := t.external && t.service == number
-		if !s.Border && (s.Service == number && counts(s.Op) || external && (counts(t.op) || counts(s.Op))) {
-			newest = max(newest, h.series[i].Last())
-		}
+	newest := Slice(-1)
+	for s := range h.of(service, operations) {
+		newest = max(newest, s.Last())
 	}
 	return min(now, trace.Nanos(newest+1)*trace.Nanos(SliceLength))
+}
+
+// CallsOf returns the number of such calls that began in an interval of whole slices.
+func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval) (calls uint64) {
+	within := Range{SliceOf(in.From), SliceOf(in.To)}
+	for s := range h.of(service, operations) {
+		if s.Last() >= within.From {
+			calls += s.Within(within).Calls()
+		}
+	}
+	return calls
+}
+
+// of yields the series of the calls of some operations of a service, as described at LatestOf.
+func (h *Sites) of(service trace.Symbol, operations []trace.Op) iter.Seq[*Series] {
+	number := h.serviceNumbers[service]
+	counts := func(op trace.Op) bool { return len(operations) == 0 || slices.Contains(operations, op) }
+	return func(yield func(*Series) bool) {
+		for i := 1; i < len(h.sites); i++ {
+			s, t := &h.sites[i], &h.targets[i]
+			external := t.external && t.service == number
+			if !s.Border && (s.Service == number && counts(s.Op) || external && (counts(t.op) || counts(s.Op))) &&
+				!yield(&h.series[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Covered returns the time until now for which traces have begun at least every two minutes, in whole minutes and

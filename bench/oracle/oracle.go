@@ -556,8 +556,12 @@ func (w *Result) keepClocks() {
 		for i := 0; i < len(tree); i++ {
 			tree = append(tree, tree[i].kids...)
 		}
-		slices.SortFunc(tree, func(a, b *span) int { return cmp.Compare(a.offset, b.offset) })
-		low, high := tree[(len(tree)-1)/2].offset, tree[len(tree)/2].offset
+		votes := slices.DeleteFunc(slices.Clone(tree), func(s *span) bool { return !s.baseline() })
+		if len(votes) == 0 {
+			continue
+		}
+		slices.SortFunc(votes, func(a, b *span) int { return cmp.Compare(a.offset, b.offset) })
+		low, high := votes[(len(votes)-1)/2].offset, votes[len(votes)/2].offset
 		ahead := trace.Nanos(high)
 		if math.Abs(float64(low)) > math.Abs(float64(high)) {
 			ahead = trace.Nanos(low)

@@ -12,7 +12,7 @@
 //
 // Own times are log-normal. Their means are log-uniform between 0.5 and 8 ms and their coefficients of variation
 // uniform between 0.3 and 0.8; one own time in 200 is ten times as long. The shares of the request types are
-// proportional to 1/rank^0.7, so that the rarest of 200 occurs about once in two minutes.
+// proportional to 1/rank^0.7, so that the rarest of 1 000 occurs about once in five minutes.
 //
 // # The weeks
 //

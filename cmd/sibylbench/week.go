@@ -62,7 +62,7 @@ An incident counts for a fault if it opens in its window or within 60 s after it
 	flags := c.Flags()
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the application and its faults")
 	flags.IntVar(&o.Weeks, "weeks", 2, "number of weeks; the first has no faults")
-	flags.IntVar(&o.Types, "types", 200, "request types")
-	flags.Float64Var(&o.Rate, "rate", 8, "requests per second at the peak of the traffic")
+	flags.IntVar(&o.Types, "types", 1000, "request types")
+	flags.Float64Var(&o.Rate, "rate", 15, "requests per second at the peak of the traffic")
 	return c
 }

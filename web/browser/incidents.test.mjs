@@ -23,7 +23,7 @@ const pathOf = ({ id }) => `/incidents/${id}`;
 
 // ends has an end of each kind, with the words of the service.
 const ends = {
-  recovered: { reason: "recovered", text: "back to normal, seen in 412 requests" },
+  recovered: { reason: "recovered", text: "back to normal, seen in 412 calls" },
   stopped: { reason: "stopped", text: "its requests stopped, so nobody knows whether its cause is gone" },
   no_traces: { reason: "no_traces", text: "no traces arrived, so nobody knows whether its cause is gone" },
   moved: { reason: "moved", text: "its requests go to search-v2 now", service: "search-v2" },
@@ -83,7 +83,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   const before = entry(page, closed);
   assert.match(
     await before.locator(".crumbs").textContent(),
-    /✓ closed\s*ended (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin.*: back to normal, seen in [\d,]+ requests/,
+    /✓ closed\s*ended (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+\smin.*: back to normal, seen in [\d,]+ calls/,
   );
   const open = listed.items.filter((x) => x.state === "open").length;
   await page.getByRole("link", { name: `Incidents ${open} open` }).waitFor();
@@ -317,7 +317,7 @@ test("incidents open, change and close without a reload", async () => {
   await page.getByText("Requests take 99 % longer").waitFor();
   Object.assign(list.items[0], { state: "closed", ended: list.epoch, closed: list.epoch, end: ends.recovered });
   send("incident.closed");
-  await page.getByText(/The last incident .* closed .*: back to normal, seen in 412 requests\./).waitFor();
+  await page.getByText(/The last incident .* closed .*: back to normal, seen in 412 calls\./).waitFor();
   await page.getByText("All is well").waitFor();
   list.items[0].end = ends.stopped;
   send("incident.changed");

@@ -1,0 +1,106 @@
+package incident
+
+import (
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// calls are the calls that can show whether an incident goes on: those of some operations of a service, or of all of
+// them; without a service, all requests.
+type calls struct {
+	service    trace.Symbol
+	operations []trace.Op
+}
+
+// telling returns the calls of the operations with evidence against the first suspect of x. If the service gets or
+// answers no requests, any request tells.
+func (x *tracked) telling() (c calls) {
+	if len(x.Suspects) == 0 || x.unexplained() {
+		return c
+	}
+	s := &x.Suspects[0]
+	if s.Silent+s.Unanswered > 0 {
+		return c
+	}
+	for i := range s.Operations {
+		if o := &s.Operations[i]; o.Op != 0 && o.Score >= dominated*s.Operations[0].Score {
+			c.operations = append(c.operations, o.Op)
+		}
+	}
+	c.service = s.Service
+	return c
+}
+
+// latest returns the time of the last of the calls.
+func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
+	if c.service == 0 {
+		return sites.Latest(now)
+	}
+	return sites.LatestOf(c.service, c.operations, now)
+}
+
+// count returns the number of the calls in an interval.
+func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
+	if c.service == 0 {
+		return sites.Requests(in)
+	}
+	return sites.CallsOf(c.service, c.operations, in)
+}
+
+const (
+	// leastSeen is the number of calls without evidence after which an incident may be over. If three in ten of its
+	// calls fail, none of so many does so in one of 35 cases.
+	leastSeen = 10
+	// leastCertain is the number of calls from which evidence that is not certain is none: chance hides no more.
+	leastCertain = 100
+	// leastStayedAway is the number of calls that are expected in a time without any after which they have stopped.
+	leastStayedAway = 5
+	// patience is the time without evidence after which an incident ends in any case.
+	patience = 15 * quiet
+)
+
+// end closes x after a quiet time, if it is over or its calls have stopped. A quiet time with few calls does not show
+// that it is over, nor does one in which the first suspect still costs half as much, though too few calls show it for
+// certain evidence. It reports whether x is closed.
+func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
+	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
+		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
+		return true
+	}
+	c := x.telling()
+	latest := c.latest(now, sites.Sites)
+	since := c.count(history.Interval{From: x.Seen, To: now}, sites.Sites)
+	past := history.Interval{From: x.Onset.Add(-time.Hour), To: x.Seen}
+	usual := float64(c.count(past, sites.Sites))
+	stopped := latest <= now.Add(-quiet) &&
+		(usual == 0 || usual*float64(now.Sub(latest)) >= leastStayedAway*float64(past.To.Sub(past.From)))
+	if !stopped && now.Sub(x.Seen) < patience && (since < leastSeen || since < leastCertain && x.goesOn(now, sites)) {
+		return false
+	}
+	if !stopped && since > 0 {
+		x.close(Transition{At: now, State: Closed, Why: Recovered, Calls: since})
+		return true
+	}
+	x.Seen = min(x.Seen, max(x.Opened(), latest)) // the window was without requests when it still had evidence
+	why := Stopped
+	if Silent(now, sites.Sites) {
+		why = NoTraces
+	}
+	x.close(Transition{At: now, State: Closed, Why: why})
+	return true
+}
+
+// goesOn reports whether the first suspect of x has cost, since the end of the evidence, at least half as much as since
+// the onset.
+func (x *tracked) goesOn(now trace.Nanos, sites *compare.Comparer) bool {
+	since := sites.Compare(history.Interval{From: x.Seen, To: now}, compare.Plain)
+	for i := range since.Suspects {
+		if s := &since.Suspects[i]; s.Service == x.Suspects[0].Service {
+			return s.Score > 0 && s.Score >= keeping*x.Suspects[0].Score
+		}
+	}
+	return false
+}
