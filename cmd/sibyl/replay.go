@@ -50,7 +50,7 @@ end, one instance of the service payment gets a new version, which is slow.
 Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
 within that time, use --new-ids. To see the example again, start sibyl serve with an empty data directory instead: the past of
 a second replay says that payment was fast while it was slow in the first.`,
-		Example: `  sibyl replay --example                                an incident within two minutes
+		Example: `  sibyl replay --example                                an incident within a minute
   sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
   sibyl replay --past 1h incident.jsonl.gz              the first hour at once, the rest from now on
   sibyl replay --speed 60 jaeger-export.json            an hour in a minute
