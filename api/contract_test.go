@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readContract returns the contract, of which the program contains a compressed copy.
+// readContract returns the contract. It fails the test if the compressed copy in the program differs.
 func readContract(t *testing.T) []byte {
 	t.Helper()
 	text, err := os.ReadFile("openapi.yaml")

@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// calls are the calls that can show whether an incident goes on: those of some operations of a service, or of all of
-// them; without a service, all requests.
+// calls selects the calls that can show whether an incident goes on: calls of some operations of a service. No
+// operations means all calls of the service, and no service means all requests.
 type calls struct {
 	service    trace.Symbol
 	operations []trace.Op
@@ -51,10 +51,10 @@ func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 }
 
 const (
-	// leastSeen is the number of calls without evidence after which an incident may be over. If three in ten of its
-	// calls fail, none of so many does so in one of 35 cases.
+	// leastSeen is the number of calls without evidence after which an incident may be over. While three in ten calls
+	// fail, ten calls without a failure happen once in 35 cases.
 	leastSeen = 10
-	// leastCertain is the number of calls from which evidence that is not certain is none: chance hides no more.
+	// leastCertain is the number of calls that make up certain evidence if an incident goes on.
 	leastCertain = 100
 	// leastStayedAway is the number of calls that are expected in a time without any after which they have stopped.
 	leastStayedAway = 5

@@ -276,9 +276,9 @@ func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	return min(max(above+own, least), most)
 }
 
-// keepClock moves the tree that begins at node first to the clock of most of its baseline spans, the median one: that
-// of the servers rather than that of the phone which called them. Of two in the middle it is the one farther from the
-// root's. Tracepoints do not count: enabling them must not move anything.
+// keepClock moves the tree that begins at node first to the median clock of its baseline spans. If a phone calls
+// servers, this is the clock of the servers. An even number of spans has two clocks in the middle: keepClock takes the
+// one that differs more from the root's. Tracepoints do not count, because enabling them must not move anything.
 func (l *layout) keepClock(first int32) {
 	nodes := l.nodes[first:]
 	l.sorted = l.sorted[:0]

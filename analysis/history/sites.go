@@ -468,7 +468,7 @@ func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 // operations, at most now; 0 if there are no such calls. Calls to a service that emits no spans count as its own.
 func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
 	newest := Slice(-1)
-	for s := range h.of(service, operations) {
+	for s := range h.seriesOf(service, operations) {
 		newest = max(newest, s.Last())
 	}
 	return min(now, trace.Nanos(newest+1)*trace.Nanos(SliceLength))
@@ -477,7 +477,7 @@ func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.
 // CallsOf returns the number of such calls that began in an interval of whole slices.
 func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval) (calls uint64) {
 	within := Range{SliceOf(in.From), SliceOf(in.To)}
-	for s := range h.of(service, operations) {
+	for s := range h.seriesOf(service, operations) {
 		if s.Last() >= within.From {
 			calls += s.Within(within).Calls()
 		}
@@ -485,8 +485,8 @@ func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval
 	return calls
 }
 
-// of yields the series of the calls of some operations of a service, as described at LatestOf.
-func (h *Sites) of(service trace.Symbol, operations []trace.Op) iter.Seq[*Series] {
+// seriesOf yields the series of the calls of some operations of a service, as described at LatestOf.
+func (h *Sites) seriesOf(service trace.Symbol, operations []trace.Op) iter.Seq[*Series] {
 	number := h.serviceNumbers[service]
 	counts := func(op trace.Op) bool { return len(operations) == 0 || slices.Contains(operations, op) }
 	return func(yield func(*Series) bool) {

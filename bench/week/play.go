@@ -28,9 +28,9 @@ type Options struct {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	var chronic *Chronic
 	group, ctx := errgroup.WithContext(ctx)
-	with := o
+	chronicOptions := o
 	group.Go(func() (err error) { // beside the weeks, whose epochs take one core most of the time
-		chronic, err = runChronic(ctx, &with)
+		chronic, err = runChronic(ctx, &chronicOptions)
 		return err
 	})
 	table := &trace.Table{}

@@ -98,7 +98,8 @@ func during(labels []Label, recorded history.Interval) (within []Label, outside 
 		}
 	}
 	if len(within) == 0 && len(outside) > 0 {
-		return nil, nil, fmt.Errorf("no labelled fault lies in the time of the traces, from %s to %s UTC; the first begins at %s", date(recorded.From), date(recorded.To), date(labels[0].Window.From))
+		return nil, nil, fmt.Errorf("no labelled fault lies in the time of the traces, from %s to %s UTC; the first begins at %s",
+			date(recorded.From), date(recorded.To), date(labels[0].Window.From))
 	}
 	return within, outside, nil
 }
