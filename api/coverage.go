@@ -39,7 +39,7 @@ func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
 		})
 	}
 	d.HopsWithoutSpans = make([]contract.HopWithoutSpans, 0)
-	for h, x := range c.Hops() {
+	for h, x := range c.Hops(names.Table) {
 		d.HopsWithoutSpans = append(d.HopsWithoutSpans, contract.HopWithoutSpans{
 			Caller:   names.Clean(names.Table.Text(h.Caller)),
 			Callee:   names.Clean(names.Table.Text(h.Callee)),

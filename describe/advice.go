@@ -188,6 +188,8 @@ func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	case s.From != 0:
 		return "Look at what is between " + n.NamedService(s.From) + " and " + name + ": proxies, the network, and the " +
 			"connections and the queue of " + name + "."
+	case most == s.Unanswered && s.Unfailed:
+		return "Check whether " + name + " still exports its spans, and whether it runs: the calls to it do not fail."
 	case most == s.Unanswered:
 		return "Check whether " + name + " runs and can be reached."
 	case most == s.Silent:

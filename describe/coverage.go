@@ -32,7 +32,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 		texts = append(texts, fmt.Sprintf("%s of the spans and %s of their time are judged; left out: %s",
 			units.Part(spans), units.Part(time), strings.Join(reasons, ", ")))
 	}
-	if lost := c.Lost(); lost > 0 {
+	if lost := c.Lost(n.Table); lost > 0 {
 		texts = append(texts, fmt.Sprintf("spans of at least %s of %s got lost: spans below them arrived",
 			units.Count(int(lost)), units.Plural(int(c.Traces), "trace")))
 	}
@@ -41,7 +41,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 
 // hops returns sentences about the hops that export no spans.
 func (n *Names) hops(c *trace.Coverage) (texts []string) {
-	for h, x := range c.Hops() {
+	for h, x := range c.Hops(n.Table) {
 		if len(texts) == shownHops {
 			break
 		}

@@ -684,6 +684,9 @@ func (n *Names) unanswered(s *Sentence, x *compare.Suspect, over bool) {
 	if x.From == 0 {
 		s.Strong(n.NamedService(x.Service))
 		s.Plain(" " + tense(over, "does", "did") + " not answer " + perHundred(x.Unanswered, "more calls"))
+		if x.Unfailed {
+			s.Plain(" with a span, and these " + tense(over, "do", "did") + " not fail")
+		}
 		return
 	}
 	s.Plain(perHundred(x.Unanswered, "more calls") + " " + tense(over, "fail", "failed") + " between ")

@@ -243,9 +243,10 @@ func (c *Coverage) addHop(h Hop, n HopCount) {
 }
 
 // Lost returns the number of traces with missing spans that no hop without spans explains: spans get lost on their way.
-func (c *Coverage) Lost() int64 {
+// t has their names.
+func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
-	for _, x := range c.Hops() {
+	for _, x := range c.Hops(t) {
 		lost -= x.Requests
 	}
 	return max(0, lost)
@@ -313,14 +314,20 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// Hops yields the hops without spans, those with the most requests first.
-func (c *Coverage) Hops() iter.Seq2[Hop, HopCount] {
+// Hops yields the hops without spans, those with the most requests first. A service that does send spans is none: its
+// spans got lost. t has the names.
+func (c *Coverage) Hops(t *Table) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	for h, x := range c.hops {
 		calls[h.Caller] += float64(x.Requests + x.Direct)
 	}
 	var hops []Hop
 	for h, x := range c.hops {
+		hop := t.Operation(x.Peer).Service
+		_, sends := c.services[hop]
+		if _, first := c.services[t.HostOf(hop)]; (sends || first) && hop != h.Callee && t.HostOf(hop) != h.Callee {
+			continue
+		}
 		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {
 			hops = append(hops, h)
 		}

@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -233,6 +234,16 @@ func (t *Table) Text(sym Symbol) string {
 		return s
 	}
 	return Overflow
+}
+
+// HostOf returns the symbol of the first part of a name that is an address: cart of cart.default.svc:7070. Of other
+// names it returns sym.
+func (t *Table) HostOf(sym Symbol) Symbol {
+	text := t.Text(sym)
+	if end := strings.IndexAny(text, ".:"); end > 0 {
+		return SymbolOf([]byte(text[:end]))
+	}
+	return sym
 }
 
 // Operation returns the content of op, or the zero Operation if t does not contain it.

@@ -59,6 +59,9 @@ type Suspect struct {
 	Whole SuspectOperation
 	// Young tells that most calls in Whole are at sites that have been known for less than a day.
 	Young bool
+	// Unfailed tells that most calls in Unanswered did not fail: they go on without the service, or it answers, and
+	// only its spans are missing.
+	Unfailed bool
 	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
 	// Only histories of a running service tell instances apart.
 	Instances []InstancePart

@@ -117,7 +117,8 @@ func (c *operationCalls) times(young bool) *callTimes {
 type evidence struct {
 	own, added, errors, unanswered, silent, shape, soft float64
 
-	calls []AddedCall
+	calls    []AddedCall
+	unfailed float64 // the part of unanswered whose calls did not fail
 	// by number of the caller: the part of unanswered that failed on the way, since the service answers others
 	lost map[int32]float64
 }
@@ -262,6 +263,9 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	switch e := &l.evidence[suspect.Service]; {
 	case unanswered:
 		e.unanswered += part
+		if !failed {
+			e.unfailed += part
+		}
 		if l.isAlive(called.Service) {
 			if e.lost == nil {
 				e.lost = make(map[int32]float64)
@@ -361,7 +365,7 @@ func (l *ledger) rank() []Suspect {
 		services[i].Suspect = Suspect{
 			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
 			Own: e.own, Added: e.added, Errors: e.errors, Unanswered: e.unanswered, Silent: e.silent, Shape: e.shape,
-			AddedCalls: mostTime(e.calls),
+			AddedCalls: mostTime(e.calls), Unfailed: 2*e.unfailed > e.unanswered,
 		}
 		services[i].running = l.running
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +218,84 @@ func TestSitesBehind(t *testing.T) {
 		}, judge)
 		if s := r.Suspects[0]; table.Text(s.Service) != "cart" || math.Abs(s.Unanswered-0.5) > 0.01 {
 			t.Errorf("%+v: got %s", judge, printSuspects(r.Suspects, table))
+		}
+	}
+}
+
+// TestStopsExporting stops the spans of a service while its callees still send theirs. Then the service is silent, and
+// not a hop without spans: whether its callers name it, by an address or not at all, and whether it makes one call or
+// several. A hop that never sent spans stays one.
+func TestStopsExporting(t *testing.T) {
+	const (
+		one     = "\n      d cart \"GET stock\" client 12..80\n        e stock get server 15..75"
+		several = one + "\n      f cart \"GET price\" client 82..88\n        g price get server 83..87"
+	)
+	request := func(inner string) string {
+		return "a shop buy server 0..100\n  b shop GET client 5..95\n    c cart get server 10..90" + inner
+	}
+	silent := func(text string) string {
+		text = strings.Replace(text, "    c cart get server 10..90\n", "", 1)
+		text = strings.ReplaceAll(text, "      d cart \"GET stock\" client 12..80\n        e", "    e parent=d")
+		return strings.ReplaceAll(text, "      f cart \"GET price\" client 82..88\n        g", "    g parent=f")
+	}
+	hop := silent(request(one))
+	for _, c := range []struct {
+		about   string
+		name    string        // of the callee in the attributes of the call
+		address trace.Address // the same
+		before  string
+		want    string // the silent service; empty: a hop
+	}{
+		{"named", "cart", 0, request(one), "cart"},
+		{"at an address of Kubernetes", "cart.default.svc:80", 0, request(one), "cart"},
+		{"at an IP address", "10.0.0.7", 7, request(one), "cart"},
+		{"unnamed", "", 0, request(one), "cart"},
+		{"several calls", "cart", 0, request(several), "cart"},
+		{"at an IP address, several calls", "10.0.0.7", 7, request(several), "cart"},
+		{"unnamed, several calls", "", 0, request(several), "cart"},
+		{"a hop", "", 0, hop, ""},
+		{"a hop with a name", "proxy", 0, hop, ""},
+		{"a hop with the name of the service behind", "stock", 0, hop, ""},
+		{"a hop at an IP address", "10.0.0.7", 7, hop, ""},
+	} {
+		table := &trace.Table{}
+		parse := func(text string) *trace.Trace {
+			tr, err := tracetext.Parse(text, table)
+			if err != nil {
+				t.Fatal(c.about, err)
+			}
+			for i := range tr.Spans {
+				if s := &tr.Spans[i]; s.Kind == trace.Client && table.Text(s.Service) == "shop" && c.name != "" {
+					s.Peer, s.Address = table.Op(table.Symbol(c.name), 0, trace.External), c.address
+				}
+			}
+			return tr
+		}
+		healthy, now := parse(c.before), parse(silent(c.before))
+		h, x := history.NewSites(table), critpath.NewExtractor(critpath.DefaultOptions())
+		const minutes = 33
+		for minute := range minutes {
+			tally := history.NewTally()
+			for second := range 60 {
+				tr := healthy
+				if minute >= 30 {
+					tr = now
+				}
+				moved := tracetest.Shift(tr, trace.Nanos(60*minute+second)*1e9)
+				moved.ID = trace.ID{14: byte(minute), 15: byte(second)}
+				tally.Observe(x.Extract(moved))
+			}
+			h.Merge(tally)
+			h.Age(trace.Nanos(minute+1) * trace.Nanos(time.Minute))
+		}
+		r := NewComparer(h).Compare(history.Interval{
+			From: trace.Nanos(30 * time.Minute),
+			To:   trace.Nanos(minutes * time.Minute),
+		}, Steady)
+		first := &r.Suspects[0]
+		if c.want == "" && first.Score > 0.01 ||
+			c.want != "" && (table.Text(first.Service) != c.want || math.Abs(first.Unanswered-1) > 0.01 || !first.Unfailed) {
+			t.Errorf("%s: got %s", c.about, printSuspects(r.Suspects, table))
 		}
 	}
 }

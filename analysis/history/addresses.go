@@ -23,8 +23,9 @@ const (
 // learned during an outage.
 //
 // An address at which several services answer is a proxy's and belongs to no service. One that another service takes
-// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. Calls count from the
-// end of their epoch on, so that the order of the calls of an epoch does not matter.
+// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. The service behind a
+// hop without spans takes the address of the hop, but not that of a service whose spans stop arriving. Calls count from
+// the end of their epoch on, so that the order of the calls of an epoch does not matter.
 type addresses struct {
 	known map[trace.Address]resident
 	open  map[answer]uint64 // calls of the open epoch
@@ -35,16 +36,19 @@ type resident struct {
 	service trace.Symbol
 	calls   uint64 // that it answered, up to minResidence
 	seen    Slice  // end of the last epoch with such calls
+	behind  bool   // it only answered behind a hop without spans
 }
 
 // answer is an address with a service that answered there.
 type answer struct {
 	address trace.Address
 	service trace.Symbol
+	behind  bool // a hop without spans
 }
 
 func (a answer) compare(b answer) int {
-	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.service, b.service))
+	return cmp.Or(cmp.Compare(a.address, b.address), trace.CompareBools(a.behind, b.behind),
+		cmp.Compare(a.service, b.service))
 }
 
 // answers counts the calls that services answered at addresses.
@@ -124,8 +128,19 @@ func (a *addresses) learn(now Slice) {
 	}
 }
 
-// settle takes the answers from one address in an epoch.
+// settle takes the answers from one address in an epoch, those from behind a hop last.
 func (a *addresses) settle(answers []answer, now Slice) {
+	r := a.known[answers[0].address]
+	own := len(answers)
+	for own > 0 && answers[own-1].behind {
+		own--
+	}
+	switch {
+	case own > 0:
+		answers = answers[:own]
+	case r.service != 0 && !r.behind:
+		return
+	}
 	most, all := answers[0], uint64(0)
 	for _, x := range answers {
 		all += a.open[x]
@@ -133,7 +148,6 @@ func (a *addresses) settle(answers []answer, now Slice) {
 			most = x
 		}
 	}
-	r := a.known[most.address]
 	switch {
 	case 100*a.open[most] < residencePercent*all:
 		r.calls = 0
@@ -142,7 +156,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 	default:
 		r.service, r.calls = most.service, a.open[most]
 	}
-	r.calls, r.seen = min(r.calls, minResidence), now
+	r.calls, r.seen, r.behind = min(r.calls, minResidence), now, own == 0
 	a.known[most.address] = r
 }
 
@@ -156,45 +170,35 @@ func (a *addresses) forget() {
 	}
 }
 
-// resolved returns a site of a tally with the service at the address of its calls as its target, if that is known. The
-// part or operation that the calls name stays.
-func (h *Sites) resolved(s *tallySite) tallySite {
-	out := *s
-	service := h.addresses.service(s.address)
-	if out.address = 0; service == 0 {
-		return out
-	}
-	out.target = h.table.Op(service, h.table.Operation(s.target).Name, trace.External)
-	out.Op = out.base.To(out.target)
-	return out
-}
-
 func (a *addresses) appendTo(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(a.known)))
 	for _, x := range slices.Sorted(maps.Keys(a.known)) {
 		r := a.known[x]
 		b = codec.AppendWords(b, uint64(r.service))
 		b = codec.AppendUvarints(b, uint64(x), r.calls, uint64(r.seen))
+		b = codec.AppendBools(b, r.behind)
 	}
 	b = codec.AppendUvarints(b, uint64(len(a.open)))
 	for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare) {
 		b = codec.AppendWords(b, uint64(x.service))
 		b = codec.AppendUvarints(b, uint64(x.address), a.open[x])
+		b = codec.AppendBools(b, x.behind)
 	}
 	return b
 }
 
 func (a *addresses) read(r *codec.Reader) {
 	a.known, a.open = make(map[trace.Address]resident), make(map[answer]uint64)
-	const known, open = 11, 10 // bytes
+	const known, open = 12, 11 // bytes
 	for range r.Count(known) {
 		service := trace.Symbol(r.Word())
-		a.known[trace.Address(r.Below(1<<32))] = resident{service, r.Below(minResidence + 1), readSlice(r)}
+		a.known[trace.Address(r.Below(1<<32))] = resident{service, r.Below(minResidence + 1), readSlice(r), r.Bool()}
 	}
 	r.Check(len(a.known) <= maxAddresses)
 	for range r.Count(open) {
 		service := trace.Symbol(r.Word())
-		a.open[answer{trace.Address(r.Below(1 << 32)), service}] = r.Below(1 << 62)
+		address, calls := trace.Address(r.Below(1<<32)), r.Below(1<<62)
+		a.open[answer{address, service, r.Bool()}] = calls
 	}
 	r.Check(len(a.open) <= maxOpenAddresses)
 }

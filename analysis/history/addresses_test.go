@@ -32,7 +32,7 @@ func TestResidents(t *testing.T) {
 		var a addresses
 		for i, services := range c.epochs {
 			for service, calls := range services {
-				a.merge(answered(answer{at, service}, calls))
+				a.merge(answered(answer{at, service, false}, calls))
 			}
 			a.learn(Slice(i))
 		}
@@ -49,13 +49,13 @@ func TestManyAddresses(t *testing.T) {
 		all := newAnswers()
 		for i := range maxAddresses/2 + 1 {
 			for range 4 {
-				all.count(answer{trace.Address(int(epoch)*maxAddresses + i + 1), trace.Symbol(i%5 + 1)})
+				all.count(answer{trace.Address(int(epoch)*maxAddresses + i + 1), trace.Symbol(i%5 + 1), i%3 == 0})
 			}
 		}
 		a.merge(&all)
 		a.learn(epoch)
 	}
-	a.merge(answered(answer{1, 2}, 3))
+	a.merge(answered(answer{1, 2, false}, 3))
 	if n := len(a.known); n > maxAddresses || n < maxAddresses/2 {
 		t.Errorf("%d addresses are known, want at most %d", n, maxAddresses)
 	}

@@ -28,7 +28,7 @@ func ManySites(l Load) (*Sites, Interval) {
 		n := i % len(service)
 		op := table.Op(service[n], table.Symbol(fmt.Sprintf("op%d", i)), trace.Client)
 		target := table.Op(service[(n+1+i/50%7)%len(service)], table.Symbol(fmt.Sprintf("target%d", i)), trace.Server)
-		all.add(tallySite{tallyKey{SiteKey: SiteKey{Op: op.To(target)}}, op, target, service[n], true})
+		all.add(tallySite{tallyKey{SiteKey: SiteKey{Op: op.To(target)}}, op, target, service[n], true, 0})
 	}
 	for i := range maxInstances {
 		x := place{service: trace.Symbol(i / maxValues)}

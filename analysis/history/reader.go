@@ -144,6 +144,18 @@ func Answering(p *critpath.Path, i int32) int32 {
 	return max(-1, p.Nodes[i].Callee)
 }
 
+// reached returns the operation of the first root below node i, a call whose answer is missing; 0 for other nodes.
+func reached(p *critpath.Path, i int32) trace.Op {
+	if p.Nodes[i].Callee == critpath.CalleeMissing {
+		for k := range p.Roots {
+			if p.Roots[k].Gap == i {
+				return p.Span(p.Roots[k].Node).Op
+			}
+		}
+	}
+	return 0
+}
+
 // Step returns the operation of node i with the one that it has called.
 func Step(p *critpath.Path, i int32) trace.Op {
 	if p.Nodes[i].Callee != critpath.CalleeMissing {

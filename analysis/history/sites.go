@@ -13,7 +13,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -191,7 +190,7 @@ func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
 	h.addresses.merge(&t.answers)
 	h.messages.merge(&t.messages)
-	numbers := h.numbersOf(t)
+	numbers, lost := h.numbersOf(t)
 	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
 		s := t.slices[at]
 		if at < h.folded {
@@ -211,31 +210,14 @@ func (h *Sites) Merge(t *Tally) {
 			case number == Overflow:
 				h.refused += c.calls
 			default:
+				if lost[k] {
+					c.loseAnswers()
+				}
 				h.series[number].changed = h.change()
 				h.merge(&h.series[number], at, c)
 			}
 		}
 	}
-}
-
-// numbersOf returns the numbers of the sites of a tally.
-func (h *Sites) numbersOf(t *Tally) []int32 {
-	numbers := make([]int32, len(t.sites))
-	sites := make([]tallySite, len(t.sites))
-	var added []int32
-	for i := range t.sites {
-		sites[i] = h.resolved(&t.sites[i])
-		number, known := h.numbers[sites[i].SiteKey]
-		if !known {
-			added = append(added, int32(i))
-		}
-		numbers[i] = number
-	}
-	slices.SortFunc(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
-	for _, i := range added {
-		numbers[i] = h.admit(&sites[i])
-	}
-	return numbers
 }
 
 // admit returns the number of a site or, if its service has too many, of the one that stands for all further ones;
@@ -443,9 +425,11 @@ func (h *Sites) evict(since Slice, all bool) {
 			continue
 		}
 		h.series[h.number(&tallySite{
-			tallyKey{SiteKey: s.SiteKey},
-			s.Base,
-			old.called[i], old.names[s.Service], s.Client,
+			tallyKey: tallyKey{SiteKey: s.SiteKey},
+			base:     s.Base,
+			target:   old.called[i],
+			service:  old.names[s.Service],
+			client:   s.Client,
 		})] = old.series[i]
 	}
 }
@@ -576,17 +560,24 @@ func (h *Sites) resolve() (service []int32, opaque []bool) {
 		opaque[h.sites[i].Service] = false
 	}
 	for i, name := range h.names {
-		if !opaque[i] {
-			continue
-		}
-		text := h.table.Text(name)
-		if end := strings.IndexAny(text, ".:"); end > 0 {
-			if k, ok := h.serviceNumbers[trace.SymbolOf([]byte(text[:end]))]; ok && !opaque[k] {
+		if opaque[i] {
+			if k := h.emitter(name); k != 0 {
 				service[i] = k
 			}
 		}
 	}
 	return service, opaque
+}
+
+// emitter returns the number of the service that emits spans and has a name, or the name in an address like
+// cart.default.svc:7070; 0 if there is none.
+func (h *Sites) emitter(name trace.Symbol) int32 {
+	for _, name := range []trace.Symbol{name, h.table.HostOf(name)} {
+		if h.crowds[name] > 0 {
+			return h.serviceNumbers[name]
+		}
+	}
+	return 0
 }
 
 // Callees returns the usual callee of the CLIENT spans of each site, by its number and in the given memory: the target

@@ -25,10 +25,12 @@ type Tally struct {
 	reader PathReader
 }
 
-// tallyKey is a site with the address of calls that nobody answered: who is there is known only to [Sites].
+// tallyKey is a site with what only [Sites] can tell: who is at the address of calls that nobody answered, and who
+// should have answered those with spans below a missing one.
 type tallyKey struct {
 	SiteKey
 	address trace.Address // 0: answered, or without an address
+	reached trace.Op      // the first operation that sent spans from below a missing one; 0: no span is missing
 }
 
 // tallySite describes a site to another table.
@@ -37,6 +39,7 @@ type tallySite struct {
 	base, target trace.Op // of the step
 	service      trace.Symbol
 	client       bool
+	named        trace.Op // of calls with spans below a missing one: what their attributes name; 0: nothing
 }
 
 // tallySlice is the content of one slice.
@@ -128,7 +131,7 @@ func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.
 	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
 	number, ok := t.numbers[key]
 	if !ok {
-		number = t.add(tallySite{key, w.Queue, 0, service, false})
+		number = t.add(tallySite{tallyKey: key, base: w.Queue, service: service})
 	}
 	c, n, wait := into.cell(number), int64(calls), round(int64(w.Time))
 	c.calls, c.nanos, c.logs = c.calls+calls, c.nanos+n*wait, c.logs+n*logOf(wait)
@@ -158,13 +161,17 @@ func (s *tallySlice) entry(key entryKey) *tallyCell {
 // observe counts the call of node i and, if the node crosses, its border.
 func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	s := p.Span(i)
-	key := tallyKey{SiteKey{Op: Step(p, i)}, t.address(p, i)}
+	key := tallyKey{SiteKey{Op: Step(p, i)}, t.address(p, i), reached(p, i)}
 	if up := Caller(p, i); up >= 0 {
 		key.Parent = Step(p, up)
 	}
 	number, ok := t.number(key)
 	if !ok {
-		number = t.add(tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client})
+		added := tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client, 0}
+		if key.reached != 0 {
+			added.named = p.Target(i)
+		}
+		number = t.add(added)
 	}
 	c := into.cell(number)
 	own := spent{t.reader.Nanos[i], t.reader.Off.Nanos[i]}
@@ -182,21 +189,26 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	caller := p.Span(p.Caller(i))
 	key = tallyKey{SiteKey: SiteKey{Parent: caller.Op, Op: s.Op, Border: true}}
 	if number, ok = t.number(key); !ok {
-		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
+		number = t.add(tallySite{tallyKey: key, base: s.Op, service: caller.Service, client: true})
 	}
 	into.cell(number).add(spent{t.reader.Borders[i], t.reader.Off.Borders[i]})
 }
 
-// address returns the address of node i if it is a call without an answer, and notes who answers at which address.
+// address returns the address of node i if it is a call that no span answers itself, and notes who answers at which
+// address.
 func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	s, callee := p.Span(i), Answering(p, i)
+	missing := p.Nodes[i].Callee == critpath.CalleeMissing
 	switch {
 	case s.Address == 0:
+		return 0
 	case s.Kind == trace.Server:
-		t.answers.count(answer{s.Address, s.Service})
+		t.answers.count(answer{s.Address, s.Service, false})
+		return 0
 	case callee >= 0:
-		t.answers.count(answer{s.Address, p.Trace.Spans[callee].Service})
-	case s.Kind == trace.Client && s.Peer != 0 && t.unknown < maxAddresses:
+		t.answers.count(answer{s.Address, p.Trace.Spans[callee].Service, missing})
+	}
+	if (callee < 0 || missing) && s.Kind == trace.Client && s.Peer != 0 && t.unknown < maxAddresses {
 		return s.Address
 	}
 	return 0

@@ -183,7 +183,7 @@ func TestLossy(t *testing.T) {
 				r := l.run()
 				l.expect(t, r, test.first)
 				var hops []string
-				for h := range r.Coverage.Hops() {
+				for h := range r.Coverage.Hops(l.table) {
 					hops = append(hops, l.table.Text(h.Caller)+" → "+l.table.Text(h.Callee))
 				}
 				if l.mute != "" {
@@ -192,7 +192,7 @@ func TestLossy(t *testing.T) {
 				if want := []string{"frontend → orders"}; l.hop != (len(hops) > 0) || l.hop && !slices.Equal(hops, want) {
 					t.Errorf("hops without spans: %s", strings.Join(hops, ", "))
 				}
-				lost := float64(r.Coverage.Lost()) / float64(r.Coverage.Traces)
+				lost := float64(r.Coverage.Lost(l.table)) / float64(r.Coverage.Traces)
 				if share := l.loss * (1 - l.after.Seconds()/untidyLasts.Seconds()); lost < share/2 || lost > 5*share {
 					t.Errorf("%.3f of the traces lost spans, with %.3f of the spans", lost, share)
 				}
