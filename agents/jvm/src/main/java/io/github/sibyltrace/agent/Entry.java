@@ -1,9 +1,12 @@
 package io.github.sibyltrace.agent;
 
 import java.io.File;
+import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.util.Collections;
+import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
 
 /**
@@ -38,7 +41,26 @@ public final class Entry {
     }
     URL classes = new URL("jar:" + jar.toURI() + "!/" + CLASSES);
     ClassLoader loader = new URLClassLoader("sibyl-agent", new URL[] {classes}, ClassLoader.getPlatformClassLoader());
+    loadClasses(jar, loader);
     loader.loadClass(PACKAGE + "Agent").getMethod("start", String.class, Instrumentation.class).invoke(null, arguments, instrumentation);
+  }
+
+  /**
+   * Loads all classes of the agent. A transformer is called by threads that are loading a class. If it had to load one of
+   * these classes itself, it could wait for a thread that loads that one and waits, in turn, for the first.
+   */
+  private static void loadClasses(File file, ClassLoader loader) throws IOException, ClassNotFoundException {
+    try (JarFile jar = new JarFile(file)) {
+      for (JarEntry e : Collections.list(jar.entries())) {
+        String name = e.getName();
+        if (name.startsWith(CLASSES) && name.endsWith(".class")) {
+          try {
+            loader.loadClass(name.substring(CLASSES.length(), name.length() - ".class".length()).replace('/', '.'));
+          } catch (NoClassDefFoundError needsOpenTelemetry) { // such a class is loaded next to it
+          }
+        }
+      }
+    }
   }
 
   /** Reports whether the bridge is there, because the agent is not the first in this JVM. */
