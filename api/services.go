@@ -39,7 +39,7 @@ const (
 
 // Thresholds of the states of services. Incidents have their own, which are stricter; these order a list.
 const (
-	leastCalls       = 20   // now, to judge durations and errors
+	leastCalls       = 20   // now, to judge durations and errors; an incident needs calls in each minute, too
 	leastMissing     = 30   // calls that would have come usually, of a service that is silent
 	leastServiceFail = 0.02 // share of the calls beyond the usual
 	leastSlower      = 1.25 // times the usual median
@@ -231,7 +231,7 @@ func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys ma
 	if d, ok := deploys[x.Service]; ok {
 		s.Deploy = &d
 	}
-	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse)
+	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse, t.quiet(&x.Use))
 	for i := range x.Operations {
 		s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason)
 	}
@@ -344,27 +344,59 @@ func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// stateOf returns the state of a service or an operation with some worse figures, and the reason for it.
-func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) (contract.ServiceState, string) {
+// quiet returns the time since the last call; 0 if there was none.
+func (t *serviceTable) quiet(x *history.Use) time.Duration {
+	if x.Last == 0 {
+		return 0
+	}
+	return t.uses.Now.To.Sub(x.Last)
+}
+
+// stateOf returns the state of a service or an operation with some worse figures and no calls for some time, and the
+// reason for it. Only what is judged is well.
+func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
+	quiet time.Duration,
+) (contract.ServiceState, string) {
 	switch {
 	case usual == nil && now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls."
 	case usual == nil:
 		return contract.ServiceStateNew, "There is no history to compare with yet."
 	case now.Calls == 0 && usual.Rate*nowWindow.Seconds() >= leastMissing:
-		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + units.Rate(usual.Rate) + "."
+		return contract.ServiceStateSilent, noCalls(quiet, usual)
 	case now.Calls == 0:
-		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
+		return contract.ServiceStateIdle, noCalls(quiet, usual)
 	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
 		return contract.ServiceStateIdle, tooFew(now.Calls, "median duration", *now.P50Ns, *usual.P50Ns)
 	case now.Calls < leastCalls && above(now.P99Ns, usual.P99Ns, leastFewSlower):
 		return contract.ServiceStateIdle, tooFew(now.Calls, "99th percentile of the durations", *now.P99Ns, *usual.P99Ns)
+	case now.Calls < leastCalls:
+		return contract.ServiceStateIdle, fewCalls(now, usual, quiet)
+	case len(worse) == 0 && quiet >= incident.Window:
+		return contract.ServiceStateIdle, noCalls(quiet, usual)
 	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
 	case worse[0] == contract.ServiceFigureFailed:
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
+}
+
+// noCalls says for how long there have been no calls.
+func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
+	return "No calls for " + units.Coarse(quiet) + "; usually " + units.Rate(usual.Rate) + "."
+}
+
+// fewCalls says that calls are too few to judge, and whether they fail.
+func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
+	text := "Too few calls to judge: " + units.Count(now.Calls) + " in ten minutes"
+	if failed, before := value(now.Failed, 0), value(usual.Failed, 0); failed > before+leastServiceFail {
+		text += ", of which " + units.Percent(failed) + " fail, usually " + units.Percent(before)
+	}
+	if quiet >= incident.Window {
+		text += "; none for " + units.Coarse(quiet)
+	}
+	return text + "."
 }
 
 // needAttention returns the services that are unwell, without those of incidents.
@@ -563,7 +595,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		latest, usual := c.Spans().Latest(o.Op), c.Spans().Usual(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &usual)
 		op.Worse = worse(&op.Now, op.Usual, t.tail(&latest, &usual))
-		op.State, op.Reason = stateOf(&op.Now, op.Usual, op.Worse)
+		op.State, op.Reason = stateOf(&op.Now, op.Usual, op.Worse, t.quiet(&o.Use))
 		op.State, op.Reason = t.affectedState(o.Op, op.State, op.Reason)
 		d.Operations = append(d.Operations, op)
 	}

@@ -215,28 +215,31 @@ func TestStateOfService(t *testing.T) {
 		now, usual *contract.ServiceLoad
 		want       contract.ServiceState
 		tail       float64
+		quiet      time.Duration
 	}{
-		{load(0, 0, 0), nil, contract.ServiceStateIdle, 0},
-		{load(9, 0, 0), nil, contract.ServiceStateNew, 0},
-		{load(0, 0, 0), usual, contract.ServiceStateSilent, 0},
-		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle, 0},
-		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell, 0},
-		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell, 0},
-		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0},
-		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell, 0}, // two may be chance
-		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower, 0},
-		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell, 0},
-		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0},
-		{load(10, 0.01, 90e6), usual, contract.ServiceStateIdle, 0}, // too few to judge
-		{load(10, 0.01, 19e6), usual, contract.ServiceStateWell, 0},
-		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0},
-		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0}, // less than a millisecond
-		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9},
-		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1}, // a few spans may be chance
-		{tailed(load(600, 0.01, 10e6), 24e6), tailed(usual, 20e6), contract.ServiceStateWell, 9},
+		{load(0, 0, 0), nil, contract.ServiceStateIdle, 0, 0},
+		{load(9, 0, 0), nil, contract.ServiceStateNew, 0, 0},
+		{load(0, 0, 0), usual, contract.ServiceStateSilent, 0, 0},
+		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle, 0, 0},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell, 0, 0},
+		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell, 0, 0},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0, 0},
+		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell, 0, 0}, // two may be chance
+		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower, 0, 0},
+		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell, 0, 0},
+		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0, 0},
+		{load(10, 0.01, 90e6), usual, contract.ServiceStateIdle, 0, 0}, // too few to judge
+		{load(10, 0.01, 19e6), usual, contract.ServiceStateIdle, 0, 0},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateIdle, 0, incident.Window},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0, incident.Window},
+		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0, 0},
+		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0, 0}, // less than a millisecond
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9, 0},
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1, 0}, // a few spans may be chance
+		{tailed(load(600, 0.01, 10e6), 24e6), tailed(usual, 20e6), contract.ServiceStateWell, 9, 0},
 	} {
 		figures := worse(x.now, x.usual, x.tail)
-		got, reason := stateOf(x.now, x.usual, figures)
+		got, reason := stateOf(x.now, x.usual, figures, x.quiet)
 		if got != x.want || (reason == "") != (got == contract.ServiceStateWell) {
 			t.Errorf("%+v, usually %+v: %s, %q; want %s", x.now, x.usual, got, reason, x.want)
 		}
@@ -253,7 +256,7 @@ func TestStateOfService(t *testing.T) {
 		9: "The 99th percentile of the durations is 400 ms, usually 20 ms.",
 		1: "The mean own time is 12 ms, usually 5 ms.",
 	} {
-		if _, reason := stateOf(busy, tailed(usual, 20e6), worse(busy, tailed(usual, 20e6), tail)); reason != want {
+		if _, reason := stateOf(busy, tailed(usual, 20e6), worse(busy, tailed(usual, 20e6), tail), 0); reason != want {
 			t.Errorf("tail %v: %q, want %q", tail, reason, want)
 		}
 	}

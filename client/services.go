@@ -58,7 +58,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	}
 	p.servicePart("Operations", "OPERATION", len(d.Operations), d.MoreOperations, func(i int) loadRow {
 		o := &d.Operations[i]
-		return loadRow{string(o.State), o.Operation, &o.Now, o.Usual, o.State, o.Reason}
+		return loadRow{serviceState(o.State), o.Operation, &o.Now, o.Usual, o.State, o.Reason}
 	})
 	p.inside(d.Inside)
 	p.servicePart("Callers", "CALLER", len(d.Callers), 0, func(i int) loadRow {
@@ -168,7 +168,7 @@ var loadColumns = [...]struct {
 
 // Widths of the columns of services: usual values stand beside the present ones, or below them if lines are short.
 const (
-	stateWidth  = len("suspected")
+	stateWidth  = len("not judged")
 	besideWidth = 17
 	loadWidth   = 9
 )
@@ -248,8 +248,13 @@ const longestName = 44
 
 // serviceState names a state as the web UI does.
 func serviceState(s contract.ServiceState) string {
-	if s == contract.ServiceStateIncident {
+	switch s {
+	case contract.ServiceStateIncident:
 		return "suspected"
+	case contract.ServiceStateIdle:
+		return "not judged"
+	case contract.ServiceStateFailing, contract.ServiceStateSilent, contract.ServiceStateSlower,
+		contract.ServiceStateWell, contract.ServiceStateNew:
 	}
 	return string(s)
 }

@@ -41,15 +41,15 @@ func TestServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for width, want := range map[int]string{120: `STATE      SERVICE       CALLS (USUALLY)     FAIL (USUALLY)      P50 (USUALLY)      P99 (USUALLY)  OWN TIME (USUALLY)
-suspected  pay·ment     0.55/s (0.587/s)        4.3 % (0 %)   10.2 ms (9.1 ms)   310 ms (80.2 ms)  63.1 ms (4.33 ms)
-           The first suspect of an open incident. → sibyl incidents 01234567
-new        postgresql             12.3/s                  –                  –                  –                  –
-`, 80: `STATE      SERVICE         CALLS       FAIL        P50        P99   OWN TIME
-suspected  pay·ment       0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually     0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
-           The first suspect of an open incident. → sibyl incidents 01234567
-new        postgresql     12.3/s          –          –          –          –
+	for width, want := range map[int]string{120: `STATE       SERVICE       CALLS (USUALLY)     FAIL (USUALLY)      P50 (USUALLY)      P99 (USUALLY)  OWN TIME (USUALLY)
+suspected   pay·ment     0.55/s (0.587/s)        4.3 % (0 %)   10.2 ms (9.1 ms)   310 ms (80.2 ms)  63.1 ms (4.33 ms)
+            The first suspect of an open incident. → sibyl incidents 01234567
+new         postgresql             12.3/s                  –                  –                  –                  –
+`, 80: `STATE       SERVICE         CALLS       FAIL        P50        P99   OWN TIME
+suspected   pay·ment       0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
+              usually     0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
+            The first suspect of an open incident. → sibyl incidents 01234567
+new         postgresql     12.3/s          –          –          –          –
 `} {
 		var out strings.Builder
 		if err := ShowServices(&out, list, terminal.Style{Width: width}, now); err != nil {
@@ -79,16 +79,16 @@ new        postgresql     12.3/s          –          –          –         
 	if err := ShowService(&one, &d, terminal.Style{Width: 80}, now); err != nil {
 		t.Fatal(err)
 	}
-	const want = `STATE      SERVICE       CALLS       FAIL        P50        P99   OWN TIME
-suspected  pay·ment     0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
-           The first suspect of an open incident. → sibyl incidents 01234567
+	const want = `STATE       SERVICE       CALLS       FAIL        P50        P99   OWN TIME
+suspected   pay·ment     0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
+              usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
+            The first suspect of an open incident. → sibyl incidents 01234567
 makes 11 other calls per 100 requests, as 2 was deployed; since 22:27
 
 Operations
-STATE      OPERATION      CALLS       FAIL        P50        P99   OWN TIME
-well       GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
-             usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
+STATE       OPERATION      CALLS       FAIL        P50        P99   OWN TIME
+well        GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
+              usually    0.587/s        0 %     9.1 ms    80.2 ms    4.33 ms
 … and 3 more: -o json shows all
 
 Inside it

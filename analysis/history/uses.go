@@ -36,6 +36,8 @@ type Use struct {
 	Now   Usage
 	Usual Usage         // in the history before Now, without skipped times
 	Known time.Duration // the time that Usual covers; 0: there is no history
+	// Last is the end of the last slice with calls before the end of Now; 0: there are no calls.
+	Last trace.Nanos
 	// Series has a usage for each bin; nil: not asked for. Bins of skipped times have their calls, too.
 	Series []Usage
 }
@@ -214,6 +216,9 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 		u := Usage{Nanos: x.Nanos}
 		if counted {
 			u.Calls = uint64(x.Calls)
+			if x.Slice < r.now.To {
+				to.Last = max(to.Last, r.end(x.Slice))
+			}
 		}
 		put(x.Slice, u)
 	}
@@ -229,6 +234,11 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 			put(x.Slice, Usage{Failed: uint64(x.Calls)})
 		}
 	}
+}
+
+// end returns the end of the time that a cell covers, at most that of Now.
+func (r *useReader) end(at Slice) trace.Nanos {
+	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
 }
 
 // shapes returns the shapes of the calls at a site. A border has the shapes of the calls that it leads to.
@@ -302,13 +312,17 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
 			continue
 		}
-		length := Slice(1)
-		if x.Slice < r.h.folded {
-			length = SlicesPerMinute
-		}
-		sum += time.Duration(length) * SliceLength
+		sum += time.Duration(r.h.lengthAt(x.Slice)) * SliceLength
 	}
 	return sum
+}
+
+// lengthAt returns the number of slices that a cell covers: old ones were joined to minutes.
+func (h *Sites) lengthAt(at Slice) Slice {
+	if at < h.folded {
+		return SlicesPerMinute
+	}
+	return 1
 }
 
 // InstanceUse is the calls that spans with one value of an attribute answered, with the time that they account for.

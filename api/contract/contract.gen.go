@@ -2841,7 +2841,7 @@ type Service struct {
 
 	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
-	// `idle`: no calls now, and few or none usually; or calls that are too few to judge although their median is more than twice the usual one. Otherwise `well`: then none of its figures is `worse`.
+	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
 	Trend *ServiceTrend `json:"trend"`
 	Usual *ServiceLoad  `json:"usual"`
@@ -2864,7 +2864,7 @@ type ServiceAttention struct {
 
 	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
-	// `idle`: no calls now, and few or none usually; or calls that are too few to judge although their median is more than twice the usual one. Otherwise `well`: then none of its figures is `worse`.
+	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState `json:"state"`
 }
 
@@ -3001,7 +3001,7 @@ type ServiceOperation struct {
 
 	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
-	// `idle`: no calls now, and few or none usually; or calls that are too few to judge although their median is more than twice the usual one. Otherwise `well`: then none of its figures is `worse`.
+	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
 	Trend *ServiceTrend `json:"trend"`
 	Usual *ServiceLoad  `json:"usual"`
@@ -3032,7 +3032,7 @@ type ServiceSpans struct {
 
 // ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
 // `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
-// `idle`: no calls now, and few or none usually; or calls that are too few to judge although their median is more than twice the usual one. Otherwise `well`: then none of its figures is `worse`.
+// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 type ServiceState string
 
 // ServiceTrend By bins of equal length, the first at `from`; the last one may not be over.

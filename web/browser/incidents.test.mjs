@@ -461,12 +461,12 @@ test("a service that makes other calls has a note, and no alarm", async () => {
   const { page, context } = await open(browser, { timezoneId: "UTC" });
   const text = "makes 11 other calls per 100 requests, as 2.0 was deployed";
   const { items } = await service.api("/services");
-  const well = items.filter((s) => s.state === "well").at(-1);
+  const well = { ...items.at(-1), state: "well", reason: "", worse: [] };
   const note = { since: new Date(Date.now() - 240_000).toISOString(), per_100_requests: 11, version: "2.0", text };
   await page.route(/\/api\/v1\/services(\?|\/|$)/, async (route) => {
     const response = await route.fetch();
     const answer = await response.json();
-    // It may be idle by now: no requests come.
+    // It may be idle: no requests come.
     const is = { changed_calls: note, state: well.state, reason: well.reason, worse: well.worse };
     for (const s of answer.items ?? [answer.service]) if (s.id === well.id) Object.assign(s, is);
     await route.fulfill({ response, json: answer });

@@ -2779,7 +2779,7 @@ export interface components {
         /**
          * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
          *     `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
-         *     `idle`: no calls now, and few or none usually; or calls that are too few to judge although their median is more than twice the usual one. Otherwise `well`: then none of its figures is `worse`.
+         *     `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
          * @enum {string}
          */
         ServiceState: "incident" | "failing" | "silent" | "slower" | "well" | "new" | "idle";

@@ -145,5 +145,5 @@ export const definitions: Record<string, string> = {
   slower: "The median duration, or the mean own time, is clearly longer than usual",
   new: "There is no history to compare with yet",
   well: "Rate, errors and durations are as usual",
-  idle: "No calls now, or too few to judge",
+  idle: "Not judged: no calls in the last minutes, or too few",
 };

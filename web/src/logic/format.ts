@@ -127,11 +127,12 @@ export const factor = (x: Optional) => (absent(x) ? unknown : `${ratio(x)}×`);
 // pValue formats a probability.
 export const pValue = (x: number) => (x < 0.001 ? "< 0.001" : digits(Number(x.toPrecision(2))));
 
-// stateLabel returns the word for a state of an investigation.
+// stateLabel returns the words for a state of an investigation, a service or a tracepoint.
 export function stateLabel(state: string): string {
   if (state === "none") return "queued";
   if (state === "joined") return "in an incident";
   if (state === "incident") return "suspected";
+  if (state === "idle") return "not judged";
   if (state === "gone") return "ended";
   return state === "exhausted" ? "inconclusive" : state;
 }

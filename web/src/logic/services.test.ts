@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client.ts";
 import { change, figuresOf, isNotable, quietHeadline, servicePath, sortedBy, summary, telling } from "./services.ts";
 
 test("a summary lists states by urgency and omits those of no service", () => {
-  expect(summary({ well: 6, incident: 1, slower: 2, idle: 0 })).toBe("1 suspected, 2 slower, 6 well");
+  expect(summary({ well: 6, incident: 1, slower: 2, idle: 3 })).toBe("1 suspected, 2 slower, 6 well, 3 not judged");
   expect(summary({})).toBe("");
 });
 

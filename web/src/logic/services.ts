@@ -1,6 +1,6 @@
 // Services: words, sorting and the layout-independent numbers of the views of services.
 import type { Schemas } from "../api/client.ts";
-import { duration, percent, rate } from "./format.ts";
+import { duration, percent, rate, stateLabel } from "./format.ts";
 
 export type ServiceState = Schemas["ServiceState"];
 type Load = Schemas["ServiceLoad"];
@@ -11,21 +11,11 @@ export const states: readonly ServiceState[] = ["incident", "failing", "silent",
 // isUnwell reports whether somebody should look at a service in a state.
 export const isUnwell = (state: ServiceState) => ["incident", "failing", "silent", "slower"].includes(state);
 
-const nouns: Record<ServiceState, string> = {
-  incident: "suspected",
-  failing: "failing",
-  silent: "silent",
-  slower: "slower",
-  new: "new",
-  well: "well",
-  idle: "idle",
-};
-
 // summary says how many services are in which state: "2 suspected, 6 well".
 export const summary = (counts: Record<string, number>): string =>
   states
     .filter((state) => (counts[state] ?? 0) > 0)
-    .map((state) => `${counts[state]} ${nouns[state]}`)
+    .map((state) => `${counts[state]} ${stateLabel(state)}`)
     .join(", ");
 
 type Attention = Pick<Schemas["ServiceAttention"], "state">;

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { useSize } from "../charts/use-size.ts";
-import { abbreviate, count, milli, percent, rate } from "../logic/format.ts";
+import { abbreviate, count, milli, percent, rate, stateLabel } from "../logic/format.ts";
 import {
   type Edge,
   type Layout,
@@ -361,10 +361,7 @@ function lanesOf({ spots, lanes }: Layout, { caller, callee }: Call): number[] {
 }
 
 const describe = (s: Service) =>
-  [
-    s.state === "incident" ? "suspected" : s.state,
-    ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`]),
-  ].join(", ");
+  [stateLabel(s.state), ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`])].join(", ");
 
 // neighbour returns the service that an arrow key leads to: the next in the column, or the nearest in the next column.
 function neighbour({ spots }: Layout, from: string, key: string): string | undefined {

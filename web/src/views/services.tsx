@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { count, duration, keepUnits, milli, percent, rate } from "../logic/format.ts";
+import { count, duration, keepUnits, milli, percent, rate, stateLabel } from "../logic/format.ts";
 import { ownerText } from "../logic/incidents.ts";
 import {
   type ServiceState,
@@ -102,11 +102,7 @@ export default function Services() {
           label="State"
           value={state}
           pick={setState}
-          of={[
-            ["", "any"],
-            ["unwell", "not well"],
-            ...states.map((s) => [s, s === "incident" ? "suspected" : s] as const),
-          ]}
+          of={[["", "any"], ["unwell", "not well"], ...states.map((s) => [s, stateLabel(s)] as const)]}
         />
         {resource.value && (
           <Menu label="Services: table and export" icon="⋯" items={exportItems("Services", () => asTable(items))} />
@@ -263,7 +259,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         </Link>
         <div className="where dim">
           {s.changed_calls && <CallsNote of={s.changed_calls} />}
-          {s.reason && (isUnwell(s.state) || (s.state === "idle" && s.now.calls > 0)) && <span>{s.reason}</span>}
+          {s.reason && (isUnwell(s.state) || s.state === "idle") && <span>{s.reason}</span>}
           {s.owner && <bdi>{ownerText(s.owner)}</bdi>}
           {!s.emits_spans && <span>emits no spans; named by its callers</span>}
         </div>
