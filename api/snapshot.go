@@ -29,6 +29,7 @@ type snapshot struct {
 	progress   float64
 	left       time.Duration                   // see [engine.Core.LearningLeft]
 	unwatched  time.Duration                   // see [engine.Core.WatchingLeft]
+	silence    time.Duration                   // see [engine.Core.SilenceLeft]
 	operations time.Duration                   // see [engine.Core.OperationsLeft]
 	growth     time.Duration                   // see [engine.Core.GrowthLeft]
 	unequal    *[]contract.ProvisionalInstance // see [engine.Core.Provisional]
@@ -121,6 +122,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 		progress:     c.Progress(),
 		left:         c.LearningLeft(),
 		unwatched:    c.WatchingLeft(),
+		silence:      c.SilenceLeft(),
 		operations:   c.OperationsLeft(),
 		growth:       c.GrowthLeft(),
 		length:       c.Options().Epoch,

@@ -25,6 +25,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 			Progress:         number(s.progress),
 			LeftNs:           remaining(s.left),
 			IncidentsLeftNs:  remaining(s.unwatched),
+			SilenceLeftNs:    remaining(s.silence),
 			OperationsLeftNs: remaining(s.operations),
 			GrowthLeftNs:     remaining(s.growth),
 			Provisional:      s.unequal,

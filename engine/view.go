@@ -44,6 +44,16 @@ func (c *Core) LearningLeft() time.Duration {
 	return max(0, c.options.Learning-c.learning(c.Ended()))
 }
 
+// SilenceLeft returns how long requests must go on until those that stop are noticed; 0 if they are, and before the
+// first request. A recorded past that arrived at once counts.
+func (c *Core) SilenceLeft() time.Duration {
+	since := c.sites.Since()
+	if since == 0 {
+		return 0
+	}
+	return max(0, incident.SilenceAfter-c.Ended().Sub(since))
+}
+
 // OperationsLeft returns how long requests must go on until single operations are judged; 0 if they are, and before the
 // first request.
 func (c *Core) OperationsLeft() time.Duration { return c.knownLeft(incident.OperationsAfter) }

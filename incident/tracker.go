@@ -203,6 +203,7 @@ func Ready(now trace.Nanos, sites *history.Sites) bool {
 
 // Ages of an installation from which more is judged than all calls of a service together.
 const (
+	SilenceAfter    = compare.SteadyFor                       // requests that stop
 	OperationsAfter = 24 * time.Hour                          // operations by themselves
 	GrowthAfter     = 7*24*time.Hour + history.GrowthDuration // changes that take days
 )

@@ -1,8 +1,13 @@
 package compare
 
 import (
+	"time"
+
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
+
+// SteadyFor is the time for which requests must have come without a gap before they are missed.
+const SteadyFor = time.Hour
 
 // Constants of silence. They are numbers of calls and pieces, and depend on no application.
 const (
@@ -12,7 +17,7 @@ const (
 	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls, and
 	// leastSteady their length together. A job that runs once an hour, or for less than an hour, is not steady.
 	leastPieces = 10
-	leastSteady = history.SlicesPerHour
+	leastSteady = history.Slice(SteadyFor / history.SliceLength)
 	// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
 	stillOpen = 4
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.

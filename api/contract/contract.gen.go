@@ -2209,6 +2209,9 @@ type Learning struct {
 
 	// Provisional In the first week: instances whose calls take three times as long as those of their siblings, or fail more often, for as long as Sibyl remembers. An incident may have been going on when Sibyl started. Absent: none are.
 	Provisional *[]ProvisionalInstance `json:"provisional,omitempty"`
+
+	// SilenceLeftNs Time of traffic until requests that stop are noticed, after an hour in which they came steadily; absent if they are.
+	SilenceLeftNs *int64 `json:"silence_left_ns,omitempty"`
 }
 
 // Lease defines model for Lease.

@@ -87,14 +87,21 @@ func checkLearning(s *contract.Status) finding {
 	return f
 }
 
-// checkKnown returns a sentence about changes that are not judged in the first days; empty after them.
+// checkKnown returns a sentence about changes that are not judged in the first hour and the first days; empty after
+// them.
 func checkKnown(l *contract.Learning) string {
 	var missing []string
-	if ns := l.OperationsLeftNs; ns != nil {
-		missing = append(missing, "single operations, for "+units.Left(time.Duration(*ns))+" more")
-	}
-	if ns := l.GrowthLeftNs; ns != nil {
-		missing = append(missing, "changes that take days, for "+units.Left(time.Duration(*ns))+" more")
+	for _, x := range []struct {
+		what string
+		left *int64
+	}{
+		{"requests that stop", l.SilenceLeftNs},
+		{"single operations", l.OperationsLeftNs},
+		{"changes that take days", l.GrowthLeftNs},
+	} {
+		if x.left != nil {
+			missing = append(missing, x.what+", for "+units.Left(time.Duration(*x.left))+" more")
+		}
 	}
 	if len(missing) == 0 {
 		return ""

@@ -65,6 +65,7 @@ func TestDoctorOfService(t *testing.T) {
 	}{
 		{func(*contract.Status) {}, "", fine, ""},
 		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days"},
+		{func(s *contract.Status) { s.Learning.SilenceLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: requests that stop, for 60 min more; changes that take days"},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", warning, "ago"}, // as after a recording
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},

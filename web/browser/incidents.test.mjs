@@ -374,6 +374,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
     siblings_failed: 0,
     text: `${value} (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.`,
   });
+  status.learning.silence_left_ns = 3.6e12 / 2;
   status.learning.operations_left_ns = 3.6e12 * 5;
   status.learning.provisional = ["cart-1", "cart-2", "cart-3", "cart-4"].map(unequal);
   await page.goto(service.url);
@@ -382,7 +383,9 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   assert.equal(await told.count(), 3); // the others are on the page of the service
   assert.match(await told.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
   assert.equal(await page.getByText("All is well").count(), 0);
-  await page.getByText("single operations after a day of traffic (5 h left)").waitFor();
+  await page
+    .getByText("requests that stop after an hour (30 min left), single operations after a day of traffic (5 h left)")
+    .waitFor();
   assert.deepEqual(await violations(page), []);
   silence = 90_000;
   await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });

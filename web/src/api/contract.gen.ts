@@ -3233,6 +3233,11 @@ export interface components {
             incidents_left_ns?: number;
             /**
              * Format: int64
+             * @description Time of traffic until requests that stop are noticed, after an hour in which they came steadily; absent if they are.
+             */
+            silence_left_ns?: number;
+            /**
+             * Format: int64
              * @description Time of traffic until single operations are judged, after a day: until then only all calls of a service together are. Absent if they are.
              */
             operations_left_ns?: number;

@@ -468,10 +468,13 @@ function Attention({ of }: { of: List["attention"] }) {
 
 const mostProvisional = 3;
 
-// NotJudged names the changes that Sibyl cannot judge in the first days, and instances that it may wrongly take for
+const inWords = new Intl.ListFormat("en");
+
+// NotJudged names the changes that Sibyl cannot judge in the first hour and the first days, and instances that it may wrongly take for
 // usual.
 function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   const parts = [
+    [learning.silence_left_ns, "requests that stop after an hour"],
     [learning.operations_left_ns, "single operations after a day of traffic"],
     [learning.growth_left_ns, "changes that take days after a week"],
   ] as const;
@@ -480,7 +483,7 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   );
   return (
     <>
-      {missing.length > 0 && <p className="dim">Sibyl judges whole services now, {missing.join(", and ")}.</p>}
+      {missing.length > 0 && <p className="dim">Sibyl judges {inWords.format(["whole services now", ...missing])}.</p>}
       {learning.provisional?.slice(0, mostProvisional).map((x) => (
         <p key={`${x.service} ${x.value}`}>
           <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}
