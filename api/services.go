@@ -39,7 +39,7 @@ const (
 
 // Thresholds of the states of services. Incidents have their own, which are stricter; these order a list.
 const (
-	leastCalls       = 20   // now, to judge durations and errors; an incident needs calls in each minute, too
+	leastCalls       = 20   // now, to judge durations and errors
 	leastMissing     = 30   // calls that would have come usually, of a service that is silent
 	leastServiceFail = 0.02 // share of the calls beyond the usual
 	leastSlower      = 1.25 // times the usual median
@@ -501,9 +501,10 @@ func (a *API) ListServices(ctx context.Context, r contract.ListServicesRequestOb
 	q := &r.Params
 	var t *serviceTable
 	var list contract.ListServices200JSONResponse
-	err := a.askServices(ctx, q.From, q.To, func(_ *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, q.From, q.To, func(c *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
 		t = table
 		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, States: make(map[string]int)}
+		list.FewCalls = *t.fewCalls(c.Table())
 	})
 	if err != nil {
 		return nil, err

@@ -48,6 +48,8 @@ type snapshot struct {
 	identifying  identifying
 	ids          []analysis.Hash // of problems, in their order
 
+	few atomic.Pointer[contract.FewCalls] // nil: not yet known
+
 	mu            sync.Mutex // guards sorted and serviceTables
 	sorted        map[string]*list[analysis.Hash]
 	serviceTables map[serviceKey]*serviceTable // nil: none yet

@@ -16,6 +16,10 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	if err != nil {
 		return nil, err
 	}
+	few, err := a.fewCalls(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	n := a.engine.Counts()
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
@@ -49,7 +53,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
-		Coverage: s.coverage, Names: s.identifying.found,
+		Coverage: s.coverage, FewCalls: *few, Names: s.identifying.found,
 	}
 	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()

@@ -150,6 +150,9 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
+	if text := list.FewCalls.Text; text != "" {
+		p.printf("\n%s", p.style.Wrap(clean(strings.TrimSpace(text+" "+list.FewCalls.Remedy)), 0))
+	}
 	p.printf("\n%s", p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
 	return p.flush(w)
 }

@@ -1623,6 +1623,39 @@ type Explanations struct {
 	SizeModel *SizeModel `json:"size_model,omitempty"`
 }
 
+// FewCalls What is called too seldom to judge, though it has a history. Incidents need calls in each minute.
+type FewCalls struct {
+	// Count Number of operations with fewer than 20 calls in the ten minutes.
+	Count int `json:"count"`
+
+	// OfOperations Number of all operations of the last two hours that other services, or senders of requests, call.
+	OfOperations int `json:"of_operations"`
+	OfServices   int `json:"of_services"`
+
+	// Operations The ten of them with most calls.
+	Operations []FewCallsOperation `json:"operations"`
+
+	// Remedy What to do; empty unless they have more than 5 % of the calls.
+	Remedy string `json:"remedy"`
+
+	// Services Number of services with fewer than 20 calls.
+	Services int `json:"services"`
+
+	// ShareOfCalls Share of these operations in the calls of the last ten minutes, 0–1; 0 without calls.
+	ShareOfCalls float64 `json:"share_of_calls"`
+
+	// Text Sentences that say so; empty: there are none, or no calls at all.
+	Text string `json:"text"`
+}
+
+// FewCallsOperation defines model for FewCallsOperation.
+type FewCallsOperation struct {
+	// Calls In the last ten minutes.
+	Calls     int    `json:"calls"`
+	Operation string `json:"operation"`
+	Service   string `json:"service"`
+}
+
 // Group defines model for Group.
 type Group struct {
 	// Count Requests in all kept windows.
@@ -2942,6 +2975,9 @@ type ServiceList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch *Epoch `json:"epoch"`
 
+	// FewCalls What is called too seldom to judge, though it has a history. Incidents need calls in each minute.
+	FewCalls FewCalls `json:"few_calls"`
+
 	// From Beginning of trends.
 	From  time.Time `json:"from"`
 	Items []Service `json:"items"`
@@ -3110,6 +3146,9 @@ type Status struct {
 	// Coverage What became of the spans of the last ten to twenty minutes, as of the last epoch; spans of open traces are not among them.
 	Coverage Coverage `json:"coverage"`
 	Epoch    Epochs   `json:"epoch"`
+
+	// FewCalls What is called too seldom to judge, though it has a history. Incidents need calls in each minute.
+	FewCalls FewCalls `json:"few_calls"`
 	Go       string   `json:"go"`
 	Groups   int      `json:"groups"`
 

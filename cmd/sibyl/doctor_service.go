@@ -198,7 +198,8 @@ func checkParents(s *contract.Status) finding {
 	return f
 }
 
-// checkCoverage checks whether enough spans of the last minutes are judged, in all and of each service.
+// checkCoverage checks whether enough spans of the last minutes are judged, in all and of each service, and whether
+// operations have enough calls.
 func checkCoverage(s *contract.Status) finding {
 	c := &s.Coverage
 	f := finding{Check: "coverage", State: fine, Saw: "No span has been judged in the last minutes."}
@@ -214,6 +215,12 @@ func checkCoverage(s *contract.Status) finding {
 		if n := c.RequestsOfTheirOwn.Spans; n > 0 {
 			f.Saw += fmt.Sprintf(" %s belong to requests of their own, such as work "+
 				"after a response and parts below missing spans.", units.Count(int(n)))
+		}
+	}
+	if few := &s.FewCalls; few.Text != "" {
+		f.Saw += " " + terminal.Printable(few.Text)
+		if few.Remedy != "" {
+			f.State, f.Do = warning, strings.TrimSpace(f.Do+" "+few.Remedy)
 		}
 	}
 	for _, h := range c.HopsWithoutSpans[:min(shownHops, len(c.HopsWithoutSpans))] {

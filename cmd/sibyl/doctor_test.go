@@ -76,6 +76,10 @@ func TestDoctorOfService(t *testing.T) {
 			}
 		}, "coverage", fine, "98 % of the 1,000 spans of the last minutes and 99 % of their time are judged."},
 		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "40 % are judged.", "Do it." }, "coverage", warning, "40 %"},
+		{func(s *contract.Status) { s.FewCalls.Text = "2 of 40 operations had less." }, "coverage", fine, "judged. 2 of 40 operations had less."},
+		{func(s *contract.Status) {
+			s.FewCalls.Text, s.FewCalls.Remedy = "9 of 40 operations had less.", "Do it."
+		}, "coverage", warning, "9 of 40"},
 		{func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." }, "operations", warning, "Names hold IDs."},
 		{func(s *contract.Status) { s.Closed["idle"] = 5 }, "parents", warning, "9.1 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},

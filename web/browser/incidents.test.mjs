@@ -353,12 +353,14 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   let silence = 0; // ms
   const status = await service.api("/status");
   delete status.learning.provisional;
+  Object.assign(status.few_calls, { text: "2 of 40 operations had fewer than 20 calls.", remedy: "" });
   await page.route("**/api/v1/status", (route) => {
     status.ingest.last_arrival = new Date(Date.now() - silence).toISOString();
     return route.fulfill({ json: status });
   });
   await page.goto(service.url);
   await page.getByText("All is well").waitFor();
+  await page.getByText("2 of 40 operations had fewer than 20 calls.").waitFor();
   await page.getByText(/The last incident .* closed \d\d:\d\d:\d\d, \d+ min ago: back to normal/).waitFor();
   assert.equal(await page.getByText("No traces have arrived").count(), 0);
   assert.deepEqual(await violations(page), []);
@@ -374,6 +376,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
     siblings_failed: 0,
     text: `${value} (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.`,
   });
+  status.few_calls.remedy = "Set objectives.";
   status.learning.silence_left_ns = 3.6e12 / 2;
   status.learning.operations_left_ns = 3.6e12 * 5;
   status.learning.provisional = ["cart-1", "cart-2", "cart-3", "cart-4"].map(unequal);
@@ -383,6 +386,8 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   assert.equal(await told.count(), 3); // the others are on the page of the service
   assert.match(await told.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
   assert.equal(await page.getByText("All is well").count(), 0);
+  await page.getByText("No incident in what is judged").waitFor();
+  await page.getByText("2 of 40 operations had fewer than 20 calls. Set objectives.").waitFor();
   await page
     .getByText("requests that stop after an hour (30 min left), single operations after a day of traffic (5 h left)")
     .waitFor();

@@ -2874,6 +2874,7 @@ export interface components {
         };
         ServiceList: {
             items: components["schemas"]["Service"][];
+            few_calls: components["schemas"]["FewCalls"];
             next_cursor: string | null;
             /** @description Number of matching services on all pages. */
             total: number;
@@ -3336,6 +3337,7 @@ export interface components {
             };
             open: components["schemas"]["OpenTraces"];
             coverage: components["schemas"]["Coverage"];
+            few_calls: components["schemas"]["FewCalls"];
             names: components["schemas"]["NamesWithIdentities"];
             queues: components["schemas"]["Queue"][];
         };
@@ -3372,6 +3374,33 @@ export interface components {
             /** @description The 200 services with most time left out, most first. */
             services: components["schemas"]["CoverageService"][];
             hops_without_spans: components["schemas"]["HopWithoutSpans"][];
+        };
+        /** @description What is called too seldom to judge, though it has a history. Incidents need calls in each minute. */
+        FewCalls: {
+            /** @description Number of operations with fewer than 20 calls in the ten minutes. */
+            count: number;
+            /** @description Number of all operations of the last two hours that other services, or senders of requests, call. */
+            of_operations: number;
+            /** @description Number of services with fewer than 20 calls. */
+            services: number;
+            of_services: number;
+            /**
+             * Format: double
+             * @description Share of these operations in the calls of the last ten minutes, 0–1; 0 without calls.
+             */
+            share_of_calls: number;
+            /** @description The ten of them with most calls. */
+            operations: components["schemas"]["FewCallsOperation"][];
+            /** @description Sentences that say so; empty: there are none, or no calls at all. */
+            text: string;
+            /** @description What to do; empty unless they have more than 5 % of the calls. */
+            remedy: string;
+        };
+        FewCallsOperation: {
+            service: string;
+            operation: string;
+            /** @description In the last ten minutes. */
+            calls: number;
         };
         /** @description Operations whose names seem to hold identities, so that each is judged by itself. */
         NamesWithIdentities: {

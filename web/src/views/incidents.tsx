@@ -397,7 +397,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   }
   const ends = toldEnds(list.items);
   const unequal = (status?.learning.provisional ?? []).length > 0; // from the start, so that it is no incident
-  const uncovered = (status?.coverage.warning ?? "") !== "";
+  const uncovered = Boolean(status?.coverage.warning || status?.few_calls.remedy);
   return (
     <div className="state short">
       <strong>{quietHeadline(list.attention, muted, { unknown: ends.some(nobodyKnows), unequal, uncovered })}</strong>
@@ -432,14 +432,26 @@ function quietSubject(muted: number, uncovered: boolean): string {
   return muted > 0 ? "Other requests" : "Requests";
 }
 
-// Uncovered says which spans are not judged, in all states of the first page.
+// Uncovered says which spans are not judged, and which operations have too few calls, in all states of the first page.
 function Uncovered() {
   const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
-  if (!status?.coverage.warning) return null;
+  if (!status) return null;
+  const { coverage, few_calls: few } = status;
   return (
-    <p className="under">
-      {keepUnits(status.coverage.warning)} {status.coverage.remedy} <Link href="/status">Status</Link> has the numbers.
-    </p>
+    <>
+      {coverage.warning && (
+        <p className="under">
+          {keepUnits(coverage.warning)} {coverage.remedy} <Link href="/status">Status</Link> has the numbers.
+        </p>
+      )}
+      {few.text && (
+        <p className="under">
+          <span className={few.remedy ? "" : "dim"}>
+            {keepUnits(few.text)} {few.remedy}
+          </span>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -91,7 +91,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
           ],
           [
             "Coverage",
-            <Coverage key="coverage" of={s.coverage} />,
+            <Coverage key="coverage" of={s.coverage} few={s.few_calls} />,
             "Of the last ten to twenty minutes: what is not judged is left out for a reason",
           ],
           ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
@@ -145,7 +145,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
 }
 
 // Coverage shows the part of the spans that is judged, with a remedy if that is too little.
-function Coverage({ of }: { of: Schemas["Coverage"] }) {
+function Coverage({ of, few }: { of: Schemas["Coverage"]; few: Schemas["FewCalls"] }) {
   if (of.received.spans === 0) return <>no spans in the last minutes</>;
   return (
     <>
@@ -156,6 +156,12 @@ function Coverage({ of }: { of: Schemas["Coverage"] }) {
         <span className="bad">
           {" "}
           {keepUnits(of.warning)} {of.remedy}
+        </span>
+      )}
+      {few.text && (
+        <span className={few.remedy ? "bad" : ""}>
+          {" "}
+          {keepUnits(few.text)} {few.remedy}
         </span>
       )}
       {of.hops_without_spans.map((h) => (
