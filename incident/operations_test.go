@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -17,7 +20,9 @@ import (
 func (s *shop) until(hour, minute int) {
 	const day = 24 * time.Hour
 	at := time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute
+	s.epoch = time.Minute // a day is long
 	s.play((at-time.Duration(s.now)%day+day)%day, nil)
+	s.epoch = epoch
 }
 
 // TestOperation makes a rarely called operation half as fast, which costs all requests a thirtieth of their time. It
@@ -106,13 +111,38 @@ func TestComesAndGoes(t *testing.T) {
 	}
 }
 
+// savedWeek is a shop that was healthy for eight days, with its state encoded. All tests of leaks start with it.
+var savedWeek = sync.OnceValue(func() (saved struct {
+	shop
+	history []byte
+	tracker incident.SavedTracker
+}) {
+	s := newShop()
+	s.spacing, s.epoch = 5*time.Second, time.Minute // eight days are long
+	s.play(8*24*time.Hour, nil)
+	saved.shop, saved.history, saved.tracker = *s, s.sites.AppendBinary(nil), s.tracker.Save()
+	saved.epoch = epoch
+	return saved
+})
+
+// healthyWeek returns a shop that has been healthy for eight days.
+func healthyWeek(t *testing.T) *shop {
+	t.Helper()
+	saved := savedWeek()
+	s := saved.shop
+	sites, err := history.DecodeSites(saved.history, s.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sites, s.tracker = compare.NewComparer(sites), incident.Restore(saved.tracker)
+	return &s
+}
+
 // TestLeak makes a service slower by 5 or by 1 % an hour. It is told from the week before, before it takes half as long
 // again: the leak does not teach its own growth.
 func TestLeak(t *testing.T) {
 	for _, rate := range []float64{1.05, 1.01} {
-		s := newShop()
-		s.spacing = 5 * time.Second
-		s.play(8*24*time.Hour, nil)
+		s := healthyWeek(t)
 		fault, factor := s.now, 1.0
 		for factor < 1.5 && len(s.tracker.Incidents()) == 0 {
 			factor *= rate
@@ -242,9 +272,7 @@ func TestSlowLeak(t *testing.T) {
 // TestLeakStays keeps a service as slow as it was when a leak was noticed: the incident stays open, since its calls are
 // still slower than a week before.
 func TestLeakStays(t *testing.T) {
-	s := newShop()
-	s.spacing = 5 * time.Second
-	s.play(8*24*time.Hour, nil)
+	s := healthyWeek(t)
 	factor := 1.0
 	for ; factor < 1.5 && len(s.tracker.Incidents()) == 0; factor *= 1.01 {
 		s.play(time.Hour, map[string]float64{"cart": 1.01 * factor})
@@ -258,9 +286,7 @@ func TestLeakStays(t *testing.T) {
 // TestLeakReturns lets a leak begin again after the incident has closed. The incident opens again, hours later, and the
 // time between is the history then: without it, every service would seem slow.
 func TestLeakReturns(t *testing.T) {
-	s := newShop()
-	s.spacing = 5 * time.Second
-	s.play(8*24*time.Hour, nil)
+	s := healthyWeek(t)
 	grow := func(rate float64, until func(x *incident.Incident) bool) {
 		for factor := rate; factor < 2; factor *= rate {
 			s.play(time.Hour, map[string]float64{"cart": factor})

@@ -26,7 +26,7 @@ type shop struct {
 	table   *trace.Table
 	sites   *compare.Comparer
 	tracker *incident.Tracker
-	rng     *rand.Rand
+	random  rand.PCG
 	now     trace.Nanos
 	next    uint64
 	saves   bool                   // whether the tracker is saved and restored at each epoch
@@ -55,7 +55,7 @@ func newShop() *shop {
 		table:   table,
 		sites:   compare.NewComparer(history.NewSites(table)),
 		tracker: incident.NewTracker(),
-		rng:     rand.New(rand.NewPCG(1, 2)),
+		random:  *rand.NewPCG(1, 2),
 		now:     trace.Nanos(time.Hour),
 		spacing: time.Second,
 		epoch:   epoch,
@@ -64,7 +64,7 @@ func newShop() *shop {
 
 // play plays some time, in which the work of each service or pod takes the given factor longer.
 func (s *shop) play(d time.Duration, slower map[string]float64) {
-	x := critpath.NewExtractor(critpath.DefaultOptions())
+	x, rng := critpath.NewExtractor(critpath.DefaultOptions()), rand.New(&s.random)
 	for end := s.now.Add(d); s.now < end; {
 		tally := history.NewTally()
 		for at := s.now; at < s.now.Add(s.epoch) && !s.quiet; at = at.Add(s.spacing) {
@@ -73,11 +73,11 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 				services = append(services, "rare")
 			}
 			for _, service := range services {
-				factor, pod := 1.0, service+"-"+strconv.Itoa(s.pods+s.rng.IntN(4))
+				factor, pod := 1.0, service+"-"+strconv.Itoa(s.pods+rng.IntN(4))
 				if f := max(slower[service], slower[pod]); f != 0 {
 					factor = f
 				}
-				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))))
+				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*rng.Float64())))))
 			}
 		}
 		s.sites.Merge(tally)
@@ -99,13 +99,14 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 	}
 	route := "GET /" + service
 	if service == "rare" && s.routes > 0 {
-		route += strconv.Itoa(s.rng.IntN(s.routes))
+		route += strconv.Itoa(rand.New(&s.random).IntN(s.routes))
 	}
 	const wire = trace.Nanos(time.Millisecond)
-	t := &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
+	t := &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: append(
+		make([]trace.Span, 0, 4),
 		span(1, 0, "gateway", route, trace.Server, 0, work+4*wire+s.gateway[service]),
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
-	}}
+	)}
 	if service == s.silent {
 		t.Spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
 		return t
@@ -430,7 +431,7 @@ func TestPastInPieces(t *testing.T) {
 			tally, x := history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 			from := begin.Add(time.Duration(piece) * 10 * time.Minute)
 			for at := from; at < from.Add(10*time.Minute); at = at.Add(time.Second) {
-				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", trace.Nanos(90e6+20e6*s.rng.Float64()))))
+				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", trace.Nanos(90e6+20e6*rand.New(&s.random).Float64()))))
 			}
 			s.sites.Merge(tally)
 			s.play(epoch, nil)

@@ -57,9 +57,9 @@ func (m *calledOperations) known(operation history.Callee) *operationCalls {
 }
 
 func (m *calledOperations) add(operation history.Callee) *operationCalls {
-	const block = 64
+	const first, block = 4, 64
 	if len(m.spare) == 0 {
-		m.spare = make([]operationCalls, block)
+		m.spare = make([]operationCalls, min(block, first+len(m.all))) // most windows of small applications have few
 	}
 	c := &m.spare[0]
 	m.spare, c.operation = m.spare[1:], operation
