@@ -1049,26 +1049,36 @@ static __always_inline void gather(struct task_struct *task, struct thread *t, _
 	place(task, t, class, &t->free, end, threshold, now);
 }
 
-// settle sends the short waits of the span that the thread has left, unless they are very short: goroutines take turns
-// on a thread, so that one span may have many such waits in many turns.
-static __noinline void settle(struct task_struct *task, struct thread *t, __u64 now)
+// settle_class sends the short waits of a class of the current task, t. It is global, so that the verifier checks it once
+// and not for each class: that was half of its work.
+__noinline int settle_class(struct thread *t, __u32 class, __u64 now)
 {
-	struct target *target = &t->target;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct target *target;
+	__u64 least;
 
-	for (__u32 class = 0; class < CLASSES; class++) {
-		__u64 least = target->threshold_ns[class] >> SETTLED_BITS;
-
-		if (!(t->pending & 1 << class))
-			continue;
-		if (wants(target, class) && t->brief[class].ns >= least) {
-			place(task, t, class, &t->gap, t->gap_end, least, now);
-			place(task, t, class, &t->free, t->until, least, now);
-		}
-		if (t->brief[class].ns >= target->threshold_ns[class])
-			miss(task->tgid, class, CRAMPED, t->brief[class].ns);
-		t->brief[class].ns = 0;
-		t->brief[class].count = 0;
+	if (!t || class >= CLASSES)
+		return 0;
+	target = &t->target;
+	least = target->threshold_ns[class] >> SETTLED_BITS;
+	if (wants(target, class) && t->brief[class].ns >= least) {
+		place(task, t, class, &t->gap, t->gap_end, least, now);
+		place(task, t, class, &t->free, t->until, least, now);
 	}
+	if (t->brief[class].ns >= target->threshold_ns[class])
+		miss(task->tgid, class, CRAMPED, t->brief[class].ns);
+	t->brief[class].ns = 0;
+	t->brief[class].count = 0;
+	return 0;
+}
+
+// settle sends the short waits of the span that the current task, t, has left, unless they are very short: goroutines
+// take turns on a thread, so that one span may have many such waits in many turns.
+static __noinline void settle(struct thread *t, __u64 now)
+{
+	for (__u32 class = 0; class < CLASSES; class++)
+		if (t->pending & 1 << class)
+			settle_class(t, class, now);
 	t->pending = 0;
 }
 
@@ -1237,7 +1247,7 @@ static __always_inline void switch_out(void *ctx, bool preempt, struct task_stru
 		t->class = state ? classify(task, state, true, &t->syscall) : classify_runnable(task);
 	t->found = find_span(task, t);
 	if (t->pending && !(in_span(t) && hash_of(t) == t->span))
-		settle(task, t, *now);
+		settle(t, *now);
 	if (!(t->target.flags & ONLY_IN_SPANS) || in_span(t))
 		t->stack = sample(ctx, t, *now);
 }
@@ -1380,7 +1390,7 @@ int BPF_PROG(exited, struct task_struct *task)
 		add_on_cpu(t, now);
 		keep_on_cpu(task, t, task->pid);
 		if (t->pending)
-			settle(task, t, now);
+			settle(t, now);
 		t->class = ENDED;
 	}
 	if (may_be_target(tgid) && !task->signal->live.counter) { // the last thread: another process may get the number
