@@ -17,6 +17,7 @@ import (
 // A backup made while the service accepts traces, takes checkpoints and trims its journal has every trace that was
 // acknowledged before, also after the service was killed and its data is lost. It replaces the one before.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	v := newProcess(t, t.TempDir())
 	v.more = []string{"--assembly-settle", "1s", "--assembly-idle", "2s"}
 	notes := filepath.Join(v.dir, "notes.json")

@@ -181,10 +181,13 @@ func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 
 // Every acknowledged trace counts exactly once, even if the server is killed many times.
 func TestKilled(t *testing.T) {
-	kills := 50
+	t.Parallel()
+	kills := 15
 	switch {
 	case *soak:
 		kills = 500
+	case *long:
+		kills = 50
 	case testing.Short():
 		kills = 5
 	}

@@ -96,10 +96,13 @@ func startShop(t *testing.T, arguments string) string {
 
 // A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
 func TestJVMAgent(t *testing.T) {
+	t.Parallel()
 	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
 		testJVMAgent(t, func(a Addresses) string { return "endpoint:http://" + a.API.String() })
 	})
 	t.Run("OpAMP", func(t *testing.T) {
+		t.Parallel()
 		testJVMAgent(t, func(a Addresses) string { return "opamp:http://" + a.OpAMP.String() + opamp.Path })
 	})
 }

@@ -12,6 +12,7 @@ import (
 // Two equal signals in a row count as one: a shell that ends a process group may send a second one to its leader. A
 // later signal ends a shutdown that takes too long.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	v := newProcess(t, t.TempDir())
 	v.start()
 	v.ready()
