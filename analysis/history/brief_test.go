@@ -3,6 +3,7 @@ package history_test
 import (
 	"bytes"
 	"cmp"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -110,9 +111,14 @@ func compareBrief(t *testing.T, got, want compare.Comparison, table *trace.Table
 		slices.SortFunc(c.Suspects, func(a, b compare.Suspect) int {
 			return cmp.Or(cmp.Compare(b.Score+b.Shape, a.Score+a.Shape), compare.ByName(table, a.Service, b.Service))
 		})
+		for i := range c.Suspects {
+			c.Suspects[i].Soft = 0
+		}
 	}
-	if diff := gocmp.Diff(want, got, cmpopts.IgnoreFields(compare.Suspect{}, "Soft"),
-		cmpopts.EquateApprox(tolerance, 0)); diff != "" {
+	if reflect.DeepEqual(got, want) { // nearly always, in a twentieth of the time
+		return
+	}
+	if diff := gocmp.Diff(want, got, cmpopts.EquateApprox(tolerance, 0)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
