@@ -74,6 +74,9 @@ func small(seed uint64, fault sim.Fault) sim.Config {
 
 // Healthy traffic raises no alarm at any time of day.
 func TestNoFalseAlarms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many hours")
+	}
 	hours := 0.0
 	var alarms []string
 	for seed := range uint64(2) {

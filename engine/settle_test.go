@@ -23,6 +23,9 @@ func (c *checkout) changed() (all []detect.Problem) {
 // TestLastingChangeBecomesNormal slows requests down for good. The incident ends when that is in its history. The
 // problem ends after a day, and the new behaviour is watched like any other.
 func TestLastingChangeBecomesNormal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many hours")
+	}
 	c := newCheckout()
 	c.play(time.Hour)
 	c.slow, c.rate = 0.15, 1

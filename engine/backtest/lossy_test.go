@@ -176,6 +176,9 @@ func TestLossy(t *testing.T) {
 		"3 % behind a hop, and orders is slow": {lossy{loss: 0.03, hop: true, slow: "orders", share: 1}, "orders"},
 	} {
 		for _, names := range []bool{false, true} {
+			if names && testing.Short() { // as many goroutines, and half of the time
+				continue
+			}
 			l := test.lossy
 			l.names = names
 			t.Run(name+map[bool]string{true: ", named"}[names], func(t *testing.T) {
