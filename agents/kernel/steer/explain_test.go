@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -223,12 +224,15 @@ func (l *live) explained() (reasons []string) {
 	return reasons
 }
 
+// long makes TestExplainsWaits run: see make test-long.
+var long = flag.Bool("long", false, "run the test that waits for the explanation of real waits")
+
 // Real waits of real processes, of seven kinds, are explained by a real kernel agent that Sibyl's engine steers: the
 // engine enables classes of waits of each service until it finds the one that carries the problem. The waits arrive as
 // OTLP spans.
 func TestExplainsWaits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
+	if !*long {
+		t.Skip("takes half a minute, and needs a machine without other load; run it with -long")
 	}
 	requireProbes(t)
 	l := &live{waits: make(map[trace.ID][]trace.Span), requests: make(map[string][]handled)}
