@@ -15,7 +15,7 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate tidy build image packages web test-web screens
+.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
@@ -30,6 +30,11 @@ test: ## run all quick tests; installs Chromium for those of the web UI if it is
 	go -C agents/tracepoint test ./...
 	go -C agents/tracepoint/integration test ./...
 	agents/jvm/test
+
+test-long: ## run the tests that make test shortens or skips, each alone: they wait for kills, JVMs and the kernel
+	go test ./server -run Killed -count 1 -v -long
+	go test ./agents/kernel/steer -run ExplainsWaits -count 1 -timeout 3m -v -long # its processes have real-time priority
+	JDK_JAVA_OPTIONS=-Xshare:auto go test ./agents/jvm -run 'Services|Granularity|Waits' -count 1 -v -long
 
 check: format vet lint test race ## run every check of CI except that of generated files
 
@@ -48,10 +53,13 @@ lint: $(GOLANGCI) $(NODE) ## run the linters: .golangci.yml and web/eslint.confi
 	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
 	cd web && npm run -s lint
 
-PURE := analysis|cct|incident|search|trace|internal/codec # with the packages below: they start no goroutines, as internal/archtest checks
+PURE     := analysis|cct|incident|search|trace|internal/codec # with the packages below: they start no goroutines, as internal/archtest checks
+# These packages start no goroutines either, except tests of agents/jvm: it is about what happens in JVMs, which the
+# race detector does not see.
+EXTERNAL := agents/jvm|bench/sim|report|web|bench/ownclasses|internal/archtest
 
-race: ## run all tests under the race detector, except those of pure packages
-	go test -race -timeout 30m $$(go list ./... | grep -vE '/sibyl/($(strip $(PURE)))(/|$$)')
+race: ## run all tests under the race detector, except long simulations and packages without goroutines
+	go test -race -short -timeout 30m $$(go list ./... | grep -vE '/sibyl/($(strip $(PURE))|$(EXTERNAL))(/|$$)') # -short: simulations take ten times as long, and one of each kind runs all goroutines
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
@@ -60,7 +68,7 @@ soak: build ## test kills, overload, attacks and a full disk at full length: hal
 	go test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
 	go test ./agents/kernel -run NoWrongTrace -count 1 -v -waits 100000
 	agents/jvm/test -Dtoggles=1000 -Dsoak
-	go test ./agents/jvm -run 'Services|Waits' -count 1 -timeout 1h -v -requests 100000 -rounds 1000
+	JDK_JAVA_OPTIONS=-Xshare:auto go test ./agents/jvm -run 'Services|Waits' -count 1 -timeout 1h -v -long -requests 100000 -rounds 1000
 	bin/sibylbench overload --time 60s -- --learning 10s
 
 vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.dev
