@@ -62,8 +62,8 @@ func unpack(t testing.TB, dir string) string {
 	return filepath.Join(dir, folder)
 }
 
-// quick are options for JVMs that live for seconds: without the optimizing compiler and threads of a collector, they take
-// a quarter less time. The environment variable of the same name replaces them, as make test-long does.
+// quick are options for JVMs that live for seconds: without the optimizing compiler and threads of a collector, they
+// take a quarter less time. The environment variable of the same name replaces them, as make test-long does.
 const quick = "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 // Start starts a program that prints its port, with additional environment variables, and returns its URL. It ends with
