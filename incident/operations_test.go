@@ -116,7 +116,8 @@ var savedWeek = sync.OnceValue(func() (saved struct {
 	shop
 	history []byte
 	tracker incident.SavedTracker
-}) {
+},
+) {
 	s := newShop()
 	s.spacing, s.epoch = 5*time.Second, time.Minute // eight days are long
 	s.play(8*24*time.Hour, nil)

@@ -201,7 +201,7 @@ func TestServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(200 * time.Millisecond) // a server ends its span after the answer, and nothing tells when
-	for _, s := range services { // they send their last spans when they end
+	for _, s := range services {       // they send their last spans when they end
 		if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
