@@ -3,14 +3,14 @@
 // [assemble.Online] → [engine.Core], epoch by epoch → [Result]. With labels it scores the incidents.
 //
 // A trace arrives as a whole when its last span ends: a recording does not contain the delays of exporters. The result
-// depends on the set of spans and the options only.
+// depends on the set of spans and the options only, unless a clock is fast: the order of a file tells when its spans
+// arrived (see arrivals).
 package backtest
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/history"
@@ -43,10 +43,13 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		input.Memory = assemble.DefaultMemory
 	}
 	input.Memory /= 2 // traces by ID and by time are in memory together
+	var clocks arrivals
+	input.Decoded = clocks.add
 	in, err := file.Read(ctx, paths, input)
 	if err != nil {
 		return nil, err
 	}
+	clocks.end()
 	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
 	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
 	calendar := make(assemble.Calendar)
@@ -55,7 +58,7 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			from, to := Extent(t)
+			from, to := clocks.extent(t)
 			calendar.Add(from, to)
 			err = timeline.Add(to, t)
 		}
@@ -84,14 +87,15 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		if err != nil {
 			return nil, err
 		}
-		if _, end := Extent(t); end < recorded.From || end > recorded.To {
+		from, to := clocks.extent(t)
+		if to < recorded.From || to > recorded.To {
 			misdated++
 			for i := range t.Spans {
 				p.result.Coverage.Leave(&t.Spans[i], trace.Misdated)
 			}
 			continue
 		}
-		p.Play(t)
+		p.play(t, from, to)
 	}
 	result = p.Finish()
 	result.Misdated = misdated
@@ -114,14 +118,4 @@ func rejected(s *file.Summary) (c trace.Coverage) {
 		c.LeaveSpans(n.Spans, reason)
 	}
 	return c
-}
-
-// Extent returns the start of the first span of t, and the end of the last.
-func Extent(t *trace.Trace) (from, to trace.Nanos) {
-	from = math.MaxInt64
-	for i := range t.Spans {
-		s := &t.Spans[i]
-		from, to = min(from, s.Start), max(to, s.Start, s.End)
-	}
-	return from, to
 }

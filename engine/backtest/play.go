@@ -83,6 +83,11 @@ const versionKey = "service.version"
 // t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
+	p.play(t, from, to)
+}
+
+// play is Play for a trace whose first start and last end were determined otherwise.
+func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
 	}

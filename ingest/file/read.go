@@ -59,6 +59,9 @@ type Options struct {
 	Strict    bool         // fail at the first broken record
 	Stdin     io.Reader    // reader for the path "-"; nil: os.Stdin
 
+	// Decoded is called for the spans of each part of a file, in the order of the input, by one goroutine at a time. It
+	// must not keep or change the batch.
+	Decoded func(path string, b *ingest.Batch)
 	// Report is called for each broken record, in the order of the input, by one goroutine at a time. It should not
 	// block.
 	Report func(InputError)
@@ -387,6 +390,9 @@ func (r *pipeline) take(c *chunk) error {
 		if err := r.count(b); err != nil {
 			return err
 		}
+	}
+	if r.options.Decoded != nil {
+		r.options.Decoded(c.path, &c.batch)
 	}
 	return r.input.assembler.Add(&c.batch)
 }
