@@ -20,6 +20,7 @@ func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
 		Requests:           partOf(total.Requests),
 		RequestsOfTheirOwn: partOf(total.Own),
 		LeftOut:            leftOut(&total),
+		Long:               contract.LongSpans(partOf(total.Long)),
 		Traces:             c.Traces,
 		Incomplete:         c.Incomplete,
 	}
@@ -36,6 +37,7 @@ func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
 			Requests:           partOf(a.Requests),
 			RequestsOfTheirOwn: partOf(a.Own),
 			LeftOut:            leftOut(a),
+			Long:               contract.LongSpans(partOf(a.Long)),
 		})
 	}
 	d.HopsWithoutSpans = make([]contract.HopWithoutSpans, 0)
@@ -94,7 +96,7 @@ func (m *metrics) coverage(e metric.Emitter, s *snapshot) {
 	for x, p := range s.outcomes {
 		e.Counter("covered_spans_total", "Spans by service and outcome: judged as part of a request or of a "+
 			"request of its own, or left out for a reason.", p.Spans, "service", x.service, "outcome", x.outcome)
-		e.Seconds("covered_span_seconds_total", "Sum of the durations of these spans.",
+		e.Seconds("covered_span_seconds_total", "Sum of the durations of these spans, of those shorter than an hour.",
 			time.Duration(p.Nanos), "service", x.service, "outcome", x.outcome)
 	}
 }

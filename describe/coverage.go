@@ -2,7 +2,10 @@ package describe
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -11,32 +14,49 @@ import (
 // shownHops is the number of hops without spans in a text.
 const shownHops = 3
 
-// Coverage returns sentences, without full stops, about the spans that are not part of ordinary requests, with the
-// reasons for which some are left out, about the traces that lost spans, and about the hops that export no spans; nil
-// if there is nothing to say.
+// Coverage returns sentences, without full stops, about the records that could not be read, the spans that are not part
+// of ordinary requests, with the reasons for which some are left out, the spans that are too long for shares of time,
+// the traces that lost spans, and the hops that export no spans; nil if there is nothing to say.
 func (n *Names) Coverage(c *trace.Coverage) []string {
 	total := c.Total()
 	all, judged := total.Received(), total.Judged()
 	var texts []string
+	if unread, _ := c.UnreadRecords(); unread > 0 {
+		var reasons []string
+		for _, reason := range slices.Sorted(maps.Keys(c.Unread)) {
+			reasons = append(reasons, left(c.Unread[reason], reason))
+		}
+		texts = append(texts, fmt.Sprintf("%s of %s of the input could not be read, and are left out: %s",
+			units.Count(int(unread)), units.Plural(int(unread+c.Records), "record"), strings.Join(reasons, ", ")))
+	}
 	if total.Own.Spans > 0 {
 		texts = append(texts, fmt.Sprintf("%s of %s belong to requests of their own: work "+
 			"that starts after its parent ended, messages, and entries below a missing span",
 			units.Count(int(total.Own.Spans)), units.Plural(int(all.Spans), "span")))
 	}
 	if judged.Spans < all.Spans {
-		spans, time := total.Shares()
+		spans, ofTime := total.Shares()
 		var reasons []string
 		for reason, p := range total.Reasons() {
-			reasons = append(reasons, units.Count(int(p.Spans))+" "+strings.ReplaceAll(string(reason), "_", " "))
+			reasons = append(reasons, left(p.Spans, reason))
 		}
 		texts = append(texts, fmt.Sprintf("%s of the spans and %s of their time are judged; left out: %s",
-			units.Part(spans), units.Part(time), strings.Join(reasons, ", ")))
+			units.Part(spans), units.Part(ofTime), strings.Join(reasons, ", ")))
+	}
+	if total.Long.Spans > 0 {
+		texts = append(texts, fmt.Sprintf("shares of the time leave out %s of an hour or more, with %s in all",
+			units.Plural(int(total.Long.Spans), "span"), units.Span(time.Duration(total.Long.Nanos))))
 	}
 	if lost := c.Lost(n.Table); lost > 0 {
 		texts = append(texts, fmt.Sprintf("spans of at least %s of %s got lost: spans below them arrived",
 			units.Count(int(lost)), units.Plural(int(c.Traces), "trace")))
 	}
 	return append(texts, n.hops(c)...)
+}
+
+// left names a number of spans or records that are left out for a reason.
+func left(n int64, reason trace.Reason) string {
+	return units.Count(int(n)) + " " + strings.ReplaceAll(string(reason), "_", " ")
 }
 
 // hops returns sentences about the hops that export no spans.
@@ -64,7 +84,8 @@ const leastSpans = 20
 const shownUncovered = 3
 
 // Uncovered returns sentences about the spans that are not judged and about the remedy for the largest reason, in all
-// and by service. Both are empty if at least 95 % of the spans and of their time are judged, also of each service.
+// and by service. Both are empty if at least 95 % of the spans and of their time are judged, also of each service, and
+// as many records of the input could be read.
 func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 	total := c.Total()
 	reason, spans, time, lacks := total.Lacks()
@@ -74,6 +95,13 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 			"faults of the others stay unseen: %s of the spans, with %s of the time, %s.",
 			units.Sentence(units.Part(judgedSpans)), units.Part(judgedTime),
 			units.Part(spans), units.Part(time), remedies[reason].left)
+	}
+	if c.LacksRecords() {
+		_, share := c.UnreadRecords()
+		saw = strings.TrimSpace(units.Sentence(units.Part(share)) + " of the records of the input could not be read. " + saw)
+		if !lacks {
+			reason, lacks = trace.Malformed, true
+		}
 	}
 	var services []string
 	for service, a := range c.Services() {

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,14 +56,59 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
-// Each reason for leaving out a span has a remedy.
-func TestRemedies(t *testing.T) {
-	for _, reason := range []trace.Reason{
-		trace.Malformed, trace.BadTraceID, trace.BadSpanID, trace.BadTime,
-		trace.TooLarge, trace.TooLong, trace.NoDuration,
-		trace.Misdated, trace.Outside, trace.Conflict, trace.Late, trace.Cut,
+// A span that nobody ended does not decide which share of the time is judged.
+func TestLongSpan(t *testing.T) {
+	table := &trace.Table{}
+	var c trace.Coverage
+	for range 1000 {
+		c.Judge(&trace.Span{Service: table.Symbol("shop"), End: 1e9}, false)
+	}
+	c.Leave(&trace.Span{Service: table.Symbol("shop"), End: 50 * 3600e9}, trace.TooLong)
+	n, total := New(table, Verbatim), c.Total()
+	if spans, time := total.Shares(); spans < 0.99 || time != 1 {
+		t.Errorf("%g of the spans and %g of the time are judged", spans, time)
+	}
+	if saw, _ := n.Uncovered(&c); saw != "" {
+		t.Errorf("got the warning %q", saw)
+	}
+	const want = "shares of the time leave out 1 span of an hour or more, with 2 days 2 h in all"
+	if texts := n.Coverage(&c); !slices.Contains(texts, want) {
+		t.Errorf("got %q, want %q", texts, want)
+	}
+}
+
+// Records that cannot be read are said, and warned of if they are many.
+func TestUnreadRecords(t *testing.T) {
+	for _, x := range []struct {
+		read, malformed int64
+		text, saw       string
+	}{
+		{read: 100},
+		{read: 997, malformed: 2, text: "3 of 1,000 records of the input could not be read, and are left out: 2 malformed, 1 too large"},
+		{
+			read: 17, malformed: 2, text: "3 of 20 records of the input could not be read, and are left out: 2 malformed, 1 too large",
+			saw: "15 % of the records of the input could not be read.",
+		},
 	} {
-		if r := remedies[reason]; r.left == "" || r.do == "" {
+		c := trace.Coverage{Records: x.read}
+		if x.text != "" {
+			c.LeaveRecords(x.malformed, trace.Malformed)
+			c.LeaveRecords(1, trace.TooLarge)
+		}
+		n := New(&trace.Table{}, Verbatim)
+		if got := strings.Join(n.Coverage(&c), "; "); got != x.text {
+			t.Errorf("got %q, want %q", got, x.text)
+		}
+		if saw, do := n.Uncovered(&c); saw != x.saw || (do == "") != (saw == "") {
+			t.Errorf("got the warning %q with the remedy %q, want %q", saw, do, x.saw)
+		}
+	}
+}
+
+// Each reason for leaving out a span but that of copies has a remedy.
+func TestRemedies(t *testing.T) {
+	for _, reason := range trace.LeftOut {
+		if r := remedies[reason]; reason != trace.Duplicate && (r.left == "" || r.do == "") {
 			t.Errorf("%s: %+v", reason, r)
 		}
 	}

@@ -69,6 +69,8 @@ func newBacktest() *backtest.Result {
 
 func TestBacktestGolden(t *testing.T) {
 	r := newBacktest()
+	r.Coverage.Records = 21_000
+	r.Coverage.LeaveRecords(12, trace.Malformed)
 	none := &backtest.Result{Table: &trace.Table{}, Traces: 1, From: 1_790_035_200_000_000_000, To: 1_790_035_201_000_000_000}
 	for name, write := range map[string]func(w io.Writer) error{
 		"backtest.txt":        func(w io.Writer) error { return BacktestTable(w, r, terminal.Style{Width: 120}) },

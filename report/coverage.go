@@ -26,22 +26,26 @@ func (t *table) writeCoverage(c *trace.Coverage) {
 
 type jsonCoverage struct {
 	jsonAccounts
-	Spans      float64          `json:"share_of_spans"` // that is judged, 0–1; duplicates do not count
-	Time       float64          `json:"share_of_time"`
-	Warning    string           `json:"warning"` // "": enough is judged
-	Remedy     string           `json:"remedy"`
-	Traces     int64            `json:"traces"`
-	Incomplete int64            `json:"incomplete"` // of these, traces in which the parent of a span is missing
-	Services   []jsonService    `json:"services"`   // most time left out first; "": unknown
-	Hops       []jsonMissingHop `json:"hops_without_spans"`
+	Spans      float64 `json:"share_of_spans"` // that is judged, 0–1; duplicates do not count
+	Time       float64 `json:"share_of_time"`
+	Warning    string  `json:"warning"` // "": enough is judged
+	Remedy     string  `json:"remedy"`
+	Traces     int64   `json:"traces"`
+	Incomplete int64   `json:"incomplete"` // of these, traces in which the parent of a span is missing
+	// records of the input that were read, and those that could not be, by reason
+	Records  int64                  `json:"records"`
+	Unread   map[trace.Reason]int64 `json:"unread_records"`
+	Services []jsonService          `json:"services"` // most time left out first; "": unknown
+	Hops     []jsonMissingHop       `json:"hops_without_spans"`
 }
 
-// jsonAccounts adds up: received is the sum of the other parts.
+// jsonAccounts adds up: received is the sum of the other parts but Long, whose spans are in them without their time.
 type jsonAccounts struct {
 	Received trace.Part                  `json:"received"`
 	Requests trace.Part                  `json:"requests"`
 	Own      trace.Part                  `json:"requests_of_their_own"`
 	Left     map[trace.Reason]trace.Part `json:"left_out"`
+	Long     trace.Part                  `json:"long"`
 }
 
 type jsonService struct {
@@ -57,7 +61,7 @@ type jsonMissingHop struct {
 }
 
 func newJSONAccounts(a *trace.Accounts) jsonAccounts {
-	j := jsonAccounts{Received: a.Received(), Requests: a.Requests, Own: a.Own, Left: a.Left}
+	j := jsonAccounts{Received: a.Received(), Requests: a.Requests, Own: a.Own, Left: a.Left, Long: a.Long}
 	if j.Left == nil {
 		j.Left = map[trace.Reason]trace.Part{}
 	}
@@ -68,7 +72,10 @@ func (n *names) jsonCoverage(c *trace.Coverage) jsonCoverage {
 	total := c.Total()
 	j := jsonCoverage{
 		jsonAccounts: newJSONAccounts(&total), Traces: c.Traces, Incomplete: c.Incomplete,
-		Services: []jsonService{}, Hops: []jsonMissingHop{},
+		Records: c.Records, Unread: c.Unread, Services: []jsonService{}, Hops: []jsonMissingHop{},
+	}
+	if j.Unread == nil {
+		j.Unread = map[trace.Reason]int64{}
 	}
 	j.Spans, j.Time = total.Shares()
 	j.Warning, j.Remedy = n.Uncovered(c)

@@ -5,9 +5,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 )
 
-// Part is a number of spans with the sum of their durations.
+// Part is a number of spans with the sum of their durations, of those shorter than [LongSpan].
 type Part struct {
 	Spans int64 `json:"spans"`
 	Nanos int64 `json:"ns"` // at least 0; saturates
@@ -20,18 +21,25 @@ func (p *Part) add(q Part) {
 	}
 }
 
-// Accounts divides spans by outcome. Its parts add up to all of them.
+// LongSpan is the duration from which the time of a span is counted apart. A span that nobody ended, or whose end is
+// wrong, can have more time than all others together: the share of the time that is judged would be about that span.
+const LongSpan = time.Hour
+
+// Accounts divides spans by outcome. Its parts add up to all of them. Long has the spans of an hour or more, which are
+// in the parts without their time.
 type Accounts struct {
 	Requests Part // of judged requests
 	// of judged requests that others started or called: detached work, and entries below a missing span
 	Own  Part
 	Left map[Reason]Part // left out; nil: none
+	Long Part
 }
 
 // add adds the parts of b.
 func (a *Accounts) add(b *Accounts) {
 	a.Requests.add(b.Requests)
 	a.Own.add(b.Own)
+	a.Long.add(b.Long)
 	for reason, p := range b.Left {
 		a.leave(reason, p)
 	}
@@ -68,7 +76,8 @@ func (a *Accounts) Distinct() Part {
 	return Part{p.Spans - copies.Spans, p.Nanos - copies.Nanos}
 }
 
-// Shares returns the shares (0–1) of the distinct spans and of their time that are judged; 1 if there are no spans.
+// Shares returns the shares (0–1) of the distinct spans and of their time, without long ones, that are judged; 1 if
+// there are no spans.
 func (a *Accounts) Shares() (spans, time float64) {
 	if a.Distinct().Spans == 0 {
 		return 1, 1
@@ -88,6 +97,12 @@ func (a *Accounts) share(p Part) (spans, time float64) {
 
 // enoughCovered is the share of the spans, and of their time, that has to be judged so that nothing need be said.
 const enoughCovered = 0.95
+
+// LacksRecords reports whether so many records could not be read that judgements of the rest are incomplete.
+func (c *Coverage) LacksRecords() bool {
+	_, share := c.UnreadRecords()
+	return share > 1-enoughCovered
+}
 
 // Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest are
 // incomplete. It returns the reason that leaves out most, and its shares (0–1) of the distinct spans and their time.
@@ -149,6 +164,10 @@ type Coverage struct {
 	Traces     int64 // closed
 	Incomplete int64 // of these, traces in which the parent of a span is missing
 
+	// records of files that were read, and those that could not be
+	Records int64
+	Unread  map[Reason]int64
+
 	services map[Symbol]*Accounts
 	hops     map[Hop]*HopCount // also of pairs of services without a hop
 	recent   [64]recentAccounts
@@ -188,21 +207,31 @@ func (c *Coverage) of(service Symbol) *Accounts {
 	return a
 }
 
-// part returns s alone.
-func part(s *Span) Part { return Part{1, max(0, int64(s.End-s.Start))} }
+// part returns s alone, and counts it if it is long.
+func (a *Accounts) part(s *Span) Part {
+	p := Part{1, max(0, int64(s.End-s.Start))}
+	if p.Nanos >= int64(LongSpan) {
+		a.Long.add(p)
+		p.Nanos = 0
+	}
+	return p
+}
 
 // Judge counts s as part of a judged request, or of a request of its own.
 func (c *Coverage) Judge(s *Span, own bool) {
 	a := c.of(s.Service)
 	if own {
-		a.Own.add(part(s))
+		a.Own.add(a.part(s))
 		return
 	}
-	a.Requests.add(part(s))
+	a.Requests.add(a.part(s))
 }
 
 // Leave counts s as left out.
-func (c *Coverage) Leave(s *Span, reason Reason) { c.of(s.Service).leave(reason, part(s)) }
+func (c *Coverage) Leave(s *Span, reason Reason) {
+	a := c.of(s.Service)
+	a.leave(reason, a.part(s))
+}
 
 // LeaveJudged counts all judged spans as left out.
 func (c *Coverage) LeaveJudged(reason Reason) {
@@ -219,6 +248,25 @@ func (c *Coverage) LeaveSpans(n int64, reason Reason) {
 	if n > 0 {
 		c.of(0).leave(reason, Part{Spans: n})
 	}
+}
+
+// LeaveRecords counts n records of the input that could not be read. Their spans are not known.
+func (c *Coverage) LeaveRecords(n int64, reason Reason) {
+	if n == 0 {
+		return
+	}
+	if c.Unread == nil {
+		c.Unread = make(map[Reason]int64)
+	}
+	c.Unread[reason] += n
+}
+
+// UnreadRecords returns the number of records that could not be read, and their share of all (0–1).
+func (c *Coverage) UnreadRecords() (n int64, share float64) {
+	for _, of := range c.Unread {
+		n += of
+	}
+	return n, float64(n) / float64(max(1, n+c.Records))
 }
 
 // CountHop counts a request that passed a hop without spans, unless spans got lost.
@@ -256,6 +304,10 @@ func (c *Coverage) Lost(t *Table) int64 {
 func (c *Coverage) Merge(o *Coverage) {
 	c.Traces += o.Traces
 	c.Incomplete += o.Incomplete
+	c.Records += o.Records
+	for reason, n := range o.Unread {
+		c.LeaveRecords(n, reason)
+	}
 	for service := range keys(o.services, maxServices-len(c.services), cmp.Compare) {
 		c.of(service).add(o.services[service])
 	}
@@ -279,10 +331,10 @@ func (h Hop) compare(o Hop) int {
 // Equal reports whether c and o account for the same spans in the same way.
 func (c Coverage) Equal(o Coverage) bool {
 	same := func(a, b *Accounts) bool {
-		return a.Requests == b.Requests && a.Own == b.Own && maps.Equal(a.Left, b.Left)
+		return a.Requests == b.Requests && a.Own == b.Own && a.Long == b.Long && maps.Equal(a.Left, b.Left)
 	}
 	sameHop := func(a, b *HopCount) bool { return *a == *b }
-	return c.Traces == o.Traces && c.Incomplete == o.Incomplete &&
+	return c.Traces == o.Traces && c.Incomplete == o.Incomplete && c.Records == o.Records && maps.Equal(c.Unread, o.Unread) &&
 		maps.EqualFunc(c.services, o.services, same) && maps.EqualFunc(c.hops, o.hops, sameHop)
 }
 

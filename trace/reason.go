@@ -24,3 +24,10 @@ const (
 	Late       Reason = "late"        // it arrived after its trace was closed
 	Cut        Reason = "cut"         // its trace was closed early, by a limit on its age, its size, or the memory
 )
+
+// LeftOut lists the reasons for which a [Coverage] leaves out spans, of files and of a running service. Misdated
+// applies to files only: a service times traces by their arrival, and judges them whatever their clocks say.
+var LeftOut = []Reason{
+	Malformed, BadTraceID, BadSpanID, BadTime, TooLarge,
+	TooLong, NoDuration, Misdated, Outside, Duplicate, Conflict, Late, Cut,
+}

@@ -1212,8 +1212,18 @@ type Coverage struct {
 	// Incomplete Closed traces in which the parent of a span is missing; they are judged in their parts.
 	Incomplete int64 `json:"incomplete"`
 
-	// LeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own.
-	LeftOut  SpansLeftOut `json:"left_out"`
+	// LeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. The reasons are:
+	// * `malformed`, `bad_trace_id`, `bad_span_id`, `bad_time`, `too_large`: they could not be read.
+	// * `late`: they arrived after their trace was closed. `cut`: their trace was closed early, by a limit.
+	// * `duplicate`, `conflict`: another span has their ID, and the same content or another.
+	// * `too_long`, `no_duration`: the duration of their request is 39 hours or more, or not above 0.
+	// * `outside`: spans of tracepoints outside of all other spans.
+	//
+	// Recordings have one more, `misdated`, for clocks that are far from the others. The service needs none: it times traces by their arrival.
+	LeftOut SpansLeftOut `json:"left_out"`
+
+	// Long Spans of an hour or more. The other numbers count them without their time: one that nobody ended would have more than all others.
+	Long     LongSpans    `json:"long"`
 	Received CoveredSpans `json:"received"`
 
 	// Remedy What ends the largest reason; empty without a warning.
@@ -1227,7 +1237,7 @@ type Coverage struct {
 	// ShareOfSpans Share of the spans that is judged, 0–1; duplicates do not count.
 	ShareOfSpans float64 `json:"share_of_spans"`
 
-	// ShareOfTime Share of the sum of their durations that is judged, 0–1.
+	// ShareOfTime Share of the sum of their durations that is judged, 0–1; spans of an hour or more do not count.
 	ShareOfTime float64 `json:"share_of_time"`
 
 	// Traces Closed traces.
@@ -1239,8 +1249,18 @@ type Coverage struct {
 
 // CoverageService defines model for CoverageService.
 type CoverageService struct {
-	// LeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own.
-	LeftOut            SpansLeftOut `json:"left_out"`
+	// LeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. The reasons are:
+	// * `malformed`, `bad_trace_id`, `bad_span_id`, `bad_time`, `too_large`: they could not be read.
+	// * `late`: they arrived after their trace was closed. `cut`: their trace was closed early, by a limit.
+	// * `duplicate`, `conflict`: another span has their ID, and the same content or another.
+	// * `too_long`, `no_duration`: the duration of their request is 39 hours or more, or not above 0.
+	// * `outside`: spans of tracepoints outside of all other spans.
+	//
+	// Recordings have one more, `misdated`, for clocks that are far from the others. The service needs none: it times traces by their arrival.
+	LeftOut SpansLeftOut `json:"left_out"`
+
+	// Long Spans of an hour or more. The other numbers count them without their time: one that nobody ended would have more than all others.
+	Long               LongSpans    `json:"long"`
 	Received           CoveredSpans `json:"received"`
 	Requests           CoveredSpans `json:"requests"`
 	RequestsOfTheirOwn CoveredSpans `json:"requests_of_their_own"`
@@ -1251,7 +1271,7 @@ type CoverageService struct {
 
 // CoveredSpans defines model for CoveredSpans.
 type CoveredSpans struct {
-	// Ns Sum of their durations.
+	// Ns Sum of their durations, of those shorter than an hour.
 	Ns    int64 `json:"ns"`
 	Spans int64 `json:"spans"`
 }
@@ -2343,6 +2363,13 @@ type LocatedTrace struct {
 	Trace  ID        `json:"trace"`
 }
 
+// LongSpans Spans of an hour or more. The other numbers count them without their time: one that nobody ended would have more than all others.
+type LongSpans struct {
+	// Ns Sum of their durations.
+	Ns    int64 `json:"ns"`
+	Spans int64 `json:"spans"`
+}
+
 // Match defines model for Match.
 type Match struct {
 	// Distance Edit distance in operations; 0: exact.
@@ -3132,7 +3159,14 @@ type Span struct {
 	UsualNs *float64 `json:"usual_ns"`
 }
 
-// SpansLeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own.
+// SpansLeftOut Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. The reasons are:
+// * `malformed`, `bad_trace_id`, `bad_span_id`, `bad_time`, `too_large`: they could not be read.
+// * `late`: they arrived after their trace was closed. `cut`: their trace was closed early, by a limit.
+// * `duplicate`, `conflict`: another span has their ID, and the same content or another.
+// * `too_long`, `no_duration`: the duration of their request is 39 hours or more, or not above 0.
+// * `outside`: spans of tracepoints outside of all other spans.
+//
+// Recordings have one more, `misdated`, for clocks that are far from the others. The service needs none: it times traces by their arrival.
 type SpansLeftOut map[string]CoveredSpans
 
 // State `none`: not investigated, because too many others are.

@@ -70,7 +70,9 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		return nil, err
 	}
 	if len(calendar) == 0 {
-		return &Result{Table: in.Table, Coverage: rejected(&in.Summary)}, nil
+		result = &Result{Table: in.Table}
+		in.Summary.Cover(&result.Coverage)
+		return result, nil
 	}
 	var recorded history.Interval
 	recorded.From, recorded.To = calendar.Recorded()
@@ -99,8 +101,7 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	result = p.Finish()
 	result.Misdated = misdated
-	refused := rejected(&in.Summary)
-	result.Coverage.Merge(&refused)
+	in.Summary.Cover(&result.Coverage)
 	if result.Score == nil {
 		return result, nil
 	}
@@ -110,12 +111,4 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	result.Score.Outside = append(outside, result.Score.Outside...)
 	return result, nil
-}
-
-// rejected returns the spans refused while reading.
-func rejected(s *file.Summary) (c trace.Coverage) {
-	for reason, n := range s.Rejected {
-		c.LeaveSpans(n.Spans, reason)
-	}
-	return c
 }

@@ -29,21 +29,25 @@ func TestCoverageAddsUp(t *testing.T) {
 		options.Core = engine.DefaultOptions()
 		options.Assembly.Memory = int64(rapid.SampledFrom([]int{1, 1 << 30}).Draw(t, "memory"))
 		p := backtest.NewPlayer(nil, options)
-		var spans, nanos int64
+		var spans, nanos, long int64
 		for i := range rapid.IntRange(1, 12).Draw(t, "parts") {
 			x := *tracetest.Traces(tracetest.Everything).Draw(t, "trace")
 			x.ID = trace.ID{15: byte(1 + rapid.IntRange(0, 5).Draw(t, "id"))}
 			x = *tracetest.Shift(&x, trace.Nanos(100+7*i)*1e9)
 			for k := range x.Spans {
 				spans++
-				nanos += max(0, int64(x.Spans[k].Duration()))
+				if d := x.Spans[k].Duration(); d < trace.LongSpan {
+					nanos += max(0, int64(d))
+				} else {
+					long += int64(d)
+				}
 			}
 			p.Play(&x)
 		}
 		r := p.Finish()
 		total := r.Coverage.Total()
-		if all := total.Received(); all.Spans != spans || all.Nanos != nanos {
-			t.Fatalf("coverage %+v adds up to %+v, want %d spans of %d ns", total, all, spans, nanos)
+		if all := total.Received(); all.Spans != spans || all.Nanos != nanos || total.Long.Nanos != long {
+			t.Fatalf("coverage %+v adds up to %+v, want %d spans of %d ns, and %d ns of long ones", total, all, spans, nanos, long)
 		}
 	})
 }

@@ -306,6 +306,22 @@ func TestEarlyLabels(t *testing.T) {
 	}
 }
 
+// TestUnreadRecords plays a file with lines that are no traces: they are counted by reason.
+func TestUnreadRecords(t *testing.T) {
+	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"01010101010101010101010101010101","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
+	path := filepath.Join(t.TempDir(), "traces.jsonl")
+	if err := os.WriteFile(path, []byte(span+"\nno JSON\n"+span[:100]+"\n"+span+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := &r.Coverage; c.Records != 2 || c.Unread[trace.Malformed] != 2 || len(c.Unread) != 1 {
+		t.Errorf("%d records read, %v not, want 2 and 2 malformed", c.Records, c.Unread)
+	}
+}
+
 // TestMisdated plays a file with traces of hosts whose clocks are wrong: they are counted, and do not move the clock of
 // the engine.
 func TestMisdated(t *testing.T) {

@@ -112,8 +112,8 @@ func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
 		r.Rejected[reason] += int(n.Records + n.Spans)
-		r.Coverage.LeaveSpans(n.Spans, reason)
 	}
+	a.input.Summary.Cover(&r.Coverage)
 	extractor := critpath.NewExtractor(a.options.Path)
 	var observer observation.Observer
 	var o observation.Observation

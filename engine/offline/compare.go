@@ -202,9 +202,7 @@ func (c *comparer) read(ctx context.Context, paths []string, set compare.Set) (e
 			}
 		}
 	}
-	for reason, n := range in.Summary.Rejected {
-		c.result.Coverage.LeaveSpans(n.Spans, reason)
-	}
+	in.Summary.Cover(&c.result.Coverage)
 	return nil
 }
 

@@ -140,6 +140,15 @@ type Summary struct {
 	Rejected map[trace.Reason]Count // without files that are cut
 }
 
+// Cover adds the records and spans that were refused to c, and the records that were read.
+func (s *Summary) Cover(c *trace.Coverage) {
+	c.Records += s.Records
+	for reason, n := range s.Rejected {
+		c.LeaveSpans(n.Spans, reason)
+		c.LeaveRecords(n.Records, reason)
+	}
+}
+
 // Input holds the traces of a finished [Read].
 type Input struct {
 	Table   *trace.Table // names of all traces

@@ -22,6 +22,7 @@ type jsonCoverage struct {
 	Requests trace.Part                  `json:"requests"`
 	Own      trace.Part                  `json:"requests_of_their_own"`
 	Left     map[trace.Reason]trace.Part `json:"left_out"`
+	Long     trace.Part                  `json:"long"`
 }
 
 type jsonRoot struct {
@@ -55,7 +56,7 @@ func JSON(w io.Writer, p *critpath.Path) error {
 	var c trace.Coverage
 	p.Cover(&c)
 	total := c.Total()
-	t.Coverage = jsonCoverage{total.Received(), total.Requests, total.Own, total.Left}
+	t.Coverage = jsonCoverage{total.Received(), total.Requests, total.Own, total.Left, total.Long}
 	if t.Coverage.Left == nil {
 		t.Coverage.Left = map[trace.Reason]trace.Part{}
 	}

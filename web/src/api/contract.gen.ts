@@ -3347,6 +3347,7 @@ export interface components {
             requests: components["schemas"]["CoveredSpans"];
             requests_of_their_own: components["schemas"]["CoveredSpans"];
             left_out: components["schemas"]["SpansLeftOut"];
+            long: components["schemas"]["LongSpans"];
             /**
              * Format: double
              * @description Share of the spans that is judged, 0–1; duplicates do not count.
@@ -3354,7 +3355,7 @@ export interface components {
             share_of_spans: number;
             /**
              * Format: double
-             * @description Share of the sum of their durations that is judged, 0–1.
+             * @description Share of the sum of their durations that is judged, 0–1; spans of an hour or more do not count.
              */
             share_of_time: number;
             /** @description Says what is not judged, if it is more than 5 % of the spans or of their time, in all or of a service; else empty. */
@@ -3424,6 +3425,7 @@ export interface components {
             requests: components["schemas"]["CoveredSpans"];
             requests_of_their_own: components["schemas"]["CoveredSpans"];
             left_out: components["schemas"]["SpansLeftOut"];
+            long: components["schemas"]["LongSpans"];
         };
         /** @description A hop between two services that exports no spans. */
         HopWithoutSpans: {
@@ -3442,11 +3444,30 @@ export interface components {
             spans: number;
             /**
              * Format: int64
+             * @description Sum of their durations, of those shorter than an hour.
+             */
+            ns: number;
+        };
+        /** @description Spans of an hour or more. The other numbers count them without their time: one that nobody ended would have more than all others. */
+        LongSpans: {
+            /** Format: int64 */
+            spans: number;
+            /**
+             * Format: int64
              * @description Sum of their durations.
              */
             ns: number;
         };
-        /** @description Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. */
+        /**
+         * @description Spans that are not judged, by reason. received is the sum of these, of requests and of requests_of_their_own. The reasons are:
+         *     * `malformed`, `bad_trace_id`, `bad_span_id`, `bad_time`, `too_large`: they could not be read.
+         *     * `late`: they arrived after their trace was closed. `cut`: their trace was closed early, by a limit.
+         *     * `duplicate`, `conflict`: another span has their ID, and the same content or another.
+         *     * `too_long`, `no_duration`: the duration of their request is 39 hours or more, or not above 0.
+         *     * `outside`: spans of tracepoints outside of all other spans.
+         *
+         *     Recordings have one more, `misdated`, for clocks that are far from the others. The service needs none: it times traces by their arrival.
+         */
         SpansLeftOut: {
             [key: string]: components["schemas"]["CoveredSpans"];
         };
