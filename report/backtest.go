@@ -24,7 +24,13 @@ const shownSuspects = 3
 func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error {
 	t := table{names: backtestNames(r, terminal.Printable), style: style}
 	t.backtestHeading(r)
+	if len(r.Incidents) > 0 {
+		t.incidentColumns()
+	}
 	for i := range r.Incidents {
+		if i > 0 {
+			t.printf("\n")
+		}
 		t.incident(r, &r.Incidents[i])
 	}
 	if r.Score != nil {
@@ -72,10 +78,17 @@ func unlearned(r *backtest.Result) string {
 // Widths of columns of the table of incidents.
 const (
 	beganWidth  = 21
+	openedWidth = 10
 	lastedWidth = 13
 )
 
-// incident writes the line of an incident, its sentence, and why it ended.
+// incidentColumns writes the names of the columns of the table of incidents.
+func (t *table) incidentColumns() {
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.PadRight("began", beganWidth)+
+		terminal.PadRight("opened", openedWidth)+terminal.PadRight("lasted", lastedWidth)+"suspects"))
+}
+
+// incident writes the line of an incident, its sentence, and why it ended. An incident opens minutes after it began.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if !x.IsOpen() {
@@ -93,8 +106,10 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		}
 		suspects = append(suspects, t.names.NamedService(s.Service)+" "+cost)
 	}
-	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth), terminal.PadRight(lasted, lastedWidth),
-		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-beganWidth-lastedWidth)))
+	room := t.style.Line() - beganWidth - openedWidth - lastedWidth
+	t.printf("%s%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth),
+		terminal.PadRight(describe.Clock(wholeSecond(x.Opened()), false), openedWidth), terminal.PadRight(lasted, lastedWidth),
+		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), room)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
 	if !x.IsOpen() {
 		var ending describe.Sentence

@@ -131,10 +131,10 @@ func TestBacktestErrors(t *testing.T) {
 		{[]string{"nowhere"}, 1, "nowhere"},
 		{[]string{file("")}, 1, "nothing to play"},
 		{[]string{"-o", "html", small}, 2, "table, json"},
-		{[]string{"--incidents", "nowhere", small}, 1, "labels: read nowhere: no such file"},
+		{[]string{"--incidents", "nowhere", small}, 1, "known faults: read nowhere: no such file"},
 		{[]string{"--incidents", "-", "-"}, 2, "either the traces or the faults"},
-		{[]string{"--incidents=", small}, 1, "labels: read"},
-		{[]string{"--incidents", file(`{"name": "a"}`), small}, 1, "file:1: malformed label: no target.service"},
+		{[]string{"--incidents=", small}, 1, "known faults: read"},
+		{[]string{"--incidents", file(`{"name": "a"}`), small}, 1, "file:1: malformed fault: no target.service"},
 		{[]string{"--config", file("epoch: soon"), small}, 1, "epoch"},
 		{[]string{"--config", file("learning: 1m"), small}, 0, ""},
 	} {

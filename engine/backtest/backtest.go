@@ -106,7 +106,7 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		return result, nil
 	}
 	if len(result.Score.Cases) == 0 && len(labels) > 0 {
-		return nil, fmt.Errorf("no labelled fault lies in the time in which incidents are reported: "+
+		return nil, fmt.Errorf("no known fault lies in the time in which incidents are reported: "+
 			"they need nine minutes of history, and the traces begin at %s UTC", date(result.From))
 	}
 	result.Score.Outside = append(outside, result.Score.Outside...)

@@ -33,7 +33,7 @@ type Target struct {
 }
 
 // ErrNoLabels is returned for a file without labels.
-var ErrNoLabels = errors.New("no labels, want one JSON object per line")
+var ErrNoLabels = errors.New("no known faults, want one JSON object per line")
 
 // maxLabelLine is the longest line of labels.
 const maxLabelLine = 1 << 20
@@ -46,7 +46,7 @@ const maxLabels = 256 << 20
 func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
 	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {
-		return nil, fmt.Errorf("labels: %w", err)
+		return nil, fmt.Errorf("known faults: %w", err)
 	}
 	return ParseLabels(path, data)
 }
@@ -66,10 +66,10 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 		}
 		l, err := parseLabel(line)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: malformed label: %w", path, n, err)
+			return nil, fmt.Errorf("%s:%d: malformed fault: %w", path, n, err)
 		}
 		if first := known[l]; first != 0 { // it would count twice
-			return nil, fmt.Errorf("%s:%d: label %q is a copy of line %d: leave it out", path, n, l.Name, first)
+			return nil, fmt.Errorf("%s:%d: fault %q is a copy of line %d: leave it out", path, n, l.Name, first)
 		}
 		known[l] = n
 		labels = append(labels, l)
@@ -90,7 +90,7 @@ func during(labels []Label, recorded history.Interval) (within []Label, outside 
 		w := l.Window
 		switch {
 		case w.From < recorded.From/2:
-			return nil, nil, fmt.Errorf("label %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970", l.Name, date(w.From), date(recorded.From))
+			return nil, nil, fmt.Errorf("fault %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970", l.Name, date(w.From), date(recorded.From))
 		case w.To < recorded.From || w.From > recorded.To:
 			outside = append(outside, l.Name)
 		default:
@@ -98,7 +98,7 @@ func during(labels []Label, recorded history.Interval) (within []Label, outside 
 		}
 	}
 	if len(within) == 0 && len(outside) > 0 {
-		return nil, nil, fmt.Errorf("no labelled fault lies in the time of the traces, from %s to %s UTC; the first begins at %s",
+		return nil, nil, fmt.Errorf("no known fault lies in the time of the traces, from %s to %s UTC; the first begins at %s",
 			date(recorded.From), date(recorded.To), date(labels[0].Window.From))
 	}
 	return within, outside, nil

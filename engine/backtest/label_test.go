@@ -27,7 +27,7 @@ func TestBrokenLabels(t *testing.T) {
 	good := `{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}` + "\n"
 	for line, want := range map[string]string{
 		`{`:                               "want a JSON object on one line: unexpected end",
-		`[{"name": "a"}]`:                 "malformed label: want a JSON object on one line, got array",
+		`[{"name": "a"}]`:                 "malformed fault: want a JSON object on one line, got array",
 		`{"name": "a", "target": "cart"}`: "target is of type string, want object",
 		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name is of type number, want string",
 		`{"start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:                       "no name",
@@ -38,7 +38,7 @@ func TestBrokenLabels(t *testing.T) {
 		`{"name": "a", "start_unix_nano": 1.5e9, "end_unix_nano": 2, "target": {"service": "cart"}}`:      "start_unix_nano is 1.5e9",
 		`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, "target": {"service": "cart"}}`:          "end_unix_nano 2 lies before",
 		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": ["cart", "ad"]}}`:  "target.service",
-		strings.Replace(good, "1,", `"1",`, 1):                                                            `label "a" is a copy of line 1`,
+		strings.Replace(good, "1,", `"1",`, 1):                                                            `fault "a" is a copy of line 1`,
 		`{"name": "` + strings.Repeat("a", maxLabelLine) + `", "start_unix_nano": 1, "end_unix_nano": 2}`: "too long",
 	} {
 		_, err := ParseLabels("faults.jsonl", []byte(good+line))

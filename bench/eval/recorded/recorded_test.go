@@ -199,10 +199,10 @@ func TestNoHistory(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	const target = `"target": {"service": "cart"}`
 	for _, c := range []struct{ cases, want string }{
-		{"", "no labels"},
-		{"\n\n", "no labels"},
-		{"nonsense", ":1: malformed label"},
-		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target + "}\n{}", ":2: malformed label: no name"},
+		{"", "no known faults"},
+		{"\n\n", "no known faults"},
+		{"nonsense", ":1: malformed fault"},
+		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target + "}\n{}", ":2: malformed fault: no name"},
 		{`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`, "no target.service"},
 		{`{"name": "a", "end_unix_nano": 2, ` + target + `}`, "no start_unix_nano"},
 		{`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, ` + target + `}`, "before start_unix_nano"},
