@@ -89,6 +89,9 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 			ShareOfRequests: x.Share,
 		}
 	}
+	if rate := notify.Stopped(x); rate > 0 {
+		d.StoppedPerSecond = &rate
+	}
 	if !x.IsOpen() {
 		d.State = contract.IncidentStateClosed
 	}

@@ -328,7 +328,7 @@ func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[
 // first suspect.
 func (n *Names) Incident(x *Incident) Sentence {
 	s := n.incident(x)
-	if x.Affected > 0 && x.Affected < mostFew {
+	if x.Affected > 0 && x.Affected < mostFew && x.Kind() != Silent {
 		s.Plain(" " + tense(x.Over, "It affects ", "It affected ") + units.Percent(x.Affected) + " of the requests.")
 	}
 	return s
@@ -404,8 +404,23 @@ type Size struct {
 // Ratio returns how many times as long the requests take; 0 if s is zero.
 func (s *Size) Ratio() float64 { return s.Now / max(1, s.Before) }
 
-// Size returns the size of x.
+// Stopped returns the number of requests per second that came before and no longer come; 0 if x is not about them, or
+// the rate is unknown.
+func (x *Incident) Stopped() (rate float64) {
+	if x.Kind() != Silent {
+		return 0
+	}
+	for i := range x.Suspects[0].Operations {
+		rate += x.Suspects[0].Operations[i].Stopped
+	}
+	return rate
+}
+
+// Size returns the size of x. It is zero if requests no longer come: others tell nothing about them.
 func (x *Incident) Size() (s Size) {
+	if x.Kind() == Silent {
+		return s
+	}
 	n, lost := 0., 0.
 	for i := range x.Slower {
 		t := &x.Slower[i]
@@ -502,7 +517,12 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
 	case Silent:
 		s.Strong(name)
-		s.Plain(" " + tense(x.Over, "gets", "got") + " no requests " + x.When + "; they came steadily before")
+		s.Plain(" " + tense(x.Over, "gets", "got") + " no requests " + x.When)
+		if o.Stopped > 0 {
+			s.Plain("; " + units.Rate(o.Stopped) + " came steadily before")
+		} else { // of an incident of an older checkpoint
+			s.Plain("; they came steadily before")
+		}
 	case Failing:
 		s.Strong(units.Percent(min(1, o.Failed/o.Calls)) + " of the calls")
 		s.Plain(" of ")

@@ -365,6 +365,8 @@ func TestOperationSentence(t *testing.T) {
 			compare.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
 		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", compare.Suspect{Score: 0.004, Errors: 0.004},
 			compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing},
+		"store GET /stock gets no requests since 02:41; 12.5/s came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
+			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40, Stopped: 12.5}), Silent},
 		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
 			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
 	} {
@@ -444,5 +446,27 @@ func TestIncidentOfFewRequests(t *testing.T) {
 		if got := n.Incident(x).String(); !strings.HasSuffix(got, c.end) {
 			t.Errorf("%v: %q, want it to end in %q", c.affected, got, c.end)
 		}
+	}
+}
+
+// Of requests that no longer come only their rate is known: how long others take, and how many they are, tells nothing.
+func TestStopped(t *testing.T) {
+	x := &Incident{
+		When:     "since 02:41",
+		Affected: 0.05,
+		Slower:   []SlowerType{{Name: "GET /cart", Requests: 100, Mean: 2e6, Usual: 1e6}},
+		Suspects: []compare.Suspect{{
+			Score:      0.3,
+			Silent:     0.3,
+			Operations: []compare.SuspectOperation{{Calls: 40, Failed: 40, Stopped: 12.5}},
+		}},
+	}
+	text := New(&trace.Table{}, Verbatim).Incident(x).String()
+	if size := x.Size(); x.Stopped() != 12.5 || size.Types != 0 || strings.Contains(text, "affects") {
+		t.Errorf("%g requests per second came before, size %+v: %q", x.Stopped(), size, text)
+	}
+	x.Suspects[0] = compare.Suspect{Score: 0.3, Own: 0.3}
+	if size := x.Size(); x.Stopped() != 0 || size.Types != 1 {
+		t.Errorf("slow: %g requests per second came before, size %+v", x.Stopped(), size)
 	}
 }

@@ -331,6 +331,27 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestConsumerStops stops the requests whose messages a worker takes: it lacks them for the same reason, so that there
+// is one incident.
+func TestConsumerStops(t *testing.T) {
+	s := newShop()
+	s.consumer = true
+	s.play(2*time.Hour, nil)
+	s.stopped = "cart"
+	fault := s.now
+	s.play(20*time.Minute, nil)
+	if got := s.summary(fault); len(got) != 1 || !strings.HasPrefix(got[0], "gateway ") {
+		t.Fatalf("got incidents %q, want one of the gateway", got)
+	}
+	suspects := s.tracker.Incidents()[0].Suspects
+	if len(suspects) < 2 || s.table.Text(suspects[1].Service) != "worker" {
+		t.Errorf("got suspects %+v, want the worker second", suspects)
+	}
+	if rate := suspects[0].Operations[0].Stopped; rate < 0.9 || rate > 1.1 {
+		t.Errorf("%g requests per second came before, want 1", rate)
+	}
+}
+
 // TestRareStops stops a request type with four requests a minute. It is silent after five minutes, but not if only a
 // quarter of the other requests comes: then one is expected in a minute.
 func TestRareStops(t *testing.T) {

@@ -89,6 +89,10 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 		}
 		sameTime, isNew := t.exceededSince(e.service, now).Sub(x.Opened()) < settling, now.Sub(x.Opened()) < settling
 		switch {
+		case x.stopsWith(&e, now, sites):
+			if e.score > x.strongest().score {
+				x.evidence, x.current = evidence{service: e.service}, e
+			}
 		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
 		case explained(x.strongest(), e, sameTime, sites):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
@@ -100,6 +104,34 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 		return true
 	}
 	return false
+}
+
+// stopping is the time between the last requests to services that lack them for one reason.
+const stopping = time.Minute
+
+// stopsWith reports whether the service of x and another one got their last requests at the same time: they lack them
+// for one reason, such as a service and the consumer behind its queue. Rarer requests are missed later, so the time at
+// which they exceed a threshold does not tell.
+func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Comparer) bool {
+	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
+}
+
+// stopped returns the time of the last request of those that no longer come; 0 if there are none.
+func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
+	var of []trace.Op
+	for i := range e.from.Suspects {
+		if s := &e.from.Suspects[i]; s.Service == e.service {
+			for k := range s.Operations {
+				if o := &s.Operations[k]; o.Stopped > 0 {
+					of = append(of, o.Op)
+				}
+			}
+		}
+	}
+	if len(of) == 0 {
+		return 0
+	}
+	return sites.LatestOf(e.service, of, now)
 }
 
 // skippedFrom returns the time from which the calls of an incident that opens now are skipped. Until it is known which

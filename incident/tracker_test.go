@@ -29,24 +29,26 @@ type shop struct {
 	random  rand.PCG
 	now     trace.Nanos
 	next    uint64
-	saves   bool                   // whether the tracker is saved and restored at each epoch
-	silent  string                 // a service that emits no spans
-	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
-	failing string                 // a service that fails a tenth of its requests, or most of them if it is rare
-	rare    int                    // seconds between two requests to the service rare; 0: there are none
-	routes  int                    // number of operations of rare; 0: one
-	spacing time.Duration          // between requests to a service
-	epoch   time.Duration
-	quiet   bool              // no request comes
-	stopped string            // a service that gets no requests
-	pods    int               // number of the first pod of each service
-	version string            // of cart; empty: unknown
-	extra   bool              // whether cart calls another service
-	inner   []string          // names of INTERNAL spans of cart, each inside the one before
-	nodes   bool              // whether pods name their node: the one with the same number
-	names   map[string]string // new names of services
-	prices  int               // number of calls from gateway to prices, one after the other, in requests to priced
-	priced  string            // a service; empty: cart
+	saves   bool   // whether the tracker is saved and restored at each epoch
+	silent  string // a service that emits no spans
+	// a worker takes a message after every third request to cart, in a trace of its own
+	consumer bool
+	gateway  map[string]trace.Nanos // additional work of the gateway, by the service that it calls
+	failing  string                 // a service that fails a tenth of its requests, or most of them if it is rare
+	rare     int                    // seconds between two requests to the service rare; 0: there are none
+	routes   int                    // number of operations of rare; 0: one
+	spacing  time.Duration          // between requests to a service
+	epoch    time.Duration
+	quiet    bool              // no request comes
+	stopped  string            // a service that gets no requests
+	pods     int               // number of the first pod of each service
+	version  string            // of cart; empty: unknown
+	extra    bool              // whether cart calls another service
+	inner    []string          // names of INTERNAL spans of cart, each inside the one before
+	nodes    bool              // whether pods name their node: the one with the same number
+	names    map[string]string // new names of services
+	prices   int               // number of calls from gateway to prices, one after the other, in requests to priced
+	priced   string            // a service; empty: cart
 }
 
 func newShop() *shop {
@@ -78,6 +80,13 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 					factor = f
 				}
 				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*rng.Float64())))))
+				if s.consumer && service == "cart" && s.next%3 == 0 {
+					worker := s.table.Symbol("worker")
+					tally.Observe(x.Extract(&trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16), 3: 1}, Spans: []trace.Span{{
+						ID: 1, Op: s.table.Op(worker, s.table.Symbol("process carts"), trace.Consumer), Service: worker, Kind: trace.Consumer,
+						Start: at.Add(time.Second), End: at.Add(1100 * time.Millisecond),
+					}}}))
+				}
 			}
 		}
 		s.sites.Merge(tally)

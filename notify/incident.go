@@ -247,12 +247,19 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 
 // Size returns the size of an incident, which its sentence tells.
 func Size(x *engine.Incident) describe.Size {
-	d := describe.Incident{}
+	d := describe.Incident{Suspects: x.Suspects}
 	for i := range x.Types {
 		t := &x.Types[i]
 		d.Slower = append(d.Slower, describe.SlowerType{Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
 	}
 	return d.Size()
+}
+
+// Stopped returns the number of requests per second that came before an incident and no longer come; 0: it is not about
+// them, or the rate is unknown.
+func Stopped(x *engine.Incident) float64 {
+	d := describe.Incident{Suspects: x.Suspects}
+	return d.Stopped()
 }
 
 // Kind returns the kind of an incident.

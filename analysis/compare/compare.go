@@ -139,6 +139,7 @@ type SuspectOperation struct {
 	// RiseCalls is the number of calls that show Rise, and Risen the time of a call in ns that it makes up.
 	RiseCalls, Risen float64
 	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
+	Stopped          float64 // calls per second that came steadily before, and that no longer come
 	Added            Addition
 }
 

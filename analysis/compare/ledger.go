@@ -94,6 +94,7 @@ type operationCalls struct {
 	queue     bool // see [SuspectOperation]
 
 	calls, failed float64
+	stopped       float64   // per second, see [SuspectOperation]
 	unit          float64   // of times, in ns: the longest one of the sites
 	known, young  callTimes // at sites with a long enough history, and at others
 }
@@ -479,7 +480,7 @@ func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 
 // describe describes the calls of an operation with a score.
 func (c *operationCalls) describe(score float64) SuspectOperation {
-	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score}
+	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score, Stopped: c.stopped}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
 	} else if c.queue { // a sentence gives the times of messages, as their score means little to people

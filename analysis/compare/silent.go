@@ -55,6 +55,7 @@ func (c *liveWindow) chargeSilent(number int32) {
 	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before all sites are read
 		return
 	}
+	usual := rate / history.SliceLength.Seconds()
 	rate *= c.trafficSince(steady)
 	expected := rate * float64(since.To-since.From)
 	if expected < leastMissing || c.continued(number, steady, since) >= expected/2 {
@@ -66,6 +67,7 @@ func (c *liveWindow) chargeSilent(number int32) {
 	c.ops[k] += missing / c.requests
 	of := c.called.at(number, s)
 	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
+	of.stopped += usual
 }
 
 // trafficSince returns how many times the requests of some time come now, at most 1: all that begin at the sites with

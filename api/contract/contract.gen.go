@@ -1875,9 +1875,12 @@ type Incident struct {
 	// SeverityReason The figure that gives the severity, with its bound.
 	SeverityReason string `json:"severity_reason"`
 
-	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time.
+	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
 	Size  *IncidentSize `json:"size,omitempty"`
 	State IncidentState `json:"state"`
+
+	// StoppedPerSecond Of kind `silent`: requests to the first suspect that came steadily before the onset, and no longer come. Absent: of another kind, or unknown.
+	StoppedPerSecond *float64 `json:"stopped_per_second,omitempty"`
 
 	// Suspects At most 3 in lists, 20 in the detail; the most likely cause first.
 	Suspects []IncidentSuspect `json:"suspects"`
@@ -2053,7 +2056,7 @@ type IncidentRequestType struct {
 	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
-// IncidentSize Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time.
+// IncidentSize Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
 type IncidentSize struct {
 	// BeforeNs Mean duration, in healthy times before the onset, of the request types that lose time, weighted by requests; of the one that loses most if it grew far more than the others.
 	BeforeNs float64 `json:"before_ns"`

@@ -115,7 +115,12 @@ func (r *Report) facts() []fact {
 	if x.Closed != nil {
 		facts = append(facts, fact{"Ended", text(clock(*x.Ended))}, fact{"Closed", text(clock(*x.Closed))})
 	}
-	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))})
+	if x.StoppedPerSecond != nil {
+		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + ", none since the onset")})
+	} else {
+		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
+		facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(lost)})
+	}
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
 	}

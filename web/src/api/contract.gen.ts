@@ -1353,6 +1353,11 @@ export interface components {
             impact: components["schemas"]["IncidentImpact"];
             size?: components["schemas"]["IncidentSize"];
             /**
+             * Format: double
+             * @description Of kind `silent`: requests to the first suspect that came steadily before the onset, and no longer come. Absent: of another kind, or unknown.
+             */
+            stopped_per_second?: number;
+            /**
              * Format: date-time
              * @description Estimated beginning of the change.
              */
@@ -1449,7 +1454,7 @@ export interface components {
             /** @description The service to which the requests go, of `moved`. */
             service?: string;
         };
-        /** @description Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time. */
+        /** @description Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them. */
         IncidentSize: {
             /**
              * Format: double

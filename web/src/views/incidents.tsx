@@ -3,7 +3,7 @@ import { type ReactNode, Suspense, lazy, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
-import { coarseDuration, count, duration, factor, keepUnits, percent, span } from "../logic/format.ts";
+import { coarseDuration, count, duration, factor, keepUnits, percent, rate, span } from "../logic/format.ts";
 import {
   affectedTypes,
   carrier,
@@ -319,16 +319,19 @@ export function facts(x: Incident): Fact[] {
   const worst = x.request_types[0];
   const on = carrier(x.suspects[0]);
   const deploy = x.deploys[0];
-  const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
+  const all: Fact[] = [];
+  if (x.kind !== "silent") all.push(["Affected", affectedTypes(x.request_types.length)]);
+  else if (x.stopped_per_second)
+    all.push(["Came before", rate(x.stopped_per_second), "Requests to the first suspect; none since the onset"]);
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
-  if (worst)
+  if (worst && x.kind !== "silent")
     all.push([
       "Loses most",
       <Effect key="worst" of={worst} />,
       "The request type whose requests together lose most time",
     ]);
   const lost = impactText(x.impact);
-  if (lost)
+  if (lost && x.kind !== "silent")
     all.push(["Lost", keepUnits(lost), "By all affected requests, beyond the usual, on average since the onset"]);
   if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
   if (deploy)
