@@ -42,6 +42,7 @@ const (
 	leastCalls       = 20   // now, to judge durations and errors
 	leastMissing     = 30   // calls that would have come usually, of a service that is silent
 	leastServiceFail = 0.02 // share of the calls beyond the usual
+	leastLost        = 0.1  // the same, of calls that no span answers
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
@@ -232,6 +233,9 @@ func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys ma
 		s.Deploy = &d
 	}
 	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse, t.quiet(&x.Use))
+	if s.State == contract.ServiceStateWell && !x.Opaque {
+		s.State, s.Reason = t.lostState(x.Service)
+	}
 	for i := range x.Operations {
 		s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason)
 	}
@@ -381,6 +385,26 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	}
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
+
+// lostState returns the state of a service that is well as far as its spans tell: it is not if many more calls to it
+// than usual are answered by none of them.
+func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, string) {
+	var now, usual history.Usage
+	for i := range t.uses.Calls {
+		if c := &t.uses.Calls[i]; c.Callee == service {
+			now.Calls, now.Unanswered = now.Calls+c.Now.Calls, now.Unanswered+c.Now.Unanswered
+			usual.Calls, usual.Unanswered = usual.Calls+c.Usual.Calls, usual.Unanswered+c.Usual.Unanswered
+		}
+	}
+	lost, before := share(now.Unanswered, now.Calls), share(usual.Unanswered, usual.Calls)
+	if now.Calls < leastCalls || lost < before+leastLost {
+		return contract.ServiceStateWell, ""
+	}
+	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it are answered by none of its spans, usually " +
+		units.Percent(before) + ": check whether all of its instances export spans."
+}
+
+func share(part, whole uint64) float64 { return float64(part) / float64(max(1, whole)) }
 
 // noCalls says for how long there have been no calls.
 func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {

@@ -282,3 +282,33 @@ func TestChangedCalls(t *testing.T) {
 		}
 	}
 }
+
+// A service of which one of two instances stopped its exporter is not well: many calls get no answer from its spans.
+func TestServiceWithLostSpans(t *testing.T) {
+	cart, shop := trace.Symbol(1), trace.Symbol(2)
+	load := func(calls, unanswered uint64) history.Usage { return history.Usage{Calls: calls, Unanswered: unanswered} }
+	for _, c := range []struct {
+		about      string
+		now, usual history.Usage
+		want       string
+	}{
+		{"all answered", load(400, 0), load(4000, 0), ""},
+		{"some lost, as usual", load(400, 160), load(4000, 1500), ""},
+		{"half lost", load(400, 200), load(4000, 40), "50 % of the calls to it are answered by none of its spans, usually 1 %: " +
+			"check whether all of its instances export spans."},
+		{"too few calls", load(19, 19), load(4000, 0), ""},
+		{"no calls", load(0, 0), load(0, 0), ""},
+	} {
+		table := serviceTable{uses: history.Uses{Calls: []history.CallUse{
+			{Use: history.Use{Now: c.now, Usual: c.usual}, Caller: shop, Callee: cart},
+			{Use: history.Use{Now: load(1000, 1000)}, Caller: cart, Callee: shop},
+		}}}
+		want := contract.ServiceStateWell
+		if c.want != "" {
+			want = contract.ServiceStateSilent
+		}
+		if state, reason := table.lostState(cart); state != want || reason != c.want {
+			t.Errorf("%s: got %s, %q", c.about, state, reason)
+		}
+	}
+}

@@ -22,12 +22,14 @@ type Uses struct {
 // span next to a call without a CLIENT span from the time of that call on the wire: it counts at both.
 type Usage struct {
 	Calls, Failed uint64
+	Unanswered    uint64 // of Calls: no span answers them, and their attributes name the service that should
 	Nanos         int64
 }
 
 func (u *Usage) add(v Usage) {
 	u.Calls += v.Calls
 	u.Failed += v.Failed
+	u.Unanswered += v.Unanswered
 	u.Nanos += v.Nanos
 }
 
@@ -216,6 +218,9 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 		u := Usage{Nanos: x.Nanos}
 		if counted {
 			u.Calls = uint64(x.Calls)
+			if r.h.targets[number].external {
+				u.Unanswered = u.Calls
+			}
 			if x.Slice < r.now.To {
 				to.Last = max(to.Last, r.end(x.Slice))
 			}
