@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -286,7 +287,9 @@ func TestChangedCalls(t *testing.T) {
 // A service of which one of two instances stopped its exporter is not well: many calls get no answer from its spans.
 func TestServiceWithLostSpans(t *testing.T) {
 	cart, shop := trace.Symbol(1), trace.Symbol(2)
-	load := func(calls, unanswered uint64) history.Usage { return history.Usage{Calls: calls, Unanswered: unanswered} }
+	load := func(calls, unanswered uint64) history.Usage {
+		return history.Usage{Calls: calls, Unanswered: unanswered}
+	}
 	for _, c := range []struct {
 		about      string
 		now, usual history.Usage
