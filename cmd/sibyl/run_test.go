@@ -144,7 +144,7 @@ func TestCutFile(t *testing.T) {
 func TestTraceJSON(t *testing.T) {
 	r := sibyl(t, request(t, cart, cart), "trace", "-o", "json", "--trace-id", "00000000000000000000000000000002", "-")
 	const want = `{"trace_id":"00000000000000000000000000000002","flags":[],` +
-		`"coverage":{"received":{"spans":2,"ns":140},"requests":{"spans":2,"ns":140},"requests_of_their_own":{"spans":0,"ns":0},"left_out":{}},` +
+		`"coverage":{"received":{"spans":2,"ns":140},"requests":{"spans":2,"ns":140},"requests_of_their_own":{"spans":0,"ns":0},"left_out":{},"long":{"spans":0,"ns":0}},` +
 		`"roots":[{"span_id":"000000000000000a","duration_ns":100,` +
 		`"sections":[{"span_id":"000000000000000a","start_ns":0,"end_ns":10},{"span_id":"000000000000000b","start_ns":10,"end_ns":50},` +
 		`{"span_id":"000000000000000a","start_ns":50,"end_ns":100}],"exclusive_ns":{"000000000000000a":60,"000000000000000b":40},"origin":"parentless"}]}` + "\n"
