@@ -2,7 +2,7 @@
 GOLANGCI := bin/golangci-lint
 GREMLINS := bin/gremlins
 NODE     := web/node_modules/.package-lock.json
-GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./engine ./notify ./report ./report/waterfall # packages with golden files or scripts
+GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./internal/testkit/sim ./client ./config ./engine ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of bench/benchdoc; empty: all
 MUTATE   ?= analysis cct search engine ingest control store notify # folders, including subfolders
@@ -22,11 +22,12 @@ run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@bin/sibylbench demo
 
 build: ## build bin/sibyl and bin/sibylbench, static
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./cmd/sibylbench # without the tag, grpc links html/template
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./bench/cmd/sibylbench # without the tag, grpc links html/template
 
 test: ## run all quick tests; installs Chromium for those of the web UI if it is missing
 	go test ./...
 	web/browser/run
+	go -C bench test ./...
 	go -C agents/tracepoint test ./...
 	go -C agents/tracepoint/integration test ./...
 	agents/jvm/test
@@ -44,11 +45,13 @@ format: $(GOLANGCI) $(NODE) ## fail if a file is not formatted; fix with bin/gol
 
 vet: ## run go vet
 	go vet ./...
+	go -C bench vet ./...
 	go -C agents/tracepoint vet ./...
 	go -C agents/tracepoint/integration vet ./...
 
 lint: $(GOLANGCI) $(NODE) ## run the linters: .golangci.yml and web/eslint.config.js
 	$(GOLANGCI) run
+	cd bench && ../$(GOLANGCI) run
 	cd agents/tracepoint && ../../$(GOLANGCI) run
 	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
 	cd web && npm run -s lint
@@ -56,16 +59,17 @@ lint: $(GOLANGCI) $(NODE) ## run the linters: .golangci.yml and web/eslint.confi
 PURE     := analysis|cct|incident|search|trace|internal/codec # with the packages below: they start no goroutines, as internal/archtest checks
 # These packages start no goroutines either, except tests of agents/jvm: it is about what happens in JVMs, which the
 # race detector does not see.
-EXTERNAL := agents/jvm|bench/sim|report|web|bench/ownclasses|internal/archtest
+EXTERNAL := agents/jvm|internal/testkit/sim|report|web|internal/archtest
 
 race: ## run all tests under the race detector, except long simulations and packages without goroutines
 	go test -race -short -timeout 30m $$(go list ./... | grep -vE '/sibyl/($(strip $(PURE))|$(EXTERNAL))(/|$$)') # -short: simulations take ten times as long, and one of each kind runs all goroutines
+	go -C bench test -race -short $$(go -C bench list ./... | grep -v /ownclasses)
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
 soak: build ## test kills, overload, attacks and a full disk at full length: half an hour
 	go test ./server -count 1 -timeout 2h -v -soak
-	go test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
+	go -C bench test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
 	go test ./agents/kernel -run NoWrongTrace -count 1 -v -waits 100000
 	agents/jvm/test -Dtoggles=1000 -Dsoak
 	JDK_JAVA_OPTIONS=-Xshare:auto go test ./agents/jvm -run 'Services|Waits' -count 1 -timeout 1h -v -long -requests 100000 -rounds 1000
@@ -96,6 +100,7 @@ mutate: $(GREMLINS) ## measure the tests by injecting faults into the code; take
 
 golden: ## rewrite golden files and scripts of tests; review the diff
 	go test $(GOLDEN) -rewrite
+	go -C bench test ./benchdoc ./benchreport -rewrite
 	go test ./server -run Document -rewrite
 
 bench: build ## run benchmarks and write bench/results; takes hours, for parts: make bench PARTS="group ingest"
@@ -115,6 +120,7 @@ AGENT := github.com/sibyl-trace/sibyl/agents/tracepoint
 tidy: ## run go mod tidy in all modules; see docs/adr/0003-modules.md
 	go mod edit -replace $(AGENT)=./agents/tracepoint # go mod tidy ignores go.work
 	GOWORK=off go mod tidy; status=$$?; go mod edit -dropreplace $(AGENT); exit $$status
+	GOWORK=off go -C bench mod tidy
 	GOWORK=off go -C agents/tracepoint mod tidy
 	GOWORK=off go -C agents/tracepoint/integration mod tidy
 
@@ -133,6 +139,7 @@ jvm: ## rebuild the agent for the JVM in agents/jvm/dist; needs a JDK of Java 17
 
 generate: ## recreate all generated files
 	go generate ./...
+	go -C bench generate ./...
 
 $(NODE): web/package-lock.json
 	cd web && npm ci

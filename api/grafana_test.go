@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
 // infinity is the recorded contract of Grafana's Infinity data source.

@@ -23,15 +23,15 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/bench/eval"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/simplan"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -283,7 +283,7 @@ func (w *harness) play(t testing.TB, most int, enough func() bool) {
 func (w *harness) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
-	for x := range w.app.Requests(w.now, next, eval.SimulatedPlan(w.core.Plan(), nil)) {
+	for x := range w.app.Requests(w.now, next, simplan.Of(w.core.Plan(), nil)) {
 		if w.alter != nil {
 			w.alter(x)
 		}

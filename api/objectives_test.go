@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
 // An objective that burns has an incident, which names it in its sentence, in its next step and in its evidence. One

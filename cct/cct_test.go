@@ -8,8 +8,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/sibyl-trace/sibyl/bench/treetext"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/testkit/treetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

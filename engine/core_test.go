@@ -10,10 +10,10 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/bench/eval"
-	"github.com/sibyl-trace/sibyl/bench/requests"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/simplan"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -42,7 +42,7 @@ func newWorld(config sim.Config, options engine.Options) *world {
 func (w *world) play() []detect.Problem {
 	end := w.now.Add(w.epoch)
 	var traces []*trace.Trace
-	for t := range w.app.Requests(w.now, end, eval.SimulatedPlan(w.core.Plan(), nil)) {
+	for t := range w.app.Requests(w.now, end, simplan.Of(w.core.Plan(), nil)) {
 		c := &trace.Trace{ID: t.ID}
 		c.Append(t)
 		traces = append(traces, c)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
 // Sibyl judges a recorded past that arrives at once, with a fault at its end, as it judges live requests: healthy ones

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/bench/eval"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/simplan"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -72,7 +72,7 @@ func TestEarlierPlans(t *testing.T) {
 	var plans []*sim.Plan // each has one tracepoint more on
 	for _, p := range points {
 		w.enable(p)
-		plans = append(plans, eval.SimulatedPlan(w.core.Plan(), nil))
+		plans = append(plans, simplan.Of(w.core.Plan(), nil))
 	}
 	for i, plan := range plans {
 		before := w.trees()
@@ -108,7 +108,7 @@ func TestLateAgents(t *testing.T) {
 		}
 	}
 	w.enable(point.ID)
-	plan := eval.SimulatedPlan(w.core.Plan(), nil)
+	plan := simplan.Of(w.core.Plan(), nil)
 	for i := range plan.Arms {
 		plan.Arms[i].On = nil
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

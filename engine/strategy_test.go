@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -59,7 +59,7 @@ func TestPairsAreKeptForCovarianceOnly(t *testing.T) {
 // A state with a strategy that only the benchmarks have is refused.
 func TestRestoreRefusesARemovedStrategy(t *testing.T) {
 	options := engine.DefaultOptions()
-	options.Strategy, options.Strategies = "random", yardstick.Strategies()
+	options.Strategy, options.Strategies = "random", []search.Strategy{{Name: "random", Pick: search.Hierarchical}}
 	state := newWorld(small(3, sim.None), options).core.AppendState(nil)
 	if err := engine.NewCore(&trace.Table{}, options).Restore(state); err != nil {
 		t.Errorf("with the yardsticks: %v", err)

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
-	"github.com/sibyl-trace/sibyl/bench/tracetest"
-	"github.com/sibyl-trace/sibyl/bench/tracetext"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
-	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/transfergen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/bench/requests"
-	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/bench/requests"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

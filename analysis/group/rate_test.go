@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/bench/requests"
-	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

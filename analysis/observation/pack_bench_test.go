@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

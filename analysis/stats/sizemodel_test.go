@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
+	"github.com/sibyl-trace/sibyl/internal/testkit/transfergen"
 )
 
 // The size model, fitted to half of the transfers of 40 networks, classifies the other half accurately.

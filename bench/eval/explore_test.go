@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
 // TestExplore: exploring requests add spans, which are counted apart from those of the search.

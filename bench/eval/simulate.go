@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/simplan"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -215,25 +216,7 @@ func (r *simulatedRun) plan() *sim.Plan {
 		enabled[l.Tracepoint], r.ever[l.Tracepoint] = true, true
 	}
 	r.Peak = max(r.Peak, len(enabled))
-	return SimulatedPlan(p, r.everything)
-}
-
-// SimulatedPlan converts a plan for a simulated application. Arms that explore enable everything.
-func SimulatedPlan(p *search.Plan, everything map[trace.Symbol]bool) *sim.Plan {
-	plan := &sim.Plan{Version: p.Version}
-	for i, a := range p.Arms {
-		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
-		if a.Everything {
-			arm.On = everything
-		}
-		for _, l := range p.Leases {
-			if int(l.Arm) == i && !a.Everything {
-				arm.On[l.Tracepoint] = true
-			}
-		}
-		plan.Arms = append(plan.Arms, arm)
-	}
-	return plan
+	return simplan.Of(p, r.everything)
 }
 
 func (r *simulatedRun) count(t *trace.Trace) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
+	"github.com/sibyl-trace/sibyl/internal/testkit/transfergen"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/otlp"
 	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
 // steerFlags adds the flags of an agent that Sibyl steers.

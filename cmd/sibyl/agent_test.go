@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify/classtest"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
 // Wrong flags of the kernel agent are usage errors that name the flag, on any machine.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 

@@ -8,7 +8,7 @@ package main
 import (
 	"os"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
 func main() {

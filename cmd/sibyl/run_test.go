@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 )
 
 // result holds the output of a run.

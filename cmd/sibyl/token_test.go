@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
 // Tokens can be created, listed and revoked, and wrong usage is reported.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
 // TestWrongUsage: an error names the flag, its value and the help of the command, and suggests similar names.

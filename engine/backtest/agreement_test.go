@@ -3,26 +3,21 @@ package backtest_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
-	"github.com/sibyl-trace/sibyl/ingest/journal"
-	"github.com/sibyl-trace/sibyl/internal/pebbledb"
-	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/internal/testkit/livetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -72,12 +67,12 @@ func TestAgreesWithService(t *testing.T) {
 	p.Finish()
 
 	_, first := backtest.Extent(traces[0])
-	s := startService(t, o, first)
+	s := livetest.Start(t, o, first)
 	for _, x := range traces {
 		_, end := backtest.Extent(x)
-		s.send(end, x, app.Table())
+		s.Send(end, x, app.Table())
 	}
-	s.pass(p.Now())
+	s.Pass(p.Now())
 	err = s.Ask(t.Context(), func(want *engine.Core) {
 		if !want.Learned() || len(want.Problems()) == 0 {
 			t.Errorf("the service has %d problems, want some", len(want.Problems()))
@@ -88,78 +83,5 @@ func TestAgreesWithService(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// service is a running service with a clock.
-type service struct {
-	*live.Service
-	t     *testing.T
-	now   atomic.Int64
-	epoch trace.Nanos // length
-}
-
-// startService starts a service at a time.
-func startService(t *testing.T, o live.Options, at trace.Nanos) *service {
-	t.Helper()
-	dir := t.TempDir()
-	log := slog.New(slog.DiscardHandler)
-	disk, err := pebbledb.NewDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log}); err != nil {
-		t.Fatal(err)
-	}
-	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log}); err != nil {
-		t.Fatal(err)
-	}
-	s := &service{t: t, epoch: trace.Nanos(o.Core.Epoch)}
-	s.now.Store(int64(at))
-	o.Clock, o.Log = func() time.Time { return time.Unix(0, s.now.Load()) }, log
-	if s.Service, err = live.Open(o); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Run(ctx) }()
-	<-s.Started()
-	t.Cleanup(func() {
-		stop()
-		if err := errors.Join(<-stopped, o.Journal.Close(), o.Store.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// pass passes the time, ending each epoch.
-func (s *service) pass(to trace.Nanos) {
-	s.t.Helper()
-	for now := trace.Nanos(s.now.Load()); now < to; {
-		now = min(to, now/s.epoch*s.epoch+s.epoch)
-		s.now.Store(int64(now))
-		if err := s.Flush(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
-// send sends a trace at a time.
-func (s *service) send(at trace.Nanos, x *trace.Trace, table *trace.Table) {
-	s.t.Helper()
-	body, err := tracegen.Protobuf([]*trace.Trace{x}, table)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.take(at, body)
-}
-
-// take sends an export request at a time.
-func (s *service) take(at trace.Nanos, body []byte) {
-	s.t.Helper()
-	s.pass(at)
-	if _, _, err := s.Take(s.t.Context(), body, journal.Protobuf); err != nil {
-		s.t.Fatal(err)
 	}
 }

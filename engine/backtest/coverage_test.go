@@ -9,16 +9,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
-	"github.com/sibyl-trace/sibyl/bench/tracetest"
-	"github.com/sibyl-trace/sibyl/bench/wild"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
-	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
-	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/testkit/livetest"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,78 +62,16 @@ const begun = trace.Nanos(1_700_000_000_000_000_000)
 // refused span is in exactly one account.
 func TestCoverageAgreesWithService(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 7))
-	simulated := &trace.Table{}
-	for name, c := range map[string]struct {
-		table *trace.Table // nil: the bodies have names
-		all   []arrival
-		sent  func(do func(at trace.Nanos, body []byte) error) error
-	}{
-		"simulated":              {table: simulated, all: simulate(simulated, func(x *trace.Trace) []*trace.Trace { return []*trace.Trace{x} })},
-		"simulated, but untidy":  {table: simulated, all: simulate(simulated, func(x *trace.Trace) []*trace.Trace { return untidy(random, x) })},
-		"unusual":                {table: simulated, all: unusual(random, simulated)},
-		"a random application":   {sent: func(do func(trace.Nanos, []byte) error) error { return wild.Requests(1000, 1500, do) }},
-		"another one, by its IP": {sent: func(do func(trace.Nanos, []byte) error) error { return wild.Requests(1017, 1500, do) }},
+	table := &trace.Table{}
+	for name, all := range map[string][]arrival{
+		"simulated":             simulate(table, func(x *trace.Trace) []*trace.Trace { return []*trace.Trace{x} }),
+		"simulated, but untidy": simulate(table, func(x *trace.Trace) []*trace.Trace { return untidy(random, x) }),
+		"unusual":               unusual(random, table),
 	} {
 		t.Run(name, func(t *testing.T) {
-			send := c.sent
-			if send == nil {
-				send = func(do func(trace.Nanos, []byte) error) error { return encode(c.all, c.table, do) }
-			}
-			agree(t, send)
+			livetest.CoverageAgrees(t, func(do func(trace.Nanos, []byte) error) error { return encode(all, table, do) })
 		})
 	}
-}
-
-// agree plays requests through a Player and through a service, and compares their coverage.
-func agree(t *testing.T, send func(do func(at trace.Nanos, body []byte) error) error) {
-	o := live.DefaultOptions()
-	// the filter that tells duplicates from late spans is wrong for one in thirty, and others in each shard
-	o.Shards = 1
-	table := &trace.Table{}
-	keys, err := ingest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder := otlp.NewDecoder(table, keys)
-	p := backtest.NewPlayer(nil, backtest.Options{Table: table, Core: o.Core, Assembly: o.Assembly})
-	var s *service
-	var refused trace.Coverage
-	var now trace.Nanos
-	err = send(func(at trace.Nanos, body []byte) error {
-		now = max(now, at)
-		if s == nil {
-			s = startService(t, o, now)
-		}
-		s.take(now, body)
-		var batch ingest.Batch
-		if err := decoder.Protobuf(body, &batch); err != nil {
-			return err
-		}
-		for _, r := range batch.Rejected {
-			refused.LeaveSpans(int64(r.Spans), r.Reason)
-		}
-		if len(batch.Spans) > 0 {
-			p.Play(&trace.Trace{ID: batch.Traces[0], Spans: batch.Spans, Attrs: batch.Attrs, Joins: batch.Joins})
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := p.Finish().Coverage
-	want.Merge(&refused)
-	s.pass(p.Now())
-	counts := s.Counts()
-	got := counts.Coverage()
-	if !got.Equal(want) {
-		t.Errorf("the service accounts for %+v, the backtest for %+v", got.Total(), want.Total())
-	}
-	total := got.Total()
-	received, in := total.Received().Spans, counts.Spans.Load()+counts.Rejected.Load()
-	if open := counts.Open().Spans; received+open != in || open != 0 {
-		t.Errorf("%d spans are accounted for and %d wait, of %d", received, open, in)
-	}
-	t.Logf("%d spans: %+v", in, total)
 }
 
 // encode passes on each part as a request in protobuf.

@@ -193,6 +193,9 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	p.versions[v] = seen
 }
 
+// Now returns the time until which p has played.
+func (p *Player) Now() trace.Nanos { return p.now }
+
 // ingest passes the traces that are due to the core, as the service does.
 func (p *Player) ingest(now trace.Nanos) {
 	for p.open.Next(now, &p.closed) {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )

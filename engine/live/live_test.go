@@ -22,15 +22,14 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -526,7 +525,8 @@ func TestChangesSurviveKill(t *testing.T) {
 
 // A service does not start on a checkpoint or a journal with a strategy that only the benchmarks have.
 func TestRemovedStrategy(t *testing.T) {
-	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardstick.Strategies() }
+	yardsticks := []search.Strategy{{Name: "random", Pick: search.Hierarchical}}
+	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardsticks }
 	const want = "start that version once more with a strategy that both have, stop it, and start this one"
 	stopped, killed, c := t.TempDir(), t.TempDir(), &clock{}
 	c.set(start)
@@ -550,7 +550,7 @@ func TestRemovedStrategy(t *testing.T) {
 	}
 	closing()
 
-	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardstick.Strategies() }).end() // as the error advises
+	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardsticks }).end() // as the error advises
 	run(t, stopped, c, nil).end()
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -35,6 +35,9 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// testkit is the folder of packages that support tests and evaluation.
+const testkit = "internal/testkit"
+
 // violation returns the reason why f, which has rule r, must not import importPath; "" if it may.
 func violation(f *file, r rule, importPath string) string {
 	if f.isTest() {
@@ -44,8 +47,10 @@ func violation(f *file, r rule, importPath string) string {
 	switch {
 	case ours && under(folder, "cmd") && !under(f.folder, "cmd"):
 		return "commands are not imported"
-	case ours && under(folder, "bench") && !under(f.folder, "bench") && !under(f.folder, "cmd/sibylbench"):
+	case ours && under(folder, "bench") && !under(f.folder, "bench"):
 		return "evaluation is not part of the product"
+	case ours && under(folder, testkit) && !under(f.folder, testkit) && !under(f.folder, "bench"):
+		return "support of tests is not part of the product"
 	case ours && f.folder != folder && !r.allows(folder):
 		return f.folder + " may not depend on it"
 	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, r.other):

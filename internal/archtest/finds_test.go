@@ -10,9 +10,9 @@ func TestFinds(t *testing.T) {
 	for _, c := range []struct{ file, src, want string }{
 		{"trace/a.go", `import "github.com/sibyl-trace/sibyl/cct"`, "may not depend on it"},
 		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/analysis"`, "may not depend on it"},
-		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/bench/tracetest"`, "not part of the product"},
-		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/bench/sim"`, "not part of the product"},
-		{"bench/sim/a.go", `import "github.com/sibyl-trace/sibyl/search"`, "may not depend on it"},
+		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/internal/testkit/tracetest"`, "not part of the product"},
+		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/internal/testkit/sim"`, "not part of the product"},
+		{"internal/testkit/sim/a.go", `import "github.com/sibyl-trace/sibyl/search"`, "may not depend on it"},
 		{"api/a.go", `import "github.com/sibyl-trace/sibyl/cmd/sibyl"`, "commands are not imported"},
 		{"search/a.go", `import "os"`, "computes on its arguments"},
 		{"analysis/stats/a.go", `import "sync"`, "computes on its arguments"},

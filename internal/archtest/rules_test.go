@@ -107,20 +107,23 @@ var rules = []rule{
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
+	{folder: "internal/cli", clock: true, ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath", "ingest/file", "ingest/assemble"}, about: "the command line of sibyl and of sibylbench"},
 	{folder: "deploy", about: "builds the container image"},
-	{folder: "bench/sim", ours: []string{"trace", "cct", "ingest"}, about: "simulated applications; knows nothing of the search it is used to judge"},
-	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
+	{folder: "internal/testkit/sim", ours: []string{"trace", "cct", "ingest"}, about: "simulated applications; knows nothing of the search it is used to judge"},
+	{folder: "internal/testkit/simplan", ours: []string{"trace", "search", "internal/testkit/sim"}, about: "plans of the search for simulated applications"},
+	{folder: "internal/testkit/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
+	{folder: "internal/testkit/tracetext", ours: []string{"trace"}, about: "traces as text, for tests"},
+	{folder: "internal/testkit/tracegen", ours: []string{"trace", "internal/testkit/tracetext"}, about: "writes traces in every format that is read"},
+	{folder: "internal/testkit/treetext", ours: []string{"trace", "cct"}, about: "calling-context trees as text, for tests"},
+	{folder: "internal/testkit/transfergen", about: "payload sizes and latencies for the size model"},
+	{folder: "internal/testkit/oracle", ours: []string{"trace", "analysis", "analysis/critpath", "analysis/observation"}, about: "a second implementation of critical paths and observations, for tests"},
+	{folder: "internal/testkit/requests", ours: []string{"trace", "analysis", "analysis/critpath", "analysis/observation", "internal/testkit/transfergen"}, about: "observations for tests and benchmarks"},
+	{folder: "internal/testkit/livetest", clock: true, ours: []string{"trace", "ingest", "ingest/otlp", "ingest/journal", "store", "engine/live", "engine/backtest", "internal/pebbledb", "internal/testkit/tracegen"}, about: "runs a service in tests, with a clock that they set"},
 	{folder: "bench/eval/yardstick", pure: true, ours: []string{"search"}, about: "strategies that published ones are compared with"},
-	{folder: "bench/tracetext", ours: []string{"trace"}, about: "traces as text, for tests"},
-	{folder: "bench/fixtures/tracegen", ours: []string{"trace", "bench/tracetext"}, about: "writes traces in every format that is read"},
-	{folder: "bench/treetext", ours: []string{"trace", "cct"}, about: "calling-context trees as text, for tests"},
-	{folder: "bench/fixtures/transfergen", about: "payload sizes and latencies for the size model"},
-	{folder: "bench/oracle", ours: []string{"trace", "analysis", "analysis/critpath", "analysis/observation"}, about: "a second implementation of critical paths and observations, for tests"},
-	{folder: "bench/requests", ours: []string{"trace", "analysis", "analysis/critpath", "analysis/observation", "bench/fixtures/transfergen"}, about: "observations for tests and benchmarks"},
 	{folder: "bench/fixtures", clock: true, ours: []string{everything}, about: "generators of testdata and of a state for UI tests"},
-	{folder: "bench", clock: true, ours: []string{everything}, about: "throughput, accuracy, the demo: all that judges the product"},
+	{folder: "bench", clock: true, ours: []string{everything}, about: "a module of its own with sibylbench: throughput, accuracy, the demo, all that judges the product"},
 
-	{folder: "cmd", clock: true, ours: []string{everything}, about: "the programs sibyl and sibylbench: flags and wiring"},
+	{folder: "cmd", clock: true, ours: []string{everything}, about: "the program sibyl: flags and wiring"},
 }
 
 // pureStd lists the packages of the standard library that pure packages may import.

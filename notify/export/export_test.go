@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
-	"github.com/sibyl-trace/sibyl/bench/tracetext"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

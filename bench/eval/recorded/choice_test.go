@@ -14,9 +14,9 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/bench/eval"
-	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
-	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
+	"github.com/sibyl-trace/sibyl/internal/testkit/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

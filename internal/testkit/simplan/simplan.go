@@ -1,0 +1,26 @@
+// Package simplan converts plans of the search for simulated applications, which know nothing of it.
+package simplan
+
+import (
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Of converts a plan for a simulated application. Arms that explore enable everything.
+func Of(p *search.Plan, everything map[trace.Symbol]bool) *sim.Plan {
+	plan := &sim.Plan{Version: p.Version}
+	for i, a := range p.Arms {
+		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		if a.Everything {
+			arm.On = everything
+		}
+		for _, l := range p.Leases {
+			if int(l.Arm) == i && !a.Everything {
+				arm.On[l.Tracepoint] = true
+			}
+		}
+		plan.Arms = append(plan.Arms, arm)
+	}
+	return plan
+}
