@@ -96,7 +96,7 @@ func (r renderer) tree(problem, requestType analysis.Hash) *cct.Tree {
 	if id, about := engine.IncidentOf(problem); about {
 		return r.core.IncidentTree(id)
 	}
-	t, _ := r.core.BuiltTree(requestType)
+	t, _ := r.core.Trees().Built(requestType)
 	return t
 }
 

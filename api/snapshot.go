@@ -318,7 +318,7 @@ func (s *snapshot) count(c *engine.Core) {
 			t.investigations++
 		}
 	}
-	for _, tree := range c.Trees() {
+	for _, tree := range c.Trees().All() {
 		t.treeNodes += len(tree.Nodes)
 		t.treeLost += int(tree.Dropped)
 	}

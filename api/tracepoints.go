@@ -48,7 +48,7 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 		p := of(t.ID)
 		p.op, p.layer, p.kind, p.baseline = t.Op, t.Layer, t.Kind, t.Baseline
 	}
-	for id, t := range c.Trees() {
+	for id, t := range c.Trees().All() {
 		rate := c.Rate(id)
 		for i := range t.Nodes {
 			n := &t.Nodes[i]

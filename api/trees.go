@@ -28,7 +28,7 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 			if s.groups[i].level != group.LevelRequestType {
 				continue
 			}
-			t, some := c.BuiltTree(id)
+			t, some := c.Trees().Built(id)
 			if !some {
 				continue
 			}
@@ -71,7 +71,7 @@ func (a *API) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (con
 	}
 	var d *contract.GetTree200JSONResponse
 	err = a.ask(ctx, func(c *engine.Core) {
-		t := c.Tree(requestType)
+		t := c.Trees().Of(requestType)
 		if t == nil {
 			return
 		}

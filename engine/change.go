@@ -121,14 +121,16 @@ func (c *Core) Apply(x *Change) bool {
 	case x.Override != nil:
 		return c.override(*x.Override)
 	case x.Feedback != nil:
-		c.applyFeedback(x.Feedback)
+		if c.offers.apply(x.Feedback) {
+			c.offered()
+		}
 		return true
 	case x.Accept != 0:
 		return c.accept(x.Accept, x.By, x.Text)
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {
-		c.logOverride(x.By, "withdraws the override of", x.Withdraw)
+		c.log.addOverride(x.By, "withdraws the override of", c.table.Text(x.Withdraw))
 	}
 	return withdrawn
 }
@@ -143,7 +145,7 @@ func (c *Core) override(o search.Override) bool {
 		return false
 	}
 	c.state.Overrides = append(c.state.Overrides, o)
-	c.logOverride(o.By, overrideVerbs[o.Kind], o.Tracepoint)
+	c.log.addOverride(o.By, overrideVerbs[o.Kind], c.table.Text(o.Tracepoint))
 	return true
 }
 

@@ -5,7 +5,6 @@
 package engine
 
 import (
-	"maps"
 	"math"
 	"sync"
 	"time"
@@ -78,18 +77,17 @@ type Core struct {
 	options   Options
 	table     *trace.Table
 	extractor *critpath.Extractor
+	learning  learning
 	observer  observation.Observer
 	scratch   observation.Observation
 	simulated critpath.Simulation // scratch
 
 	types       *group.RequestTypes
 	detector    *detect.Detector
-	splitter    *splitter               // nil: groups are not split
-	trees       map[analysis.Hash]*tree // by request type
-	catalogue   []cct.Tracepoint
-	owners      map[trace.Symbol]trace.Symbol // services of the catalogue's tracepoints, without probes, which other agents enable
-	indexed     *cct.Catalogue                // of catalogue; all trees share it
-	feedback    agentFeedback
+	splitter    *splitter // nil: groups are not split
+	trees       Trees
+	offers      offers
+	log         actionLog
 	versions    versions
 	spans       observation.RecentSpans
 	coverage    trace.Coverage // of the traces ingested
@@ -108,27 +106,11 @@ type Core struct {
 	causes      *causes
 	kept        *kept
 	series      seriesSet
-	plans       []plan // the current one last
+	plans       plans
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // nil: none
-	// start of the first epoch with a request; 0: none yet
-	began     trace.Nanos
-	learned   bool
-	aged      trace.Nanos      // time of the last deletion of old contexts from trees
-	early     *spool.Spool     // observations of the learning period
-	preview   *detect.Detector // provisional groups of these observations
-	epochs    []epochEnd       // of the learning period
-	seen      uint64           // observations in early
-	encoded   int              // bytes of the last encoding
-	forgotten trace.Nanos      // time of the last deletion of names since the start of the process; 0: none
-	dropped   uint64           // observations that early had no room for
-}
-
-// tree is a calling-context tree and its latest build.
-type tree struct {
-	builder cct.Builder
-	built   *cct.Tree
-	grown   bool // since the latest build
+	encoded   int                                                               // bytes of the last encoding
+	forgotten trace.Nanos                                                       // time of the last deletion of names since the start of the process; 0: none
 }
 
 // NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has
@@ -145,7 +127,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		extractor:   critpath.NewExtractor(options.Path),
 		types:       types,
 		detector:    detect.New(group.NewGrouper(types, table, options.Groups)),
-		trees:       make(map[analysis.Hash]*tree),
+		offers:      newOffers(table),
 		refinements: make(map[analysis.Hash]*refinements),
 		tally:       history.NewTally(),
 		sites:       compare.NewComparer(history.NewSites(table)),
@@ -153,13 +135,16 @@ func NewCore(table *trace.Table, options Options) *Core {
 		objectives:  incident.NewObjectives(table),
 		causes:      newCauses(),
 		kept:        newKept(),
-		feedback:    newAgentFeedback(),
 		versions:    newVersions(),
 		strategy:    strategy,
-		plans:       []plan{{}},
-		early:       spool.New("", math.MaxInt), // never to disk
-		preview:     detect.New(group.NewGrouper(types, table, options.Groups)),
+		learning: learning{
+			epoch:    options.Epoch,
+			requests: spool.New("", math.MaxInt), // never to disk
+			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
+		},
 	}
+	c.trees = Trees{table: table, offers: &c.offers, byType: make(map[analysis.Hash]*tree)}
+	c.plans = plans{offers: &c.offers, all: []plan{{}}}
 	c.watchObjectives()
 	if options.Split {
 		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
@@ -202,10 +187,10 @@ func (c *Core) ObserveSites(t *history.Tally) { c.sites.Merge(t) }
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	c.observeObjectives(o)
-	if !c.learned {
-		return c.observeEarly(o)
+	if !c.learning.over {
+		return c.learning.observe(o)
 	}
-	if c.arm(o).everything {
+	if c.plans.arm(o).everything {
 		if len(o.Behind) == 0 {
 			c.detector.Groups.Aliases.Apply(o, c.table)
 			c.observeExplored(o)
@@ -239,19 +224,13 @@ func (c *Core) investigate(requestType, group *group.Group, o *observation.Obser
 
 // observeTree adds the contexts of a request to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
-	t := c.trees[requestType]
-	if t == nil {
-		t = &tree{}
-		c.trees[requestType] = t
-	}
-	t.grown = true
-	a := c.arm(o)
+	a := c.plans.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
 		x.Unhealthy = c.hasProblem(requestType)
 		setPathTimes(o, x.Contexts)
 	}
-	t.builder.Observe(x)
+	c.trees.observe(requestType, x)
 }
 
 // ContextCounts returns the contexts of a request as package cct takes them.
@@ -274,10 +253,10 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.versions.trim()
 	unhealthy := c.unhealthy()
 	tracked := c.trackIncidents(now)
-	if !c.learned {
+	if !c.learning.over {
 		tracked.Wait()
-		c.endEarly(now)
-		if c.learning(now) < c.options.Learning {
+		c.learning.endEpoch(now)
+		if c.learning.elapsed(now, c.sites.Sites) < c.options.Learning {
 			return c.decide(now, 0) // there are no problems yet, but overrides apply
 		}
 		c.learn(now)
@@ -309,9 +288,9 @@ func (c *Core) healthySpans(op trace.Op, from, to trace.Nanos) bool {
 
 // explainProblems ends an epoch of the trees and of the explanations of problems.
 func (c *Core) explainProblems(now trace.Nanos) {
-	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
-	c.ageTrees(now)
-	c.kept.endEpoch(now, func(id analysis.Hash) bool { return c.detector.Groups.Group(id) != nil })
+	known := func(id analysis.Hash) bool { return c.detector.Groups.Group(id) != nil }
+	c.trees.age(now, known)
+	c.kept.endEpoch(now, known)
 	c.attachRefinements()
 	c.causes.endEpoch()
 	c.followSearches(now)
@@ -322,7 +301,7 @@ func (c *Core) explainProblems(now trace.Nanos) {
 // trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
 // groups of requests: they share the table only, which neither changes.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
-	burns, arrives, tracked := c.burns(now), c.arrives(now), &sync.WaitGroup{}
+	burns, arrives, tracked := c.burns(now), c.learning.arrives(now), &sync.WaitGroup{}
 	c.mergeTally() // this and the next may add names to the table
 	c.sites.JoinMessages(now)
 	tracked.Go(func() {
@@ -348,35 +327,32 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 		return nil
 	}
 	problems, taken := c.searchedProblems()
-	unavailable, unproven, returning := c.unavailable(now)
+	unavailable, unproven, returning := c.offers.withdrawn(now)
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.joinedTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
-		Measured: c.measuredUsage(now), Unavailable: unavailable, Unproven: unproven, Returning: returning,
+		Measured: c.offers.usage(c.state.Plan.Version, now, measuredEpochs*c.options.Epoch), Unavailable: unavailable, Unproven: unproven, Returning: returning,
 	})
-	decisions = append(decisions, c.takeLogEntries(now)...)
+	decisions = append(decisions, c.logged(now)...)
 	c.recordHistory(decisions)
 	c.rememberPlaces(now)
 	c.causes.restartSamples(decisions)
-	c.adopt(&c.state.Plan, now)
+	c.plans.adopt(&c.state.Plan, now)
 	return decisions
 }
 
-// treeAging is the time between two deletions of old contexts from trees.
-const treeAging = time.Hour
+// Announce replaces the catalogues of all services.
+func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
+	c.offers.replace(now, catalogue)
+	c.offered()
+}
 
-// ageTrees deletes old contexts from the trees.
-func (c *Core) ageTrees(now trace.Nanos) {
-	if now.Sub(c.aged) < treeAging {
-		return
-	}
-	c.aged = now
-	for _, t := range c.trees {
-		t.builder.Age(now)
-		t.grown = true
-	}
+// offered takes a new catalogue.
+func (c *Core) offered() {
+	c.trees.outdate()
+	c.causes.announce(c.offers.catalogue)
 }
 
 // Problems returns the open problems as of the last epoch, ranked.
@@ -388,33 +364,21 @@ func (c *Core) Plan() *search.Plan { return &c.state.Plan }
 // State returns the state of the search.
 func (c *Core) State() *search.State { return &c.state }
 
-// Tree returns the calling-context tree of a request type, up to date; nil if there is none.
-func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
-	t := c.trees[requestType]
-	if t == nil {
-		return nil
-	}
-	if t.grown {
-		t.built, t.grown = t.builder.Build(c.indexed, c.table), false
-	}
-	return t.built
-}
-
 // builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees
 // of all request types, since a tracepoint costs every type that runs it. Trees of types without a problem may be
 // stale.
 func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	if c.options.Budget != (search.Budget{}) {
-		for id, t := range c.trees {
+		for id, t := range c.trees.byType {
 			if t.built == nil {
-				c.Tree(id)
+				c.trees.Of(id)
 			}
 			trees[id] = t.built
 		}
 	}
 	add := func(id analysis.Hash) {
-		if t := c.Tree(id); t != nil {
+		if t := c.trees.Of(id); t != nil {
 			trees[id] = t
 		}
 	}

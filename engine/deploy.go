@@ -55,7 +55,7 @@ func (c *Core) ObserveVersions(seen []VersionSeen) {
 		if len(v.known) >= 2*mostVersions {
 			continue // trim makes room at the end of the epoch
 		}
-		if before := v.before(x); before != 0 && (c.learned || x.First.Sub(v.known[0].First) >= c.options.Learning) {
+		if before := v.before(x); before != 0 && (c.learning.over || x.First.Sub(v.known[0].First) >= c.options.Learning) {
 			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
 			v.deploys = v.deploys[max(0, len(v.deploys)-mostDeploys):]
 		}

@@ -17,11 +17,8 @@ func (c *Core) recordHistory(decisions []search.Decision) {
 		v := c.state.Investigation(d.Investigation)
 		if _, ok := IncidentOf(v.Problem); ok {
 			c.learnInside(v)
-		} else if t := c.trees[v.RequestType]; t != nil {
-			for ctx, h := range resultsOf(v) {
-				t.builder.Learn(ctx, h)
-			}
-			t.grown = true
+		} else {
+			c.trees.learn(v.RequestType, resultsOf(v))
 		}
 	}
 }
@@ -29,14 +26,8 @@ func (c *Core) recordHistory(decisions []search.Decision) {
 // learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
 func (c *Core) learnInside(v *search.Investigation) {
 	for _, s := range c.searches {
-		if s.problem.ID != v.Problem {
-			continue
-		}
-		results := resultsOf(v)
-		for _, id := range s.types() {
-			if t := c.trees[id]; t != nil && t.builder.LearnInside(s.operations, results) {
-				t.grown = true
-			}
+		if s.problem.ID == v.Problem {
+			c.trees.learnInside(s.types(), s.operations, resultsOf(v))
 		}
 	}
 }

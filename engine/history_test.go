@@ -16,11 +16,9 @@ func TestRecordHistory(t *testing.T) {
 	problem, requestType := analysis.Hash{Hi: 1}, analysis.Hash{Hi: 2}
 	root := trace.Context(0).Child(entry)
 	place := root.Child(tp)
-	grown := &tree{}
-	grown.builder.Observe(cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
+	c.trees.observe(requestType, cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
 		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
 	}})
-	c.trees[requestType] = grown
 	c.state.Investigations = []search.Investigation{{
 		Problem: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
 		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
@@ -30,7 +28,7 @@ func TestRecordHistory(t *testing.T) {
 		{Investigation: problem, From: search.Investigating, To: search.Located},
 		{Investigation: problem, From: search.Located, To: search.Located},
 	})
-	built := c.Tree(requestType)
+	built := c.Trees().Of(requestType)
 	h := built.Nodes[built.Find(place)].History
 	if h.N != 1 || h.Mean() != 0.8 {
 		t.Fatalf("%+v", h)

@@ -132,7 +132,7 @@ func (c *Core) accept(id uint64, by, text string) bool {
 		if text != "" {
 			entry += ": " + text
 		}
-		c.logEntry(by, entry)
+		c.log.add(by, entry)
 	}
 	return accepted
 }
@@ -214,7 +214,7 @@ func (c *Core) followIncidents(now trace.Nanos) {
 		if x.IsOpen() && len(x.Suspects) > 0 {
 			open = append(open, x)
 			if opened {
-				c.unlearn(x)
+				unlearn(c.detector.Groups, x)
 			}
 			c.affectTypes(x, a)
 			if opened {
@@ -248,12 +248,12 @@ const (
 const longestUnnoticed = 2 * incident.Window
 
 // unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
-func (c *Core) unlearn(x *incident.Incident) {
+func unlearn(groups *group.Grouper, x *incident.Incident) {
 	began := x.Onset
 	if x.Reopened() != 0 {
 		began = x.Reopened().Add(-longestUnnoticed)
 	}
-	for g := range c.detector.Groups.Each() {
+	for g := range groups.Each() {
 		g.Unlearn(began)
 	}
 }
@@ -274,7 +274,7 @@ func (c *Core) unhealthy() func(requestType *group.Group) bool {
 	return func(requestType *group.Group) bool {
 		through, found := known[requestType]
 		if !found {
-			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return c.passes(requestType, s) })
+			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return passes(c.table, requestType, s) })
 			known[requestType] = through
 		}
 		return through
@@ -285,7 +285,7 @@ func (c *Core) unhealthy() func(requestType *group.Group) bool {
 // numbers stay as they were when they joined.
 func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 	now, service, before := c.detector.Groups.Closed(), x.Suspects[0].Service, len(a.Types)
-	c.countRequests(&a.all, x.Onset, now)
+	a.all.count(c.detector.Groups, x.Onset, now)
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
 			continue
@@ -303,7 +303,7 @@ func (c *Core) affectTypes(x *incident.Incident, a *affected) {
 		}
 		t.measure(since)
 		switch {
-		case (!t.affected(since, &g.Reference.Total) || !c.passes(g, service)) && !c.missesObjective(g, x, since):
+		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) && !c.missesObjective(g, x, since):
 		case i < 0:
 			a.Types = append(a.Types, t)
 			a.since[g.ID] = since
@@ -335,9 +335,9 @@ type requestsSince struct {
 	Until    trace.Nanos // 0: none has been counted
 }
 
-// countRequests adds the requests since an onset, until now, that s does not contain yet.
-func (c *Core) countRequests(s *requestsSince, onset, now trace.Nanos) {
-	for g := range c.detector.Groups.Each() {
+// count adds the requests since an onset, until now, that s does not contain yet.
+func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
+	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
 			continue
 		}
@@ -385,48 +385,6 @@ func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
-// passes reports whether requests of g spend time in a service, or waiting for it.
-func (c *Core) passes(g *group.Group, service trace.Symbol) bool {
-	for _, e := range g.Edges() {
-		if c.touches(c.table.EdgeInfo(e), service) {
-			return true
-		}
-	}
-	return false
-}
-
-// touches reports whether an edge is time in a service, or time in which a caller waits for it.
-func (c *Core) touches(e trace.EdgeInfo, service trace.Symbol) bool {
-	places := c.placesOf(e)
-	return slices.Contains(places[:], service)
-}
-
-// placesOf returns the services in which an edge is time, and those for which a caller waits in it; 0: none.
-func (c *Core) placesOf(e trace.EdgeInfo) (places [6]trace.Symbol) {
-	for i, step := range [...]trace.Op{c.table.Context(e.Context).Op, e.Before, e.After} {
-		places[2*i], places[2*i+1] = c.servicesAt(step)
-	}
-	return places
-}
-
-// servicesAt returns the service in which a step runs, and the one that it calls; 0: none.
-func (c *Core) servicesAt(step trace.Op) (runs, called trace.Symbol) {
-	if step == 0 {
-		return 0, 0
-	}
-	o := c.table.Operation(step)
-	if o.Target != 0 {
-		called = c.table.Operation(o.Target).Service
-	}
-	return o.Service, called
-}
-
-// concerns reports whether a step runs in a service or calls it.
-func (c *Core) concerns(step trace.Op, service trace.Symbol) bool {
-	runs, called := c.servicesAt(step)
-	return service != 0 && (runs == service || called == service)
-}
-
 // leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
 const leastExplained = 0.3
 
@@ -439,7 +397,7 @@ func (c *Core) explains(open []*incident.Incident, p *detect.Problem) (best *inc
 			continue
 		}
 		all += e.Score
-		places := c.placesOf(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
+		places := placesOf(c.table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
 		for k, x := range open {
 			if slices.Contains(places[:], x.Suspects[0].Service) {
 				parts[k] += e.Score

@@ -50,7 +50,7 @@ func TestIncidents(t *testing.T) {
 		}
 		last = lost
 		through := false
-		for _, n := range w.core.Tree(a.RequestType).Nodes {
+		for _, n := range w.core.Trees().Of(a.RequestType).Nodes {
 			op := table.Operation(n.Op)
 			through = through || op.Service == service || table.Operation(op.Target).Service == service
 		}
@@ -116,7 +116,7 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 				}
 			}
 			for g := range w.core.Grouper().Each() {
-				passes := slices.ContainsFunc(w.core.Tree(g.RequestType).Nodes, func(n cct.Node) bool {
+				passes := slices.ContainsFunc(w.core.Trees().Of(g.RequestType).Nodes, func(n cct.Node) bool {
 					return table.Operation(n.Op).Service == x.Suspects[0].Service
 				})
 				if !passes || !g.Expectation.Learned {

@@ -84,7 +84,7 @@ func (c *Core) followSearches(now trace.Nanos) {
 		}
 		c.searches = append(c.searches, s)
 		c.addOperations(s)
-		s.problem, s.tree = c.problemOf(s, now), c.insideTree(s)
+		s.problem, s.tree = c.problemOf(s, now), c.trees.inside(s.types(), s.operations)
 		c.attach(&s.problem, &s.refinements, s.tree)
 	}
 }
@@ -118,7 +118,7 @@ func (c *Core) addOperations(s *incidentSearch) {
 		s.scanned[g.ID] = len(edges)
 		for _, e := range edges {
 			at := c.table.Context(c.table.EdgeInfo(e).Context)
-			if !c.concerns(at.Op, s.service) {
+			if !concerns(c.table, at.Op, s.service) {
 				continue
 			}
 			s.operations[at.Op] = true
@@ -134,7 +134,7 @@ func (c *Core) observeInside(requestType analysis.Hash, o *observation.Observati
 	for _, s := range c.searches {
 		if o.Inside(s.operations, &c.inside) {
 			s.observe(requestType, &c.inside)
-			c.addRefined(&s.refinements, &c.inside, c.arm(o), false)
+			c.addRefined(&s.refinements, &c.inside, c.plans.arm(o), false)
 		}
 	}
 }
@@ -260,20 +260,9 @@ func (c *Core) usuallySpent(s *incidentSearch) map[spentKey]stats.Moments {
 	return usual
 }
 
-// insideTree returns the tree of the operations of s, over all request types that ran them.
-func (c *Core) insideTree(s *incidentSearch) *cct.Tree {
-	var joined cct.Builder
-	for _, id := range s.types() {
-		if t := c.trees[id]; t != nil {
-			joined.Merge(t.builder.Inside(s.operations))
-		}
-	}
-	return joined.Build(c.indexed, c.table)
-}
-
 // searchesIn reports whether an operation runs in a service whose steps s searches, or calls the first suspect.
 func (c *Core) searchesIn(s *incidentSearch, op trace.Op) bool {
-	if c.concerns(op, s.service) {
+	if concerns(c.table, op, s.service) {
 		return true
 	}
 	for step := range s.operations {

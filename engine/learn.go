@@ -6,8 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/engine/spool"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -20,18 +24,31 @@ type epochEnd struct {
 // earlyBytes bounds the observations of the learning period, of about 200 bytes each.
 const earlyBytes = 256 << 20
 
-// observeEarly keeps a request until the learning period ends.
-func (c *Core) observeEarly(o *observation.Observation) (requestType, group *group.Group) {
-	c.types.Learn(o)
-	if c.early.Bytes() < earlyBytes {
-		c.seen++
-		if err := c.early.Add(o); err != nil {
+// learning is the learning period. It keeps the requests until it ends, since the statistics of these are provisional:
+// only then is known which request types there are.
+type learning struct {
+	over     bool
+	epoch    time.Duration    // between two decisions
+	began    trace.Nanos      // start of the first epoch with a request; 0: there is none yet
+	requests *spool.Spool     // nil once it is over
+	preview  *detect.Detector // provisional groups of the requests; nil once it is over
+	epochs   []epochEnd
+	seen     uint64 // number of requests
+	dropped  uint64 // requests for which there was no room
+}
+
+// observe keeps a request. It returns its provisional request type and group.
+func (l *learning) observe(o *observation.Observation) (requestType, group *group.Group) {
+	l.preview.Groups.Types.Learn(o)
+	if l.requests.Bytes() < earlyBytes {
+		l.seen++
+		if err := l.requests.Add(o); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 	} else {
-		c.dropped++
+		l.dropped++
 	}
-	return c.preview.Groups.Observe(o)
+	return l.preview.Groups.Observe(o)
 }
 
 // OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
@@ -41,14 +58,14 @@ func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.
 }
 
 // Dropped returns the number of requests of the learning period that were ignored because there were too many.
-func (c *Core) Dropped() uint64 { return c.dropped }
+func (c *Core) Dropped() uint64 { return c.learning.dropped }
 
-// endEarly ends an epoch of the learning period.
-func (c *Core) endEarly(now trace.Nanos) {
-	c.preview.Groups.Close(now)
-	if c.seen > 0 {
-		c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
-		c.epochs = append(c.epochs, epochEnd{now, c.seen})
+// endEpoch ends an epoch.
+func (l *learning) endEpoch(now trace.Nanos) {
+	l.preview.Groups.Close(now)
+	if l.seen > 0 {
+		l.began = cmp.Or(l.began, now.Add(-l.epoch))
+		l.epochs = append(l.epochs, epochEnd{now, l.seen})
 	}
 }
 
@@ -56,20 +73,20 @@ func (c *Core) endEarly(now trace.Nanos) {
 const pastEpochs = 2
 
 // arrives reports whether the rest of a recorded past may follow: nothing is judged yet.
-func (c *Core) arrives(now trace.Nanos) bool {
-	return !c.learned && (c.began == 0 || now.Sub(c.began) < pastEpochs*c.options.Epoch)
+func (l *learning) arrives(now trace.Nanos) bool {
+	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
 
-// learning returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
+// elapsed returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
 // past arrived at once, as from a replayed recording, since its beginning.
-func (c *Core) learning(now trace.Nanos) time.Duration {
-	switch elapsed := now.Sub(c.began); {
-	case c.began == 0:
+func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration {
+	switch elapsed := now.Sub(l.began); {
+	case l.began == 0:
 		return 0
-	case c.arrives(now):
+	case l.arrives(now):
 		return elapsed
 	default:
-		return max(elapsed, c.sites.Covered(now))
+		return max(elapsed, sites.Covered(now))
 	}
 }
 
@@ -77,14 +94,14 @@ func (c *Core) learning(now trace.Nanos) time.Duration {
 // open incidents the expectation, and judges the later ones, epoch by epoch.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
-	c.learned = true
+	c.learning.over = true
 	if c.splitter != nil {
-		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
+		if err := c.splitter.LearnFrom(c.learning.requests.All(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 	}
-	epochs := c.earlyEpochs(now)
-	onset, at, expected := c.onset(now), 0, false
+	epochs := c.learning.divide(now, c.sites.Sites)
+	onset, at, expected := onsetOf(c.incidents.Incidents(), now), 0, false
 	pass := func(to int) { // ends the epochs before one
 		for ; at < to; at++ {
 			end := epochs.ends[at]
@@ -99,7 +116,7 @@ func (c *Core) learn(now trace.Nanos) {
 			c.detector.Watch(end, c.options.Watch)
 		}
 	}
-	for epoch, o := range c.early.InOrder(epochs.of) {
+	for epoch, o := range c.learning.requests.InOrder(epochs.of) {
 		pass(epoch)
 		requestType, group := c.detector.Groups.Observe(o)
 		if requestType != nil && !c.options.IncidentsOnly {
@@ -115,12 +132,12 @@ func (c *Core) learn(now trace.Nanos) {
 		c.detector.Groups.Close(now)
 		c.detector.Learn(now, c.options.Watch)
 	}
-	c.early, c.epochs, c.preview = nil, nil, nil
+	c.learning.requests, c.learning.epochs, c.learning.preview = nil, nil, nil
 }
 
-// onset returns the earliest onset of the open incidents, or now if there is none.
-func (c *Core) onset(now trace.Nanos) trace.Nanos {
-	for _, x := range c.incidents.Incidents() {
+// onsetOf returns the earliest onset of the open incidents, or now if there is none.
+func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
+	for _, x := range incidents {
 		if x.IsOpen() {
 			now = min(now, x.Onset)
 		}
@@ -138,16 +155,16 @@ type earlyEpochs struct {
 	seen    uint64      // requests whose epoch is known
 }
 
-// earlyEpochs returns the epochs of the learning period, which ends now.
-func (c *Core) earlyEpochs(now trace.Nanos) *earlyEpochs {
-	e := &earlyEpochs{arrived: c.epochs, length: c.options.Epoch}
-	if c.sites.Covered(now) <= now.Sub(c.began) {
-		for _, a := range c.epochs {
+// divide returns the epochs of the learning period, which ends now.
+func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
+	e := &earlyEpochs{arrived: l.epochs, length: l.epoch}
+	if sites.Covered(now) <= now.Sub(l.began) {
+		for _, a := range l.epochs {
 			e.ends = append(e.ends, a.end)
 		}
 		return e
 	}
-	e.past = c.sites.CoveredSince(now)
+	e.past = sites.CoveredSince(now)
 	for end := now; end > e.past; end = end.Add(-e.length) {
 		e.ends = append(e.ends, end)
 	}

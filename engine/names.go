@@ -25,8 +25,8 @@ func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (dele
 			}
 		})
 		c.detector.Groups.NamesForgotten()
-		if c.preview != nil {
-			c.preview.Groups.NamesForgotten()
+		if c.learning.preview != nil {
+			c.learning.preview.Groups.NamesForgotten()
 		}
 		c.forgotten = now
 	}

@@ -10,16 +10,16 @@ import (
 // overhead of tracepoints from them.
 func (c *Core) armTimes() []search.ArmTimes {
 	var times []search.ArmTimes
-	if len(c.currentArms()) == 0 {
+	if len(c.plans.current()) == 0 {
 		return nil
 	}
 	for i := range c.problems {
 		if r := c.refinements[c.problems[i].Group]; r != nil {
-			times = append(times, r.armTimes(c.problems[i].ID, c.currentArms())...)
+			times = append(times, r.armTimes(c.problems[i].ID, c.plans.current())...)
 		}
 	}
 	for _, s := range c.searches {
-		times = append(times, s.armTimes(s.problem.ID, c.currentArms())...)
+		times = append(times, s.armTimes(s.problem.ID, c.plans.current())...)
 	}
 	return times
 }

@@ -13,7 +13,7 @@ import (
 // learning, when groups are provisional. The values are valid until the next; they are a function of the state of c.
 func (c *Core) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	last := c.Ended()
-	if last == 0 || !c.learned {
+	if last == 0 || !c.learning.over {
 		return 0, nil, false
 	}
 	if from = group.PeriodOf(last); group.PeriodOf(now) <= from {

@@ -81,7 +81,7 @@ func (c *Core) slowdownIn(p *detect.Problem, service trace.Symbol) float64 {
 			continue
 		}
 		total += e.Excess
-		if c.touches(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
+		if touches(c.table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
 			in += e.Excess
 		}
 	}
@@ -134,7 +134,7 @@ func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
 			return c.searchesIn(s, op)
 		}
 	}
-	return c.concerns(op, x.Suspects[0].Service)
+	return concerns(c.table, op, x.Suspects[0].Service)
 }
 
 // reasonOf returns what the kernel tells about an explained place with a share of the lost time, 0 if that is unknown.

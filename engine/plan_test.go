@@ -44,7 +44,7 @@ func (w *world) late(plan *sim.Plan) {
 func (w *world) trees() map[analysis.Hash]*cct.Tree {
 	all := make(map[analysis.Hash]*cct.Tree)
 	for _, g := range w.core.Grouper().Groups() {
-		if t := w.core.Tree(g.ID); t != nil {
+		if t := w.core.Trees().Of(g.ID); t != nil {
 			all[g.ID] = t
 		}
 	}

@@ -30,18 +30,24 @@ type arm struct {
 	probes     []trace.Symbol // those of on that are probes, ascending
 }
 
+// plans are the latest plans, the current one last.
+type plans struct {
+	offers *offers
+	all    []plan // not empty
+}
+
 // keptPlans is the number of plans that are kept for requests that started under an earlier plan.
 const keptPlans = 16
 
 // adopt makes p the current plan at time now.
-func (c *Core) adopt(p *search.Plan, now trace.Nanos) {
-	if p.Version == c.plans[len(c.plans)-1].version {
+func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
+	if p.Version == r.all[len(r.all)-1].version {
 		return
 	}
 	isProbe := make(map[trace.Symbol]bool)
-	for i := range c.catalogue {
-		if c.catalogue[i].Kind == cct.ProbePoint {
-			isProbe[c.catalogue[i].ID] = true
+	for i := range r.offers.catalogue {
+		if t := &r.offers.catalogue[i]; t.Kind == cct.ProbePoint {
+			isProbe[t.ID] = true
 		}
 	}
 	next := plan{version: p.Version, since: now}
@@ -58,8 +64,8 @@ func (c *Core) adopt(p *search.Plan, now trace.Nanos) {
 		next.arms = append(next.arms, x)
 	}
 	next.share()
-	c.plans = append(c.plans, next)
-	c.plans = c.plans[max(0, len(c.plans)-keptPlans):]
+	r.all = append(r.all, next)
+	r.all = r.all[max(0, len(r.all)-keptPlans):]
 }
 
 // setOf returns the hash of a set of tracepoints, which are ascending.
@@ -72,12 +78,12 @@ func setOf(on []trace.Symbol) (set uint64) {
 
 // arm returns the arm of a request, without the tracepoints of services that had not applied its plan; the empty arm if
 // the plan is no longer known.
-func (c *Core) arm(o *observation.Observation) *arm {
-	a := c.planned(o)
+func (r *plans) arm(o *observation.Observation) *arm {
+	a := r.planned(o)
 	if len(o.Behind) == 0 || a.everything {
 		return a
 	}
-	on := slices.DeleteFunc(slices.Clone(a.on), func(tp trace.Symbol) bool { return slices.Contains(o.Behind, c.owners[tp]) })
+	on := slices.DeleteFunc(slices.Clone(a.on), func(tp trace.Symbol) bool { return slices.Contains(o.Behind, r.offers.owners[tp]) })
 	if len(on) == len(a.on) {
 		return a
 	}
@@ -91,19 +97,19 @@ func (a *arm) part(on []trace.Symbol) *arm {
 }
 
 // planned returns the arm that was decided for a request.
-func (c *Core) planned(o *observation.Observation) *arm {
+func (r *plans) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
-		return c.probed(o)
+		return r.probed(o)
 	case o.Plan > 0 && o.Arm == exploreArm.name:
 		return &exploreArm
 	case o.Plan > 0:
-		for i := range slices.Backward(c.plans) {
-			if c.plans[i].version != o.Plan {
+		for i := range slices.Backward(r.all) {
+			if r.all[i].version != o.Plan {
 				continue
 			}
-			for k := range c.plans[i].arms {
-				if a := &c.plans[i].arms[k]; a.name == o.Arm {
+			for k := range r.all[i].arms {
+				if a := &r.all[i].arms[k]; a.name == o.Arm {
 					return a
 				}
 			}
@@ -118,9 +124,9 @@ const settling = 2 * time.Second
 // probed returns the arm of a request that names no plan, because the service where it began has no agent. Agents of
 // the kernel need none: they select requests by trace ID, so their probes are on for the arm of the trace ID in the
 // plan of that time.
-func (c *Core) probed(o *observation.Observation) *arm {
-	for i := range slices.Backward(c.plans) {
-		p := &c.plans[i]
+func (r *plans) probed(o *observation.Observation) *arm {
+	for i := range slices.Backward(r.all) {
+		p := &r.all[i]
 		if o.Start < p.since {
 			continue
 		}
@@ -172,14 +178,14 @@ func (r *refinements) partsOf(arms []arm) (parts []arm) {
 	return parts
 }
 
-// currentArms returns the arms of the current plan.
-func (c *Core) currentArms() []arm { return c.plans[len(c.plans)-1].arms }
+// current returns the arms of the current plan.
+func (r *plans) current() []arm { return r.all[len(r.all)-1].arms }
 
 // currentSets returns the arms of the current plan, also for requests that name no plan.
-func (c *Core) currentSets() []arm {
+func (r *plans) currentSets() []arm {
 	var all []arm
-	for i := range c.currentArms() {
-		a := &c.currentArms()[i]
+	for i := range r.current() {
+		a := &r.current()[i]
 		all = append(all, *a)
 		if x := a.ofProbes(); x.set != a.set && x.set != 0 {
 			all = append(all, *x)

@@ -6,13 +6,13 @@ import (
 )
 
 // Learned reports whether the learning period is over. During it there are no problems.
-func (c *Core) Learned() bool { return c.learned }
+func (c *Core) Learned() bool { return c.learning.over }
 
 // Grouper returns the groups, for reading. During the learning period they are provisional: each entry operation is one
 // request type.
 func (c *Core) Grouper() *group.Grouper {
-	if !c.learned {
-		return c.preview.Groups
+	if !c.learning.over {
+		return c.learning.preview.Groups
 	}
 	return c.detector.Groups
 }

@@ -28,7 +28,7 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulatio
 	if r.pairs != nil {
 		r.pairs.Observe(o, coarse)
 	}
-	a := c.arm(o)
+	a := c.plans.arm(o)
 	c.causes.observe(group, o, a.on, simulation)
 	c.addRefined(r, o, a, coarse)
 }
@@ -36,7 +36,7 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulatio
 // addRefined adds a request, for which arm a applied, to r.
 func (c *Core) addRefined(r *refinements, o *observation.Observation, a *arm, coarse bool) {
 	if a.set == 0 {
-		if o.Plan > 0 && len(o.Behind) == 0 && len(c.currentArms()) > 0 {
+		if o.Plan > 0 && len(o.Behind) == 0 && len(c.plans.current()) > 0 {
 			r.bare.Add(o.Duration.Nanoseconds())
 		}
 		return
@@ -66,7 +66,7 @@ func (c *Core) attachRefinements() {
 			r.pairs = detect.NewPairs(p)
 		}
 		open[p.Group] = r
-		c.attach(p, r, c.Tree(p.RequestType))
+		c.attach(p, r, c.trees.Of(p.RequestType))
 	}
 	c.refinements = open
 }
@@ -74,7 +74,7 @@ func (c *Core) attachRefinements() {
 // attach adds to p the shares that the current plan's tracepoints showed, and drops the statistics of earlier plans.
 // The tree holds the references of healthy requests; it may be nil.
 func (c *Core) attach(p *detect.Problem, r *refinements, t *cct.Tree) {
-	present := c.currentSets()
+	present := c.plans.currentSets()
 	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {
 		if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {

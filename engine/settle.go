@@ -22,7 +22,7 @@ func (c *Core) settle(now trace.Nanos) {
 	}
 	lasting := func(p *detect.Problem) bool { return now.Sub(p.Opened) >= incident.Day && !slices.Contains(open, p.ID) }
 	for _, p := range c.acceptProblems(now, lasting) {
-		c.feedback.log = append(c.feedback.log, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", p.Kind, p.ID))
+		c.log = append(c.log, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", p.Kind, p.ID))
 	}
 }
 

@@ -190,27 +190,27 @@ func (c *Core) appendStatistics(b []byte) []byte {
 
 // appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.
 func (c *Core) appendEarly(b []byte) []byte {
-	if c.learned {
+	if c.learning.over {
 		return b
 	}
-	b = codec.AppendSection(b, c.preview.AppendBinary)
-	return c.early.AppendBinary(b)
+	b = codec.AppendSection(b, c.learning.preview.AppendBinary)
+	return c.learning.requests.AppendBinary(b)
 }
 
 func (c *Core) saved() *savedCore {
 	c.mergeTally()
 	s := &savedCore{
 		Settings: c.options.Settings(),
-		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
-		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
+		Learned:  c.learning.over, Began: c.learning.began, Aged: c.trees.aged, Seen: c.learning.seen, Dropped: c.learning.dropped,
+		Heard: c.offers.saved(c.log), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
 		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.Save(), Affected: c.savedAffected(),
 		Objectives: c.objectives.State(),
 		Versions:   c.versions.known, Deploys: c.versions.deploys,
 	}
-	for _, m := range c.epochs {
+	for _, m := range c.learning.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
 	}
-	for _, p := range c.plans {
+	for _, p := range c.plans.all {
 		saved := savedPlan{Version: p.version, Since: p.since}
 		for _, a := range p.arms {
 			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything, a.share, a.probes})
@@ -225,8 +225,8 @@ func (c *Core) saved() *savedCore {
 	}
 	c.causes.save(s)
 	s.Series = c.series.saved()
-	for _, id := range hashes(c.trees) {
-		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
+	for _, id := range hashes(c.trees.byType) {
+		s.Trees = append(s.Trees, savedPart{id, c.trees.byType[id].builder.AppendBinary(nil)})
 	}
 	if c.splitter != nil {
 		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
@@ -237,8 +237,8 @@ func (c *Core) saved() *savedCore {
 	return s
 }
 
-func (h *agentFeedback) saved() savedHeard {
-	s := savedHeard{Measured: h.measured, At: h.at, Said: h.log, Broken: savedTimes(h.unavailable), Gone: savedTimes(h.removed)}
+func (h *offers) saved(log actionLog) savedHeard {
+	s := savedHeard{Measured: h.measured, At: h.at, Said: log, Broken: savedTimes(h.unavailable), Gone: savedTimes(h.removed)}
 	for _, service := range slices.Sorted(maps.Keys(h.services)) {
 		s.Services = append(s.Services, savedService{service, h.services[service]})
 	}
@@ -257,8 +257,8 @@ func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
 }
 
 func (c *Core) restoreFeedback(s *savedHeard) {
-	h := &c.feedback
-	h.measured, h.at, h.log = s.Measured, s.At, s.Said
+	h := &c.offers
+	h.measured, h.at, c.log = s.Measured, s.At, s.Said
 	for _, x := range s.Services {
 		h.services[x.Service] = x.Tracepoints
 	}
@@ -271,7 +271,8 @@ func (c *Core) restoreFeedback(s *savedHeard) {
 	for _, x := range s.Gone {
 		h.removed[x.ID] = x.At
 	}
-	c.mergeCatalogues()
+	h.merge()
+	c.offered()
 }
 
 func (c *causes) save(s *savedCore) {
@@ -338,14 +339,14 @@ func (c *Core) Restore(b []byte) error {
 func (c *Core) restorePlans(s *savedCore) {
 	c.restoreFeedback(&s.Heard)
 	c.versions.restore(s.Versions, s.Deploys)
-	c.plans = nil
+	c.plans.all = nil
 	for _, p := range s.Plans {
 		restored := plan{version: p.Version, since: p.Since}
 		for _, a := range p.Arms {
 			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything, a.Share, a.Probes})
 		}
 		restored.share()
-		c.plans = append(c.plans, restored)
+		c.plans.all = append(c.plans.all, restored)
 	}
 }
 
@@ -406,7 +407,7 @@ func (s *savedCore) valid() bool {
 
 func (c *Core) restoreEarly(b []byte, learned bool) error {
 	if learned {
-		c.learned, c.early, c.preview = true, nil, nil
+		c.learning.over, c.learning.requests, c.learning.preview = true, nil, nil
 		return nil
 	}
 	r := codec.NewReader(b)
@@ -415,15 +416,15 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 		return fmt.Errorf("%w: observations of the learning period", err)
 	}
 	var err error
-	if c.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
+	if c.learning.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	c.early, err = spool.Decode(r.Rest())
+	c.learning.requests, err = spool.Decode(r.Rest())
 	return err
 }
 
 func (c *Core) restore(s *savedCore) error {
-	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
+	c.learning.began, c.trees.aged, c.learning.seen, c.learning.dropped = s.Began, s.Aged, s.Seen, s.Dropped
 	c.problems = s.Problems
 	var err error
 	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
@@ -440,7 +441,7 @@ func (c *Core) restore(s *savedCore) error {
 	}
 	c.objectives.Restore(&s.Objectives)
 	for _, m := range s.Epochs {
-		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})
+		c.learning.epochs = append(c.learning.epochs, epochEnd{m.End, m.Seen})
 	}
 	for i := range s.Refinements {
 		r, err := restoreRefinements(&s.Refinements[i])
@@ -463,7 +464,7 @@ func (c *Core) restore(s *savedCore) error {
 		if err != nil {
 			return err
 		}
-		c.trees[t.ID] = &tree{builder: *b, grown: true}
+		c.trees.byType[t.ID] = &tree{builder: *b, grown: true}
 	}
 	return c.restoreSplitter(s)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -28,20 +27,20 @@ func (c *Core) Spans() *observation.RecentSpans { return &c.spans }
 // Progress returns the elapsed fraction of the learning period, 0–1; NaN before the first request.
 func (c *Core) Progress() float64 {
 	switch {
-	case c.learned:
+	case c.learning.over:
 		return 1
-	case c.began == 0:
+	case c.learning.began == 0:
 		return math.NaN()
 	}
-	return min(1, max(0, c.learning(c.Ended()).Seconds()/c.options.Learning.Seconds()))
+	return min(1, max(0, c.learning.elapsed(c.Ended(), c.sites.Sites).Seconds()/c.options.Learning.Seconds()))
 }
 
 // LearningLeft returns how long requests must go on until the learning period ends; 0 after it.
 func (c *Core) LearningLeft() time.Duration {
-	if c.learned {
+	if c.learning.over {
 		return 0
 	}
-	return max(0, c.options.Learning-c.learning(c.Ended()))
+	return max(0, c.options.Learning-c.learning.elapsed(c.Ended(), c.sites.Sites))
 }
 
 // SilenceLeft returns how long requests must go on until those that stop are noticed; 0 if they are, and before the
@@ -71,38 +70,29 @@ func (c *Core) Provisional() []compare.UnequalInstance {
 }
 
 func (c *Core) knownLeft(after time.Duration) time.Duration {
-	if c.began == 0 {
+	if c.learning.began == 0 {
 		return 0
 	}
-	return max(0, after-c.Ended().Sub(c.began))
+	return max(0, after-c.Ended().Sub(c.learning.began))
 }
 
 // Catalogue returns the tracepoints that agents announced. The slice belongs to the core.
-func (c *Core) Catalogue() []cct.Tracepoint { return c.catalogue }
+func (c *Core) Catalogue() []cct.Tracepoint { return c.offers.catalogue }
 
 // Services returns the services whose agents announced tracepoints, in any order.
 func (c *Core) Services() []string {
 	var names []string
-	for service := range c.feedback.services {
+	for service := range c.offers.services {
 		names = append(names, c.table.Text(service))
 	}
 	return names
 }
 
 // Measured returns the latest measurement of agents; zero if there is none.
-func (c *Core) Measured() search.Measured { return c.feedback.measured }
+func (c *Core) Measured() search.Measured { return c.offers.measured }
 
-// Trees yields the latest builds of calling-context trees by request type, in any order. Trees that were never needed
-// are not built.
-func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
-	return func(yield func(analysis.Hash, *cct.Tree) bool) {
-		for id, t := range c.trees {
-			if t.built != nil && !yield(id, t.built) {
-				return
-			}
-		}
-	}
-}
+// Trees returns the calling-context trees, for reading.
+func (c *Core) Trees() *Trees { return &c.trees }
 
 // typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
 const typeNameOps = 3
@@ -127,16 +117,6 @@ func (c *Core) AffectedTypes() []group.Summary {
 	}
 	slices.SortFunc(all, func(a, b group.Summary) int { return a.ID.Compare(b.ID) })
 	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
-}
-
-// BuiltTree returns the latest build of the calling-context tree of a request type, nil if it was never built, and
-// whether the type has a tree.
-func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool) {
-	t := c.trees[requestType]
-	if t == nil {
-		return nil, false
-	}
-	return t.built, true
 }
 
 // Rate returns the requests per second of a type in the judged window; 0 if the type is unknown.

@@ -450,7 +450,7 @@ func walkCore(c *engine.Core, now trace.Nanos) {
 	walkState(c.State())
 	for _, g := range c.Grouper().Groups() {
 		c.Grouper().Summarize(g)
-		c.Tree(g.RequestType)
+		c.Trees().Of(g.RequestType)
 		c.Sampled(g.ID)
 	}
 	c.Epoch(now)

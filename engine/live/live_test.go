@@ -308,7 +308,7 @@ func (r *running) decide(i int) *engine.Settings {
 	s.Budget.Tracepoints, s.Explore = 3+i, 0.01
 	id := trace.Symbol(1)
 	err := r.Ask(r.t.Context(), func(c *engine.Core) {
-		for _, t := range c.Trees() {
+		for _, t := range c.Trees().All() {
 			for k := range t.Nodes {
 				if x := &t.Nodes[k]; x.Tracepoint > id {
 					id = x.Tracepoint

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// measuredEpochs is the number of epochs for which a measurement of agents counts: they report less often than epochs
+// end.
+const measuredEpochs = 3
+
+// offers holds the tracepoints that agents offer, with what agents reported about them last.
+type offers struct {
+	table       *trace.Table
+	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; 0: all services, see [Core.Announce]
+	costs       map[trace.Symbol]measuredCost     // by tracepoint
+	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents could not enable, until a time
+	removed     map[trace.Symbol]trace.Nanos      // tracepoints that are no longer in a catalogue, since a time
+	measured    search.Measured
+	at          trace.Nanos // of measured
+
+	catalogue []cct.Tracepoint              // of all services, with measured costs
+	owners    map[trace.Symbol]trace.Symbol // services of its tracepoints, without probes, which other agents enable
+	indexed   *cct.Catalogue                // all trees share it
+}
+
+type measuredCost struct {
+	CPU   time.Duration
+	Bytes int32
+}
+
+func newOffers(table *trace.Table) offers {
+	return offers{
+		table:       table,
+		services:    make(map[trace.Symbol][]cct.Tracepoint),
+		costs:       make(map[trace.Symbol]measuredCost),
+		unavailable: make(map[trace.Symbol]trace.Nanos),
+		removed:     make(map[trace.Symbol]trace.Nanos),
+	}
+}
+
+// apply applies a report of agents, with effect from the end of the epoch. It reports whether the catalogue changed.
+func (f *offers) apply(r *search.Feedback) (changed bool) {
+	if len(r.Catalogues) > 0 {
+		for i := range r.Catalogues {
+			f.set(&r.Catalogues[i])
+		}
+		f.update(r.At)
+	}
+	if len(r.Costs) > 0 {
+		f.setCosts(r.At, r.Costs)
+	}
+	for _, b := range r.Unavailable {
+		if id := f.table.Symbol(b.ID); b.For > 0 {
+			f.unavailable[id] = r.At.Add(b.For)
+		} else {
+			delete(f.unavailable, id)
+		}
+	}
+	if r.Measured != nil {
+		f.measured, f.at = *r.Measured, r.At
+	}
+	return len(r.Catalogues)+len(r.Costs) > 0
+}
+
+// replace replaces the catalogues of all services.
+func (f *offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
+	clear(f.services)
+	f.services[0] = catalogue
+	f.update(now)
+}
+
+// set replaces the catalogue of a service.
+func (f *offers) set(from *search.Catalogue) {
+	service := f.table.Symbol(from.Service)
+	if len(from.Tracepoints) == 0 {
+		delete(f.services, service)
+		return
+	}
+	list, ops := make([]cct.Tracepoint, len(from.Tracepoints)), make(map[trace.Symbol]trace.Op, len(from.Tracepoints))
+	for i := range from.Tracepoints {
+		t := &from.Tracepoints[i]
+		x := &list[i]
+		*x = cct.Tracepoint{
+			ID: f.table.Symbol(t.ID), Op: f.operation(service, t.Name, t.Span), Parent: f.table.Symbol(t.Parent),
+			Cost: t.Cost, Bytes: t.Bytes, Layer: t.Layer, Kind: t.Kind, Baseline: t.Baseline,
+		}
+		if t.Owner != "" {
+			x.Owner = f.operation(service, t.Owner, t.OwnerSpan)
+		}
+		ops[x.ID] = x.Op
+	}
+	for i := range list {
+		if x := &list[i]; x.Kind == cct.VariablePoint { // its operation is that of the span it annotates
+			x.Op = cmp.Or(ops[x.Parent], x.Owner, x.Op)
+		}
+	}
+	f.services[service] = list
+}
+
+// operation returns the identity that spans of an operation have.
+func (f *offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
+	return f.table.Op(service, f.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
+}
+
+// merge sets f.catalogue to the catalogues of all services, with measured costs.
+func (f *offers) merge() {
+	f.catalogue, f.owners = nil, make(map[trace.Symbol]trace.Symbol)
+	for _, service := range slices.Sorted(maps.Keys(f.services)) {
+		f.catalogue = append(f.catalogue, f.services[service]...)
+	}
+	for i := range f.catalogue {
+		t := &f.catalogue[i]
+		if x, known := f.costs[t.ID]; known {
+			t.Cost, t.Bytes = x.CPU, x.Bytes
+		}
+		if t.Kind != cct.ProbePoint {
+			f.owners[t.ID] = f.table.Operation(t.Op).Service
+		}
+	}
+	f.indexed = cct.NewCatalogue(f.catalogue, f.table)
+}
+
+// update merges the catalogues and records which tracepoints are no longer in one.
+func (f *offers) update(now trace.Nanos) {
+	before := f.catalogue
+	f.merge()
+	present := make(map[trace.Symbol]bool, len(f.catalogue))
+	for i := range f.catalogue {
+		present[f.catalogue[i].ID] = true
+		delete(f.removed, f.catalogue[i].ID)
+	}
+	for i := range before {
+		if id := before[i].ID; !present[id] {
+			f.removed[id] = now
+			delete(f.costs, id)
+		}
+	}
+}
+
+// setCosts records measured costs of tracepoints that are in a catalogue.
+func (f *offers) setCosts(at trace.Nanos, costs []search.Cost) {
+	present := make(map[trace.Symbol]bool, len(f.catalogue))
+	for i := range f.catalogue {
+		present[f.catalogue[i].ID] = true
+	}
+	for _, x := range costs {
+		if id := f.table.Symbol(x.ID); present[id] {
+			f.costs[id] = measuredCost{x.CPU, x.Bytes}
+		}
+	}
+	f.update(at)
+}
+
+// returnsSoon is the time for which the search waits for a tracepoint that cannot be enabled.
+const returnsSoon = 2 * time.Minute
+
+// withdrawn returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could
+// not enable while the plan had them, and those of these that can soon be.
+func (f *offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
+	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
+	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
+	unproven = slices.Sorted(maps.Keys(f.unavailable))
+	list = slices.AppendSeq(slices.Clone(unproven), maps.Keys(f.removed))
+	slices.Sort(list)
+	for _, tp := range unproven {
+		if f.unavailable[tp] <= now.Add(returnsSoon) {
+			returning = append(returning, tp)
+		}
+	}
+	return slices.Compact(list), unproven, returning
+}
+
+// usage returns the usage that agents measured under a plan at most some time ago; zero if there is no such
+// measurement.
+func (f *offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
+	if f.measured.Plan != plan || now.Sub(f.at) > age {
+		return search.Usage{}
+	}
+	return search.Usage{Hits: f.measured.Hits, Bytes: f.measured.Bytes, CPU: f.measured.CPU}
+}

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// passes reports whether requests of g spend time in a service, or waiting for it.
+func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
+	for _, e := range g.Edges() {
+		if touches(table, table.EdgeInfo(e), service) {
+			return true
+		}
+	}
+	return false
+}
+
+// touches reports whether an edge is time in a service, or time in which a caller waits for it.
+func touches(table *trace.Table, e trace.EdgeInfo, service trace.Symbol) bool {
+	places := placesOf(table, e)
+	return slices.Contains(places[:], service)
+}
+
+// placesOf returns the services in which an edge is time, and those for which a caller waits in it; 0: none.
+func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
+	for i, step := range [...]trace.Op{table.Context(e.Context).Op, e.Before, e.After} {
+		places[2*i], places[2*i+1] = servicesAt(table, step)
+	}
+	return places
+}
+
+// servicesAt returns the service in which a step runs, and the one that it calls; 0: none.
+func servicesAt(table *trace.Table, step trace.Op) (runs, called trace.Symbol) {
+	if step == 0 {
+		return 0, 0
+	}
+	o := table.Operation(step)
+	if o.Target != 0 {
+		called = table.Operation(o.Target).Service
+	}
+	return o.Service, called
+}
+
+// concerns reports whether a step runs in a service or calls it.
+func concerns(table *trace.Table, step trace.Op, service trace.Symbol) bool {
+	runs, called := servicesAt(table, step)
+	return service != 0 && (runs == service || called == service)
+}

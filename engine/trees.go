@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Trees holds a calling-context tree for each request type.
+type Trees struct {
+	table  *trace.Table
+	offers *offers
+	byType map[analysis.Hash]*tree
+	aged   trace.Nanos // time of the last deletion of old contexts
+}
+
+// tree is a calling-context tree and its latest build.
+type tree struct {
+	builder cct.Builder
+	built   *cct.Tree
+	grown   bool // since the latest build
+}
+
+// observe adds the contexts of a request to the tree of its type.
+func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
+	t := r.byType[requestType]
+	if t == nil {
+		t = &tree{}
+		r.byType[requestType] = t
+	}
+	t.grown = true
+	t.builder.Observe(x)
+}
+
+// Of returns the tree of a request type, up to date; nil if there is none.
+func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
+	t := r.byType[requestType]
+	if t == nil {
+		return nil
+	}
+	if t.grown {
+		t.built, t.grown = t.builder.Build(r.offers.indexed, r.table), false
+	}
+	return t.built
+}
+
+// Built returns the latest build of the tree of a request type, nil if it was never built, and whether the type has a
+// tree.
+func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
+	t := r.byType[requestType]
+	if t == nil {
+		return nil, false
+	}
+	return t.built, true
+}
+
+// All yields the latest builds by request type, in any order. Trees that were never needed are not built.
+func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
+	return func(yield func(analysis.Hash, *cct.Tree) bool) {
+		for id, t := range r.byType {
+			if t.built != nil && !yield(id, t.built) {
+				return
+			}
+		}
+	}
+}
+
+// inside returns the tree of some operations, over the request types that ran them.
+func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct.Tree {
+	var joined cct.Builder
+	for _, id := range types {
+		if t := r.byType[id]; t != nil {
+			joined.Merge(t.builder.Inside(operations))
+		}
+	}
+	return joined.Build(r.offers.indexed, r.table)
+}
+
+// learn adds the evidence of an investigation to the tree of a request type.
+func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.History) {
+	if t := r.byType[requestType]; t != nil {
+		for ctx, h := range results {
+			t.builder.Learn(ctx, h)
+		}
+		t.grown = true
+	}
+}
+
+// learnInside adds the evidence of an investigation inside some operations to the trees of the types that ran them.
+func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool, results map[trace.Context]cct.History) {
+	for _, id := range types {
+		if t := r.byType[id]; t != nil && t.builder.LearnInside(operations, results) {
+			t.grown = true
+		}
+	}
+}
+
+// outdate makes all trees be built again.
+func (r *Trees) outdate() {
+	for _, t := range r.byType {
+		t.grown = true
+	}
+}
+
+// treeAging is the time between two deletions of old contexts from trees.
+const treeAging = time.Hour
+
+// age deletes the trees of types that are no longer known and, from time to time, old contexts from the others.
+func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool) {
+	maps.DeleteFunc(r.byType, func(id analysis.Hash, _ *tree) bool { return !known(id) })
+	if now.Sub(r.aged) < treeAging {
+		return
+	}
+	r.aged = now
+	for _, t := range r.byType {
+		t.builder.Age(now)
+		t.grown = true
+	}
+}
