@@ -12,8 +12,8 @@ import (
 // coveredServices bounds the services in the status, which every page reads; /metrics has all.
 const coveredServices = 200
 
-// coverageOf returns c as the status shows it.
-func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
+// coverageOf returns c as the status shows it. Services with spans in seen are no hops.
+func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverage {
 	total := c.Total()
 	d := contract.Coverage{
 		Received:           partOf(total.Received()),
@@ -41,7 +41,7 @@ func coverageOf(names *describe.Names, c *trace.Coverage) contract.Coverage {
 		})
 	}
 	d.HopsWithoutSpans = make([]contract.HopWithoutSpans, 0)
-	for h, x := range c.Hops(names.Table) {
+	for h, x := range c.Hops(names.Table, seen) {
 		d.HopsWithoutSpans = append(d.HopsWithoutSpans, contract.HopWithoutSpans{
 			Caller:   names.Clean(names.Table.Text(h.Caller)),
 			Callee:   names.Clean(names.Table.Text(h.Callee)),

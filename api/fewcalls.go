@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -43,9 +44,25 @@ func (a *API) fewCalls(ctx context.Context, s *snapshot) (*contract.FewCalls, er
 		if t, refused = s.services(c, serviceKey{}); refused == nil {
 			found = t.fewCalls(c.Table())
 			s.few.Store(found)
+			s.fewAt = s.ended
 		}
 	})
 	return found, cmp.Or(err, refused)
+}
+
+// fewCallsAge is the time for which we do not count again: the status is read every epoch, and counting takes time
+// linear in the history.
+const fewCallsAge = time.Minute
+
+// keepFew takes what the last snapshot has about operations with few calls, if that is recent.
+func (s *snapshot) keepFew(last *snapshot) {
+	if last == nil || s.ended.Sub(last.fewAt) >= fewCallsAge {
+		return
+	}
+	if x := last.few.Load(); x != nil {
+		s.few.Store(x)
+		s.fewAt = last.fewAt
+	}
 }
 
 // fewCalls returns the operations and services of t that are called too seldom now.

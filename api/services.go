@@ -348,12 +348,16 @@ func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// quiet returns the time since the last call; 0 if there was none.
+// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
+const stillOpen = 4
+
+// quiet returns the time since the last call, without the time for which later ones may not be known yet; 0 if there
+// was none.
 func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	if x.Last == 0 {
 		return 0
 	}
-	return t.uses.Now.To.Sub(x.Last)
+	return max(0, t.uses.Now.To.Sub(x.Last)-stillOpen*x.Within)
 }
 
 // stateOf returns the state of a service or an operation with some worse figures and no calls for some time, and the
@@ -370,6 +374,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 		return contract.ServiceStateSilent, noCalls(quiet, usual)
 	case now.Calls == 0:
 		return contract.ServiceStateIdle, noCalls(quiet, usual)
+	case quiet >= incident.Window && usual.Rate*quiet.Seconds() >= leastMissing:
+		return contract.ServiceStateSilent, noCalls(quiet, usual)
 	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
 		return contract.ServiceStateIdle, tooFew(now.Calls, "median duration", *now.P50Ns, *usual.P50Ns)
 	case now.Calls < leastCalls && above(now.P99Ns, usual.P99Ns, leastFewSlower):
@@ -392,13 +398,17 @@ func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, s
 	var now, usual history.Usage
 	for i := range t.uses.Calls {
 		if c := &t.uses.Calls[i]; c.Callee == service {
-			now.Calls, now.Unanswered = now.Calls+c.Now.Calls, now.Unanswered+c.Now.Unanswered
-			usual.Calls, usual.Unanswered = usual.Calls+c.Usual.Calls, usual.Unanswered+c.Usual.Unanswered
+			now.Add(c.Now)
+			usual.Add(c.Usual)
 		}
 	}
 	lost, before := share(now.Unanswered, now.Calls), share(usual.Unanswered, usual.Calls)
 	if now.Calls < leastCalls || lost < before+leastLost {
 		return contract.ServiceStateWell, ""
+	}
+	if failed := share(now.Failed, now.Calls); failed >= share(usual.Failed, usual.Calls)+leastLost/2 {
+		return contract.ServiceStateFailing, units.Percent(failed) + " of the calls to it fail, many before it answers: " +
+			"check whether all of its instances run and can be reached."
 	}
 	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it are answered by none of its spans, usually " +
 		units.Percent(before) + ": check whether all of its instances export spans."

@@ -231,8 +231,10 @@ func TestStateOfService(t *testing.T) {
 		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0, 0},
 		{load(10, 0.01, 90e6), usual, contract.ServiceStateIdle, 0, 0}, // too few to judge
 		{load(10, 0.01, 19e6), usual, contract.ServiceStateIdle, 0, 0},
-		{load(600, 0.01, 10e6), usual, contract.ServiceStateIdle, 0, incident.Window},
-		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0, incident.Window},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
+		{load(5, 0.01, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
+		{load(30, 0.01, 10e6), load(60, 0.01, 10e6), contract.ServiceStateIdle, 0, incident.Window}, // usually 18 in this time
 		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0, 0},
 		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0, 0}, // less than a millisecond
 		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9, 0},

@@ -48,7 +48,8 @@ type snapshot struct {
 	identifying  identifying
 	ids          []analysis.Hash // of problems, in their order
 
-	few atomic.Pointer[contract.FewCalls] // nil: not yet known
+	few   atomic.Pointer[contract.FewCalls] // nil: not yet known
+	fewAt trace.Nanos                       // end of the epoch of few
 
 	mu            sync.Mutex // guards sorted and serviceTables
 	sorted        map[string]*list[analysis.Hash]
@@ -109,9 +110,10 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 	}
 	made := newSnapshot(c, last)
 	counts := a.engine.Counts()
-	made.coverage = coverageOf(describe.New(c.Table(), describe.Verbatim), counts.RecentCoverage(c.Ended()))
+	made.coverage = coverageOf(describe.New(c.Table(), describe.Verbatim), counts.RecentCoverage(c.Ended()), counts.Coverage())
 	made.outcomes = outcomesOf(c.Table(), counts.Coverage())
 	made.addNames(c.Table(), last)
+	made.keepFew(last)
 	a.snapshot.last.Store(made)
 	return made
 }

@@ -61,7 +61,7 @@ func left(n int64, reason trace.Reason) string {
 
 // hops returns sentences about the hops that export no spans.
 func (n *Names) hops(c *trace.Coverage) (texts []string) {
-	for h, x := range c.Hops(n.Table) {
+	for h, x := range c.Hops(n.Table, c) {
 		if len(texts) == shownHops {
 			break
 		}
@@ -100,7 +100,7 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 		_, share := c.UnreadRecords()
 		saw = strings.TrimSpace(units.Sentence(units.Part(share)) + " of the records of the input could not be read. " + saw)
 		if !lacks {
-			reason, lacks = trace.Malformed, true
+			reason, lacks = mostUnread(c), true
 		}
 	}
 	var services []string
@@ -125,6 +125,16 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 		return "", ""
 	}
 	return strings.TrimSpace(saw + " " + strings.Join(services, " ")), remedies[reason].do
+}
+
+// mostUnread returns the reason for which most records could not be read, the first by name of several.
+func mostUnread(c *trace.Coverage) (most trace.Reason) {
+	for _, reason := range slices.Sorted(maps.Keys(c.Unread)) {
+		if most == "" || c.Unread[reason] > c.Unread[most] {
+			most = reason
+		}
+	}
+	return most
 }
 
 // remedy explains a reason for which spans are left out.

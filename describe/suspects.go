@@ -527,7 +527,11 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 		s.Strong(units.Percent(min(1, o.Failed/o.Calls)) + " of the calls")
 		s.Plain(" of ")
 		s.Strong(name)
-		s.Plain(" " + tense(x.Over, "fail", "failed") + " " + x.When)
+		if first.Unfailed && first.Unanswered > first.Errors {
+			s.Plain(" " + tense(x.Over, "get", "got") + " no answer with a span " + x.When + ", and do not fail")
+		} else {
+			s.Plain(" " + tense(x.Over, "fail", "failed") + " " + x.When)
+		}
 	case Slow, Crept, Missed:
 		s.Strong(name)
 		if first.Opaque {

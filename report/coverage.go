@@ -82,7 +82,7 @@ func (n *names) jsonCoverage(c *trace.Coverage) jsonCoverage {
 	for s, a := range c.Services() {
 		j.Services = append(j.Services, jsonService{n.Table.Text(s), newJSONAccounts(a)})
 	}
-	for h, x := range c.Hops(n.Table) {
+	for h, x := range c.Hops(n.Table, c) {
 		j.Hops = append(j.Hops,
 			jsonMissingHop{n.Table.Text(h.Caller), n.Table.Text(h.Callee), n.Table.ServiceName(x.Peer), x.Requests})
 	}

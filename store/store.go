@@ -39,7 +39,7 @@ const (
 )
 
 // Version is the version of the format, including the contents of checkpoints.
-const Version = 1
+const Version = 2
 
 // Options are the options of [Open].
 type Options struct {

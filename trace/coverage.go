@@ -294,7 +294,7 @@ func (c *Coverage) addHop(h Hop, n HopCount) {
 // t has their names.
 func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
-	for _, x := range c.Hops(t) {
+	for _, x := range c.Hops(t, c) {
 		lost -= x.Requests
 	}
 	return max(0, lost)
@@ -366,18 +366,22 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// Hops yields the hops without spans, those with the most requests first. A service that does send spans is none: its
-// spans got lost. t has the names.
-func (c *Coverage) Hops(t *Table) iter.Seq2[Hop, HopCount] {
+// sends reports whether c has spans of a service other than callee. Symbol 0 is no service: it stands for the rest.
+func (c *Coverage) sends(service, callee Symbol) bool {
+	_, sends := c.services[service]
+	return sends && service != 0 && service != callee
+}
+
+// Hops yields the hops without spans, those with the most requests first. A service with spans in seen, which may cover
+// more time than c, is no hop: its spans got lost. t has the names.
+func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	for h, x := range c.hops {
 		calls[h.Caller] += float64(x.Requests + x.Direct)
 	}
 	var hops []Hop
 	for h, x := range c.hops {
-		hop := t.Operation(x.Peer).Service
-		_, sends := c.services[hop]
-		if _, first := c.services[t.HostOf(hop)]; (sends || first) && hop != h.Callee && t.HostOf(hop) != h.Callee {
+		if hop := t.Operation(x.Peer).Service; seen.sends(hop, h.Callee) || seen.sends(t.HostOf(hop), h.Callee) {
 			continue
 		}
 		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {

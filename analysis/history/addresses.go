@@ -24,7 +24,8 @@ const (
 //
 // An address at which several services answer is a proxy's and belongs to no service. One that another service takes
 // over, such as the address of a pod that ended, belongs to the new one after minResidence calls. The service behind a
-// hop without spans takes the address of the hop, but not that of a service whose spans stop arriving. Calls count from
+// hop without spans takes the address of the hop, but that of a service whose spans stop arriving only after two hours.
+// Calls count from
 // the end of their epoch on, so that the order of the calls of an epoch does not matter.
 type addresses struct {
 	known map[trace.Address]resident
@@ -90,6 +91,15 @@ func (a *addresses) service(at trace.Address) trace.Symbol {
 	return 0
 }
 
+// direct returns the service at an address if it has answered there itself, not only behind a hop; 0 if it is not
+// known.
+func (a *addresses) direct(at trace.Address) trace.Symbol {
+	if a.known[at].behind {
+		return 0
+	}
+	return a.service(at)
+}
+
 // merge adds the answers of a tally to the open epoch.
 func (a *addresses) merge(counted *answers) {
 	if a.open == nil {
@@ -138,7 +148,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 	switch {
 	case own > 0:
 		answers = answers[:own]
-	case r.service != 0 && !r.behind:
+	case r.service != 0 && !r.behind && now-r.seen <= Slice(Span/SliceLength):
 		return
 	}
 	most, all := answers[0], uint64(0)

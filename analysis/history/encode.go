@@ -67,7 +67,8 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	s := &h.sites[number]
 	b = codec.AppendWords(b, uint64(s.Parent), uint64(s.Op), uint64(s.Base),
 		uint64(h.called[number]), uint64(h.names[s.Service]))
-	b = codec.AppendBools(b, s.Border, s.Client)
+	t := &h.targets[number]
+	b = codec.AppendBools(b, s.Border, s.Client, t.direct, t.settled, t.settledDirect)
 	series := &h.series[number]
 	b = codec.AppendUvarints(b, series.requests, uint64(series.within))
 	b = series.appendTo(b, timed|beside|logged)
@@ -120,12 +121,15 @@ func (h *Sites) readSite(r *codec.Reader) {
 		base:     trace.Op(r.Word()), target: trace.Op(r.Word()), service: trace.Symbol(r.Word()),
 	}
 	s.Border, s.client = r.Bool(), r.Bool()
+	known := target{direct: r.Bool(), settled: r.Bool(), settledDirect: r.Bool()}
 	if r.Bad() {
 		return
 	}
-	_, known := h.numbers[s.SiteKey]
-	r.Check(!known)
-	series := &h.series[h.number(&s)]
+	_, twice := h.numbers[s.SiteKey]
+	r.Check(!twice)
+	number := h.number(&s)
+	h.targets[number].keep(&known)
+	series := &h.series[number]
 	series.requests, series.within = r.Uvarint(), int64(r.Below(1<<63))
 	times := func(x *Cell) { x.Nanos, x.Beside, x.logs = r.Varint(), r.Varint(), int64(r.Below(1<<63)) }
 	series.pack(readCells(r, times))

@@ -2,96 +2,117 @@ package history
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// numbersOf returns the numbers of the sites of a tally, and tells of which the answers got lost. Calls with
-// spans below a missing one come last, so that all services that emit spans are known.
-func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
-	numbers, lost = make([]int32, len(t.sites)), make([]bool, len(t.sites))
-	sites := make([]tallySite, len(t.sites))
-	for _, missing := range []bool{false, true} {
-		var added []int32
-		r := resolver{Sites: h}
-		for i := range t.sites {
-			if t.sites[i].reached != 0 != missing {
-				continue
-			}
-			sites[i], lost[i] = r.resolve(&t.sites[i])
-			number, known := h.numbers[sites[i].SiteKey]
-			if !known {
-				added = append(added, int32(i))
-			}
-			numbers[i] = number
-		}
-		slices.SortFunc(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
-		for _, i := range added {
-			numbers[i] = h.admit(&sites[i])
+// answerers are the services that answer calls, as a history knew them at the end of the last epoch: the order of the
+// tallies of an epoch must not matter.
+type answerers struct {
+	emit  map[trace.Symbol]bool       // services that emit spans
+	of    map[trace.Op][]trace.Symbol // services that answer the calls of an operation themselves
+	calls map[[2]trace.Symbol]bool    // caller and callee
+}
+
+// settle ends an epoch: what is known now counts from the next one on.
+func (h *Sites) settle() {
+	for i := 1; i < len(h.targets); i++ {
+		if t := &h.targets[i]; !t.settled || t.direct != t.settledDirect {
+			t.settled, t.settledDirect, h.answerers = true, t.direct, nil
 		}
 	}
-	return numbers, lost
 }
 
-// resolver tells by the history who should have answered the calls of a tally.
-type resolver struct {
-	*Sites
-	answering map[trace.Op][]int32 // numbers of the services that answer an operation themselves; nil: not yet known
+// known returns who answers calls.
+func (h *Sites) known() *answerers {
+	if h.answerers != nil {
+		return h.answerers
+	}
+	k := &answerers{
+		emit:  make(map[trace.Symbol]bool),
+		of:    make(map[trace.Op][]trace.Symbol),
+		calls: make(map[[2]trace.Symbol]bool),
+	}
+	for i := 1; i < len(h.sites); i++ {
+		s, t := &h.sites[i], &h.targets[i]
+		if !t.settled {
+			continue
+		}
+		k.emit[h.names[s.Service]] = true
+		if t.service == 0 {
+			continue
+		}
+		called := h.names[t.service]
+		k.calls[[2]trace.Symbol{h.names[s.Service], called}] = true
+		if t.settledDirect && !s.Border && !slices.Contains(k.of[s.Base], called) {
+			k.of[s.Base] = append(k.of[s.Base], called)
+		}
+	}
+	h.answerers = k
+	return k
 }
 
-// resolve returns a site of a tally with the service at the address of its calls as its target, if that is known. The
+// emitter returns the service that emits spans and has a name, or the name in an address like cart.default.svc:7070; 0
+// if there is none.
+func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol {
+	for _, name := range []trace.Symbol{name, table.HostOf(name)} {
+		if k.emit[name] {
+			return name
+		}
+	}
+	return 0
+}
+
+// resolved returns a site of a tally with the service at the address of its calls as its target, if that is known. The
 // part or operation that the calls name stays.
 //
-// Spans from below a missing one show a hop or a service that emits none. If the service that the calls name or,
-// without a name, one that usually answers them emits spans, these got lost: the site is that of calls without an
-// answer.
-func (r *resolver) resolve(s *tallySite) (out tallySite, lost bool) {
+// Spans from below a missing one show a hop or a service that emits none. If the service that should have answered
+// emits spans, these got lost: the site is that of calls without an answer.
+func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	out = *s
 	out.address, out.reached = 0, 0
-	service, named := r.addresses.service(s.address), s.target
+	service, named := h.addresses.service(s.address), s.target
 	if s.reached != 0 {
-		if lost = r.lost(s, service); lost {
-			r.table.Step(s.base, s.target) // remains the caller of what it reached
-			out.target, out.Op, named = s.named, s.base.To(s.named), s.named
+		var by trace.Symbol
+		if by, lost = h.lostBy(s); lost {
+			h.table.Step(s.base, s.target) // remains the caller of what it reached
+			service, named = by, s.named
+			out.target, out.Op = named, s.base.To(named)
 		} else if s.target != s.named {
 			return out, false // a hop: what is behind it answers
 		}
 	}
 	if service != 0 {
-		out.target = r.table.Op(service, r.table.Operation(named).Name, trace.External)
+		out.target = h.table.Op(service, h.table.Operation(named).Name, trace.External)
 		out.Op = out.base.To(out.target)
 	}
 	return out, lost
 }
 
-// lost reports whether a service that emits spans should have answered calls with spans below a missing one. at is the
-// service at their address; 0: unknown.
-func (r *resolver) lost(s *tallySite, at trace.Symbol) bool {
-	reached := r.table.Operation(s.reached).Service
-	if at == 0 {
-		at = r.table.Operation(s.named).Service
+// lostBy reports whether a service that emits spans should have answered calls with spans below a missing one, and
+// returns it: the one that the calls name or that answers at their address or, without a name, the only one that
+// answers such calls and makes those that arrived; 0 if there are several.
+func (h *Sites) lostBy(s *tallySite) (by trace.Symbol, lost bool) {
+	k, reached, named := h.known(), h.table.Operation(s.reached).Service, h.table.Operation(s.named).Service
+	if by = k.emitter(named, h.table); by == 0 {
+		by = h.addresses.direct(s.address)
 	}
-	if at != 0 {
-		number := r.emitter(at)
-		return number != 0 && r.names[number] != reached
+	if by != 0 {
+		return by, by != reached
 	}
-	return slices.ContainsFunc(r.answeringTo(s.base), func(service int32) bool {
-		return r.calls[servicePair{service, r.serviceNumbers[reached]}]
-	})
-}
-
-// answeringTo returns the numbers of the services that answer the calls of an operation themselves.
-func (r *resolver) answeringTo(base trace.Op) []int32 {
-	if r.answering == nil {
-		r.answering = make(map[trace.Op][]int32)
-		for i, t := range r.targets {
-			s := &r.sites[i]
-			if t.service != 0 && !t.external && !s.Border && !slices.Contains(r.answering[s.Base], t.service) {
-				r.answering[s.Base] = append(r.answering[s.Base], t.service)
+	if named != 0 && !strings.HasPrefix(h.table.Text(named), "{ip}") || slices.Contains(k.of[s.base], reached) {
+		return 0, false
+	}
+	for _, x := range k.of[s.base] {
+		if k.calls[[2]trace.Symbol{x, reached}] {
+			if lost {
+				return 0, true
 			}
+			by, lost = x, true
 		}
 	}
-	return r.answering[base]
+	return by, lost
 }
 
 // loseAnswers makes the calls of c, with spans below a missing one, calls without an answer.

@@ -40,6 +40,7 @@ type Sites struct {
 	calls          map[servicePair]bool
 	instances      instances
 	addresses      addresses
+	answerers      *answerers // nil: not yet known
 	messages       messages
 
 	entries  map[entryKey]*entry
@@ -68,6 +69,9 @@ type target struct {
 	service  int32 // number of the service; 0: no target
 	op       trace.Op
 	external bool // whether only attributes name it
+	direct   bool // whether it has answered calls itself, not only behind a hop without spans
+
+	settled, settledDirect bool // whether the site, and direct, were known at the end of the last epoch
 }
 
 // Series is the history of a site.
@@ -212,12 +216,34 @@ func (h *Sites) Merge(t *Tally) {
 			default:
 				if lost[k] {
 					c.loseAnswers()
+				} else if t.sites[k].reached == 0 && !h.targets[number].external {
+					h.targets[number].direct = true
 				}
 				h.series[number].changed = h.change()
 				h.merge(&h.series[number], at, c)
 			}
 		}
 	}
+}
+
+// numbersOf returns the numbers of the sites of a tally, and tells of which the answers got lost.
+func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
+	numbers, lost = make([]int32, len(t.sites)), make([]bool, len(t.sites))
+	sites := make([]tallySite, len(t.sites))
+	var added []int32
+	for i := range t.sites {
+		sites[i], lost[i] = h.resolved(&t.sites[i])
+		number, known := h.numbers[sites[i].SiteKey]
+		if !known {
+			added = append(added, int32(i))
+		}
+		numbers[i] = number
+	}
+	slices.SortFunc(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
+	for _, i := range added {
+		numbers[i] = h.admit(&sites[i])
+	}
+	return numbers, lost
 }
 
 // admit returns the number of a site or, if its service has too many, of the one that stands for all further ones;
@@ -272,6 +298,11 @@ func (h *Sites) within(s *tallySite) bool {
 		h.table.Operation(s.base).Kind == trace.Internal
 }
 
+// keep takes what was known of the same target before.
+func (t *target) keep(old *target) {
+	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
+}
+
 func (h *Sites) targetOf(s *tallySite) target {
 	called := s.target
 	if s.Border {
@@ -284,7 +315,7 @@ func (h *Sites) targetOf(s *tallySite) target {
 	if o.Service == 0 {
 		return target{}
 	}
-	return target{h.service(o.Service), called, o.Kind == trace.External}
+	return target{service: h.service(o.Service), op: called, external: o.Kind == trace.External}
 }
 
 // service returns the number of a service, from 1.
@@ -368,6 +399,7 @@ func (h *Sites) age(s *Series, a *aging) (changed bool) {
 // with wrong clocks.
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
+	h.settle()
 	from, to := h.folded, (SliceOf(now) - fineSlices).minute()
 	if to <= from {
 		return
@@ -415,7 +447,7 @@ func (h *Sites) evict(since Slice, all bool) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[SiteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]Site, 1), make([]target, 1), make([]trace.Op, 1), make([]Series, 1)
-	h.renumbered = h.change()
+	h.renumbered, h.answerers = h.change(), nil
 	h.names, h.calls, h.crowds, h.judged = make([]trace.Symbol, 1),
 		make(map[servicePair]bool), make(map[trace.Symbol]int), make(map[Callee]bool)
 	for i := 1; i < len(old.sites); i++ {
@@ -424,13 +456,15 @@ func (h *Sites) evict(since Slice, all bool) {
 			h.shapes -= len(old.series[i].Shapes)
 			continue
 		}
-		h.series[h.number(&tallySite{
+		number := h.number(&tallySite{
 			tallyKey: tallyKey{SiteKey: s.SiteKey},
 			base:     s.Base,
 			target:   old.called[i],
 			service:  old.names[s.Service],
 			client:   s.Client,
-		})] = old.series[i]
+		})
+		h.series[number] = old.series[i]
+		h.targets[number].keep(&old.targets[i])
 	}
 }
 

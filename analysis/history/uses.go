@@ -22,11 +22,12 @@ type Uses struct {
 // span next to a call without a CLIENT span from the time of that call on the wire: it counts at both.
 type Usage struct {
 	Calls, Failed uint64
-	Unanswered    uint64 // of Calls: no span answers them, and their attributes name the service that should
+	Unanswered    uint64 // of Calls: no span answers them, although their attributes name a callee
 	Nanos         int64
 }
 
-func (u *Usage) add(v Usage) {
+// Add adds calls.
+func (u *Usage) Add(v Usage) {
 	u.Calls += v.Calls
 	u.Failed += v.Failed
 	u.Unanswered += v.Unanswered
@@ -40,6 +41,8 @@ type Use struct {
 	Known time.Duration // the time that Usual covers; 0: there is no history
 	// Last is the end of the last slice with calls before the end of Now; 0: there are no calls.
 	Last trace.Nanos
+	// Within is the longest typical duration of the requests with these calls: they are known when these end.
+	Within time.Duration
 	// Series has a usage for each bin; nil: not asked for. Bins of skipped times have their calls, too.
 	Series []Usage
 }
@@ -204,14 +207,17 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 	}
 	put := func(at Slice, u Usage) {
 		if series && at >= r.bins.from && at < r.now.To {
-			to.Series[(at-r.bins.from)/r.bins.length].add(u)
+			to.Series[(at-r.bins.from)/r.bins.length].Add(u)
 		}
 		switch {
 		case r.now.Contains(at):
-			to.Now.add(u)
+			to.Now.Add(u)
 		case at < r.now.From && !known.skipped.Contains(at):
-			to.Usual.add(u)
+			to.Usual.Add(u)
 		}
+	}
+	if counted {
+		to.Within = max(to.Within, r.h.Typical(number))
 	}
 	r.cells = r.h.series[number].Unpack(r.cells)
 	for _, x := range r.cells {

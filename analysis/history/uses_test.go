@@ -42,7 +42,7 @@ func TestUses(t *testing.T) {
 		}
 		sum, operations := Usage{}, Usage{}
 		for _, x := range s.Series {
-			sum.add(x)
+			sum.Add(x)
 		}
 		for _, o := range s.Operations {
 			operations.Calls += o.Now.Calls + o.Usual.Calls
@@ -52,7 +52,7 @@ func TestUses(t *testing.T) {
 			}
 		}
 		both := s.Now
-		both.add(s.Usual)
+		both.Add(s.Usual)
 		if len(s.Series) != 20 || sum != both || operations.Calls != both.Calls || operations.Failed != both.Failed {
 			t.Errorf("%s: trend %+v, operations %+v, want %+v", name, sum, operations, both)
 		}

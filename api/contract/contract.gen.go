@@ -2905,7 +2905,7 @@ type Service struct {
 	Reason  string `json:"reason"`
 	Service string `json:"service"`
 
-	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
 	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
@@ -2928,7 +2928,7 @@ type ServiceAttention struct {
 	Reason  string `json:"reason"`
 	Service string `json:"service"`
 
-	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
 	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState `json:"state"`
@@ -3068,7 +3068,7 @@ type ServiceOperation struct {
 	Operation string      `json:"operation"`
 	Reason    string      `json:"reason"`
 
-	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
 	// `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
 	// `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 	State ServiceState  `json:"state"`
@@ -3099,7 +3099,7 @@ type ServiceSpans struct {
 	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
-// ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+// ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
 // `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
 // `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
 type ServiceState string

@@ -186,7 +186,7 @@ func TestLossy(t *testing.T) {
 				r := l.run()
 				l.expect(t, r, test.first)
 				var hops []string
-				for h := range r.Coverage.Hops(l.table) {
+				for h := range r.Coverage.Hops(l.table, &r.Coverage) {
 					hops = append(hops, l.table.Text(h.Caller)+" → "+l.table.Text(h.Callee))
 				}
 				if l.mute != "" {

@@ -116,7 +116,11 @@ func (r *Report) facts() []fact {
 		facts = append(facts, fact{"Ended", text(clock(*x.Ended))}, fact{"Closed", text(clock(*x.Closed))})
 	}
 	if x.StoppedPerSecond != nil {
-		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + ", none since the onset")})
+		until := ", none since the onset"
+		if x.Closed != nil {
+			until = ", none from the onset until it ended"
+		}
+		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + until)})
 	} else {
 		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
 		facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(lost)})

@@ -2782,7 +2782,7 @@ export interface components {
             before: string;
         };
         /**
-         * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+         * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
          *     `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
          *     `idle`: not judged, because there are fewer than 20 calls, or none in the last three minutes; `reason` says which, since when, and whether they fail. Otherwise `well`: then none of its figures is `worse`.
          * @enum {string}

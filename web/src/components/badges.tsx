@@ -141,7 +141,7 @@ export const definitions: Record<string, string> = {
   lost: "Not heard from recently",
   incident: "The first suspect of an open incident",
   failing: "Clearly more calls fail than usual",
-  silent: "Calls came steadily, and do not come any more",
+  silent: "Calls stopped, or its spans answer far fewer of them than usual",
   slower: "The median duration, or the mean own time, is clearly longer than usual",
   new: "There is no history to compare with yet",
   well: "Rate, errors and durations are as usual",

@@ -322,7 +322,11 @@ export function facts(x: Incident): Fact[] {
   const all: Fact[] = [];
   if (x.kind !== "silent") all.push(["Affected", affectedTypes(x.request_types.length)]);
   else if (x.stopped_per_second)
-    all.push(["Came before", rate(x.stopped_per_second), "Requests to the first suspect; none since the onset"]);
+    all.push([
+      "Came before",
+      rate(x.stopped_per_second),
+      `Requests to the first suspect; none ${x.closed ? "from the onset until it ended" : "since the onset"}`,
+    ]);
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   if (worst && x.kind !== "silent")
     all.push([
@@ -489,16 +493,16 @@ const inWords = new Intl.ListFormat("en");
 // usual.
 function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   const parts = [
-    [learning.silence_left_ns, "requests that stop after an hour"],
-    [learning.operations_left_ns, "single operations after a day of traffic"],
-    [learning.growth_left_ns, "changes that take days after a week"],
+    [learning.silence_left_ns, "after an hour of traffic, requests that stop"],
+    [learning.operations_left_ns, "after a day, single operations"],
+    [learning.growth_left_ns, "after a week, changes that take days"],
   ] as const;
   const missing = parts.flatMap(([ns, text]) =>
     ns === undefined ? [] : [`${text} (${coarseDuration(ns / 1e6)} left)`],
   );
   return (
     <>
-      {missing.length > 0 && <p className="dim">Sibyl judges {inWords.format(["whole services now", ...missing])}.</p>}
+      {missing.length > 0 && <p className="dim">Sibyl judges whole services now and, {inWords.format(missing)}.</p>}
       {learning.provisional?.slice(0, mostProvisional).map((x) => (
         <p key={`${x.service} ${x.value}`}>
           <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}

@@ -1,0 +1,29 @@
+package trace
+
+import "testing"
+
+// A hop without a name stays one although spans of an unknown service were rejected; a service with spans is none.
+func TestHopsAndRejectedSpans(t *testing.T) {
+	table := &Table{}
+	shop, stock, cart := table.Symbol("shop"), table.Symbol("stock"), table.Symbol("cart")
+	for _, peer := range []Op{0, table.Op(table.Symbol("proxy"), 0, External), table.Op(table.Symbol("cart.default.svc:80"), 0, External)} {
+		var c Coverage
+		c.Judge(&Span{Service: cart, End: 1}, false)
+		c.LeaveSpans(1, Malformed)
+		c.Traces, c.Incomplete = 10, 10
+		for range 10 {
+			c.CountHop(Hop{shop, stock}, peer)
+		}
+		hops := 0
+		for range c.Hops(table, &c) {
+			hops++
+		}
+		want, lost := 1, int64(0)
+		if table.HostOf(table.Operation(peer).Service) == cart {
+			want, lost = 0, 10
+		}
+		if hops != want || c.Lost(table) != lost {
+			t.Errorf("%s: %d hops and %d traces with lost spans, want %d and %d", table.ServiceName(peer), hops, c.Lost(table), want, lost)
+		}
+	}
+}
