@@ -93,11 +93,10 @@ type Core struct {
 	coverage    trace.Coverage // of the traces ingested
 	tally       *history.Tally // of the traces ingested in this epoch
 	sites       *compare.Comparer
-	incidents   *incident.Tracker
+	cases       cases
 	objectives  *incident.Objectives
-	request     incident.Request     // scratch
-	affected    map[uint64]*affected // by incident
-	strategy    search.Strategy      // named by options.Strategy
+	request     incident.Request // scratch
+	strategy    search.Strategy  // named by options.Strategy
 	state       search.State
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
@@ -131,7 +130,6 @@ func NewCore(table *trace.Table, options Options) *Core {
 		refinements: make(map[analysis.Hash]*refinements),
 		tally:       history.NewTally(),
 		sites:       compare.NewComparer(history.NewSites(table)),
-		incidents:   incident.NewTracker(),
 		objectives:  incident.NewObjectives(table),
 		causes:      newCauses(),
 		kept:        newKept(),
@@ -145,6 +143,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	}
 	c.trees = Trees{table: table, offers: &c.offers, byType: make(map[analysis.Hash]*tree)}
 	c.plans = plans{offers: &c.offers, all: []plan{{}}}
+	c.cases = cases{table: table, objectives: c.objectives, tracker: incident.NewTracker()}
 	c.watchObjectives()
 	if options.Split {
 		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
@@ -251,7 +250,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Rotate(now, c.healthySpans)
 	c.versions.trim()
-	unhealthy := c.unhealthy()
+	unhealthy := c.cases.unhealthy()
 	tracked := c.trackIncidents(now)
 	if !c.learning.over {
 		tracked.Wait()
@@ -267,7 +266,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.detector.Unhealthy = unhealthy
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
-	c.followIncidents(now)
+	c.cases.follow(now, c.detector.Groups, c.problems)
 	c.settle(now)
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
@@ -309,8 +308,8 @@ func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 		if arrives {
 			return
 		}
-		c.incidents.Step(now, c.sites, burns...)
-		c.forgetIncidents(now)
+		c.cases.tracker.Step(now, c.sites, burns...)
+		c.cases.forget(now, c.options.Retention)
 	})
 	return tracked
 }

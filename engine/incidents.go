@@ -1,18 +1,14 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/history"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -97,33 +93,21 @@ const maxAffected = 100
 
 // Incidents returns the open incidents and the remembered closed ones, in the order in which they were opened. The
 // result is valid until the next epoch.
-func (c *Core) Incidents() []Incident {
-	tracked := c.incidents.Incidents()
-	all := make([]Incident, len(tracked))
-	for i := range tracked {
-		all[i] = Incident{Incident: tracked[i]}
-		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
-		if a := c.affected[tracked[i].ID]; a != nil {
-			all[i].Share = a.Share
-			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
-		}
-	}
-	return all
-}
+func (c *Core) Incidents() []Incident { return c.cases.all() }
 
 // ChangedCalls returns the services that have made other calls for some minutes, ascending, see
 // [incident.ChangedCalls].
-func (c *Core) ChangedCalls() []incident.ChangedCalls { return c.incidents.ChangedCalls() }
+func (c *Core) ChangedCalls() []incident.ChangedCalls { return c.cases.tracker.ChangedCalls() }
 
 // accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
 // [incident.Tracker.Accept].
 func (c *Core) accept(id uint64, by, text string) bool {
-	accepted := c.incidents.Accept(id, by, text)
+	accepted := c.cases.tracker.Accept(id, by, text)
 	if accepted {
-		if a := c.affected[id]; a != nil {
+		if a := c.cases.affected[id]; a != nil {
 			c.acceptProblems(c.Ended(), func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
 		}
-		for _, x := range c.incidents.Incidents() {
+		for _, x := range c.cases.tracker.Incidents() {
 			if x.ID == id {
 				c.objectives.Waive(x.Objectives)
 			}
@@ -135,18 +119,6 @@ func (c *Core) accept(id uint64, by, text string) bool {
 		c.log.add(by, entry)
 	}
 	return accepted
-}
-
-// leastRetention is the least time for which closed incidents are kept.
-const leastRetention = 24 * time.Hour
-
-// forgetIncidents deletes closed incidents that are too old or too many.
-func (c *Core) forgetIncidents(now trace.Nanos) {
-	before := trace.Nanos(math.MinInt64)
-	if age := c.options.Retention; age > 0 {
-		before = now.Add(-max(age, leastRetention))
-	}
-	c.incidents.Forget(before)
 }
 
 // Watching reports whether incidents are reported: the history of calls is long enough.
@@ -165,322 +137,5 @@ func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.R
 // History returns the history of calls from which incidents are raised, for reading.
 func (c *Core) History() *history.Sites { return c.sites.Sites }
 
-// affected lists the request types and problems of an incident, and has its place.
-type affected struct {
-	Types    []AffectedType
-	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
-	Share    float64                        // see [Incident.Share]
-	all      requestsSince                  // of all types
-	Problems []analysis.Hash
-	Place    Place
-	Alerted  Severity // see [Incident.AlertedSeverity]
-
-	Milestones []Milestone
-}
-
-// mostly reports whether requests of one type lose at least half of what all affected requests lose.
-func (a *affected) mostly(requestType analysis.Hash) bool {
-	own, all := 0.0, 0.0
-	for i := range a.Types {
-		x := &a.Types[i]
-		all += x.lost()
-		if x.RequestType == requestType {
-			own = x.lost()
-		}
-	}
-	return own >= all/2
-}
-
-// mayReturn is the time after the end of an incident within which it returns, except one that takes hours to grow.
-const mayReturn = 10 * time.Minute
-
-// followIncidents renews the request types and the problems of the open incidents at the end of an epoch.
-func (c *Core) followIncidents(now trace.Nanos) {
-	tracked := c.incidents.Incidents()
-	known := make(map[uint64]*affected, len(tracked))
-	var open []*incident.Incident
-	for i := range tracked {
-		x := &tracked[i]
-		a := c.affected[x.ID]
-		opened := a == nil || x.LastOpened() == now
-		if a == nil {
-			a = &affected{since: make(map[analysis.Hash]*group.Since)}
-		}
-		known[x.ID] = a
-		if !x.IsOpen() && now.Sub(x.Closed()) > mayReturn {
-			clear(a.since)
-			a.all = requestsSince{}
-		}
-		if x.IsOpen() && len(x.Suspects) > 0 {
-			open = append(open, x)
-			if opened {
-				unlearn(c.detector.Groups, x)
-			}
-			c.affectTypes(x, a)
-			if opened {
-				a.Alerted = (&Incident{Incident: *x, Types: a.Types}).Severity()
-			}
-		}
-	}
-	c.affected = known
-	if len(open) == 0 {
-		return
-	}
-	for i := range c.problems {
-		p := &c.problems[i]
-		if x := c.explains(open, p); x != nil {
-			if a := known[x.ID]; len(a.Problems) < maxAffected && !slices.Contains(a.Problems, p.ID) {
-				a.addProblem(p)
-			}
-		}
-	}
-}
-
-// Thresholds of affected request types.
-const (
-	leastSlowdown = 1.05 // times the usual mean
-	leastFailures = 0.02 // share of the requests, beyond the usual
-	leastAffected = 3    // failed requests
-	clearly       = 2.0  // standard errors: the incident itself is certain
-)
-
-// longestUnnoticed is the time for which an incident may have gone on when it opens again.
-const longestUnnoticed = 2 * incident.Window
-
-// unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
-func unlearn(groups *group.Grouper, x *incident.Incident) {
-	began := x.Onset
-	if x.Reopened() != 0 {
-		began = x.Reopened().Add(-longestUnnoticed)
-	}
-	for g := range groups.Each() {
-		g.Unlearn(began)
-	}
-}
-
-// unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
-// incident: they teach nothing usual, even if the incident hardly shows in them.
-func (c *Core) unhealthy() func(requestType *group.Group) bool {
-	var suspects []trace.Symbol
-	for _, x := range c.incidents.Incidents() {
-		if x.IsOpen() && len(x.Suspects) > 0 {
-			suspects = append(suspects, x.Suspects[0].Service)
-		}
-	}
-	if len(suspects) == 0 {
-		return nil
-	}
-	known := make(map[*group.Group]bool)
-	return func(requestType *group.Group) bool {
-		through, found := known[requestType]
-		if !found {
-			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return passes(c.table, requestType, s) })
-			known[requestType] = through
-		}
-		return through
-	}
-}
-
-// affectTypes renews the request types of a that x affects, each until its requests are as usual again. Their usual
-// numbers stay as they were when they joined.
-func (c *Core) affectTypes(x *incident.Incident, a *affected) {
-	now, service, before := c.detector.Groups.Closed(), x.Suspects[0].Service, len(a.Types)
-	a.all.count(c.detector.Groups, x.Onset, now)
-	for g := range c.detector.Groups.Each() {
-		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
-			continue
-		}
-		i := slices.IndexFunc(a.Types[:before], func(t AffectedType) bool { return t.RequestType == g.ID })
-		t := usualType(g)
-		since := a.since[g.ID]
-		if i >= 0 {
-			t = a.Types[i]
-		}
-		if since == nil {
-			since = new(g.RequestsSince(x.Onset, now))
-		} else {
-			since.Extend(g, now)
-		}
-		t.measure(since)
-		switch {
-		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) && !c.missesObjective(g, x, since):
-		case i < 0:
-			a.Types = append(a.Types, t)
-			a.since[g.ID] = since
-		case t.goesOn(&a.Types[i]):
-			a.Types[i] = t
-			a.since[g.ID] = since
-		}
-	}
-	own := uint64(0)
-	for i := range a.Types {
-		own += a.Types[i].Requests
-	}
-	if own > 0 {
-		a.Share = float64(own) / float64(max(own, a.all.Requests))
-	}
-	slices.SortFunc(a.Types, func(t, u AffectedType) int {
-		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
-	})
-	for i := range a.Types[min(len(a.Types), maxAffected):] {
-		delete(a.since, a.Types[maxAffected+i].RequestType)
-	}
-	a.Types = a.Types[:min(len(a.Types), maxAffected)]
-}
-
-// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, like
-// those of the affected types: groups keep exact numbers of the last minutes only.
-type requestsSince struct {
-	Requests uint64
-	Until    trace.Nanos // 0: none has been counted
-}
-
-// count adds the requests since an onset, until now, that s does not contain yet.
-func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
-	for g := range groups.Each() {
-		if g.Level != group.LevelRequestType {
-			continue
-		}
-		added := group.Since{Until: s.Until}
-		if s.Until == 0 {
-			added = g.RequestsSince(onset, now)
-		} else {
-			added.Extend(g, now)
-		}
-		s.Requests += added.Total.N
-	}
-	s.Until = now
-}
-
-// usualType returns a request type with its usual numbers.
-func usualType(g *group.Group) AffectedType {
-	usual := &g.Reference
-	return AffectedType{
-		RequestType: g.ID, Entry: g.Entry, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
-		UsualP50: usual.Latency.Quantile(0.5), UsualP99: usual.Latency.Quantile(0.99),
-	}
-}
-
-// measure sets the numbers of the requests since the onset.
-func (x *AffectedType) measure(since *group.Since) {
-	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
-		return
-	}
-	x.Mean, x.Failed = since.Total.Mean(), float64(since.Failed)/float64(x.Requests)
-	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
-}
-
-// affected reports whether the requests since the onset, which x has, are clearly slower than usual, or fail clearly
-// more often.
-func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
-	n := float64(since.Total.N)
-	if n == 0 {
-		return false
-	}
-	spread := math.Sqrt(since.Total.Variance()/n + usual.Variance()/float64(usual.N))
-	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected {
-		return true
-	}
-	spread = math.Sqrt(max(x.UsualFailed, 1/n) * (1 - min(x.UsualFailed, 1)) / n)
-	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
-}
-
-// leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
-const leastExplained = 0.3
-
-// explains returns the open incident whose first suspect accounts for most of a problem; nil if none does.
-func (c *Core) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
-	all, parts := 0.0, make([]float64, len(open)) // parts: by incident
-	for i := range p.Edges {
-		e := &p.Edges[i]
-		if e.Score <= 0 {
-			continue
-		}
-		all += e.Score
-		places := placesOf(c.table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
-		for k, x := range open {
-			if slices.Contains(places[:], x.Suspects[0].Service) {
-				parts[k] += e.Score
-			}
-		}
-	}
-	most := leastExplained
-	for k, part := range parts {
-		if all > 0 && part/all > most {
-			best, most = open[k], part/all
-		}
-	}
-	return best
-}
-
-// affectedState is the saved form of affected.
-type affectedState struct {
-	Incident uint64
-	Types    []AffectedType
-	Share    float64
-	All      requestsSince
-	Problems []analysis.Hash
-	Place    Place
-	Alerted  Severity
-	Since    [][]byte // the requests of each of Types
-
-	Milestones []Milestone
-}
-
-// savedAffected returns the request types and problems of the incidents, in their order.
-func (c *Core) savedAffected() []affectedState {
-	var saved []affectedState
-	for _, x := range c.incidents.Incidents() {
-		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
-			state := affectedState{
-				Incident:   x.ID,
-				Types:      a.Types,
-				Share:      a.Share,
-				All:        a.all,
-				Problems:   a.Problems,
-				Place:      a.Place,
-				Alerted:    a.Alerted,
-				Milestones: a.Milestones,
-			}
-			for i := range a.Types {
-				var since []byte
-				if s := a.since[a.Types[i].RequestType]; s != nil {
-					since = s.AppendBinary(nil)
-				}
-				state.Since = append(state.Since, since)
-			}
-			saved = append(saved, state)
-		}
-	}
-	return saved
-}
-
-// restoreAffected is the inverse of savedAffected. The error wraps [codec.ErrCorrupt].
-func (c *Core) restoreAffected(saved []affectedState) error {
-	c.affected = make(map[uint64]*affected, len(saved))
-	for i := range saved {
-		s := &saved[i]
-		a := &affected{
-			Types:      s.Types,
-			Share:      s.Share,
-			all:        s.All,
-			Problems:   s.Problems,
-			Place:      s.Place,
-			Alerted:    s.Alerted,
-			Milestones: s.Milestones,
-			since:      make(map[analysis.Hash]*group.Since),
-		}
-		for k := range s.Since[:min(len(s.Since), len(s.Types))] {
-			if len(s.Since[k]) == 0 {
-				continue
-			}
-			since, err := group.DecodeSince(s.Since[k])
-			if err != nil {
-				return err
-			}
-			a.since[s.Types[k].RequestType] = &since
-		}
-		c.affected[s.Incident] = a
-	}
-	return nil
-}
+// IncidentWith returns the open incident that contains a problem, the oldest of several.
+func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) { return c.cases.with(problem) }

@@ -67,7 +67,7 @@ func (c *Core) followSearches(now trace.Nanos) {
 		before[s.incident] = s
 	}
 	c.searches = nil
-	tracked := c.incidents.Incidents()
+	tracked := c.cases.tracker.Incidents()
 	for i := range tracked {
 		x := &tracked[i]
 		if !x.IsOpen() || len(c.searches) == maxSearched || !losesTime(&x.Suspects[0]) {
@@ -295,7 +295,7 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 		if c.state.Investigation(s.problem.ID) != nil || c.located(s) == nil {
 			problems = append(problems, s.problem)
 		}
-		for _, id := range c.affected[s.incident].Problems {
+		for _, id := range c.cases.affected[s.incident].Problems {
 			taken[id] = taken[id] || c.state.Investigation(id).Answer() == 0
 		}
 	}
@@ -315,7 +315,7 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 // hasLocated reports whether the place of an open incident that is searched is located.
 func (c *Core) hasLocated() bool {
 	for _, s := range c.searches {
-		if a := c.affected[s.incident]; a != nil && a.Place.Operation != 0 {
+		if a := c.cases.affected[s.incident]; a != nil && a.Place.Operation != 0 {
 			return true
 		}
 	}
@@ -326,7 +326,7 @@ func (c *Core) hasLocated() bool {
 // one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
 // cause, and one of requests that lose little of the whole says nothing of the others, unless it was the place before.
 func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
-	a := c.affected[s.incident]
+	a := c.cases.affected[s.incident]
 	for i := range c.problems {
 		p := &c.problems[i]
 		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(a.Problems, p.ID) ||
@@ -355,7 +355,7 @@ func (c *Core) Investigation(id uint64) *search.Investigation {
 		if s.incident != id {
 			continue
 		}
-		if a := c.affected[id]; a != nil && a.Place.Operation != 0 {
+		if a := c.cases.affected[id]; a != nil && a.Place.Operation != 0 {
 			if v := c.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
 				return v
 			}
@@ -376,16 +376,6 @@ func (c *Core) IncidentTree(id uint64) *cct.Tree {
 	return nil
 }
 
-// IncidentWith returns the open incident that contains a problem, the oldest of several.
-func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) {
-	for _, x := range c.incidents.Incidents() {
-		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
-			return x.ID, true
-		}
-	}
-	return 0, false
-}
-
 // Investigated returns the entry operations of the requests under investigation, those investigated longest first. They
 // may repeat.
 func (c *Core) Investigated() []trace.Op {
@@ -397,8 +387,8 @@ func (c *Core) Investigated() []trace.Op {
 		case !v.Status.Active():
 		case !pooled:
 			entries = append(entries, v.Entry)
-		case c.affected[id] != nil:
-			for _, t := range c.affected[id].Types {
+		case c.cases.affected[id] != nil:
+			for _, t := range c.cases.affected[id].Types {
 				if g := c.detector.Groups.Group(t.RequestType); g != nil {
 					entries = append(entries, g.Entry)
 				}

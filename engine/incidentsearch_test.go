@@ -37,7 +37,7 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 		c := &Core{
 			problems: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}},
 			searches: []*incidentSearch{{incident: 7, problem: detect.Problem{ID: IncidentProblem(7)}}},
-			affected: map[uint64]*affected{7: {Place: Place{Operation: place}}},
+			cases:    cases{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
 		}
 		c.state.Investigations = []search.Investigation{
 			{Problem: answered, Status: search.Located, Place: search.Suspect{Op: 9}}, {Problem: IncidentProblem(7)},
@@ -91,7 +91,7 @@ func TestPlaceOfProblem(t *testing.T) {
 			Problem: id,
 			Status:  search.Located, Place: search.Suspect{Op: op},
 		}}
-		core.affected = map[uint64]*affected{7: {
+		core.cases.affected = map[uint64]*affected{7: {
 			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
 			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},
 		}}

@@ -101,7 +101,7 @@ func (c *Core) learn(now trace.Nanos) {
 		}
 	}
 	epochs := c.learning.divide(now, c.sites.Sites)
-	onset, at, expected := onsetOf(c.incidents.Incidents(), now), 0, false
+	onset, at, expected := onsetOf(c.cases.tracker.Incidents(), now), 0, false
 	pass := func(to int) { // ends the epochs before one
 		for ; at < to; at++ {
 			end := epochs.ends[at]

@@ -13,7 +13,7 @@ import (
 // watchObjectives applies the objectives and gates in the options.
 func (c *Core) watchObjectives() {
 	c.objectives.Set(c.options.Objectives)
-	c.incidents.SetGates(c.options.Gates)
+	c.cases.tracker.SetGates(c.options.Gates)
 }
 
 // valid reports whether the objectives of s can be judged, and its gates are numbers.
@@ -88,15 +88,4 @@ func (c *Core) servicesOf(m *incident.Missed) []trace.Symbol {
 		}
 	}
 	return slices.Sorted(maps.Keys(services))
-}
-
-// missesObjective reports whether the requests of g since the onset of an incident miss one of its objectives: they are
-// affected although their mean may be as usual.
-func (c *Core) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
-	for i := range x.Objectives {
-		if c.objectives.Matches(&x.Objectives[i].Objective, g.Entry) {
-			return since.Total.N > 0
-		}
-	}
-	return false
 }

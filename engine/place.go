@@ -30,10 +30,10 @@ type Reason struct {
 // rememberPlaces sets the places of the open incidents whose investigations have located one. A place is forgotten if
 // the first suspect becomes another service.
 func (c *Core) rememberPlaces(now trace.Nanos) {
-	tracked := c.incidents.Incidents()
+	tracked := c.cases.tracker.Incidents()
 	for i := range tracked {
 		x := &tracked[i]
-		if a := c.affected[x.ID]; a != nil && x.IsOpen() && len(x.Suspects) > 0 {
+		if a := c.cases.affected[x.ID]; a != nil && x.IsOpen() && len(x.Suspects) > 0 {
 			a.Place = c.placeOf(x, a.Place, now)
 			a.addPlace(now)
 		}

@@ -15,9 +15,9 @@ import (
 // the incident.
 func (c *Core) settle(now trace.Nanos) {
 	var open []analysis.Hash
-	for _, x := range c.incidents.Incidents() {
-		if x.IsOpen() && c.affected[x.ID] != nil {
-			open = append(open, c.affected[x.ID].Problems...)
+	for _, x := range c.cases.tracker.Incidents() {
+		if x.IsOpen() && c.cases.affected[x.ID] != nil {
+			open = append(open, c.cases.affected[x.ID].Problems...)
 		}
 	}
 	lasting := func(p *detect.Problem) bool { return now.Sub(p.Opened) >= incident.Day && !slices.Contains(open, p.ID) }

@@ -203,7 +203,7 @@ func (c *Core) saved() *savedCore {
 		Settings: c.options.Settings(),
 		Learned:  c.learning.over, Began: c.learning.began, Aged: c.trees.aged, Seen: c.learning.seen, Dropped: c.learning.dropped,
 		Heard: c.offers.saved(c.log), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
-		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.Save(), Affected: c.savedAffected(),
+		Sites: c.sites.AppendBinary(nil), Incidents: c.cases.tracker.Save(), Affected: c.cases.savedAffected(),
 		Objectives: c.objectives.State(),
 		Versions:   c.versions.known, Deploys: c.versions.deploys,
 	}
@@ -435,8 +435,8 @@ func (c *Core) restore(s *savedCore) error {
 		return err
 	}
 	c.sites = compare.NewComparer(sites)
-	c.incidents = incident.Restore(s.Incidents)
-	if err := c.restoreAffected(s.Affected); err != nil {
+	c.cases.tracker = incident.Restore(s.Incidents)
+	if err := c.cases.restoreAffected(s.Affected); err != nil {
 		return err
 	}
 	c.objectives.Restore(&s.Objectives)

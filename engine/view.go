@@ -108,7 +108,7 @@ func (c *Core) TypeSummary(g *group.Group) group.Summary {
 // AffectedTypes returns the summaries, as of TypeSummary, of the request types that incidents affect, by identity.
 func (c *Core) AffectedTypes() []group.Summary {
 	var all []group.Summary
-	for _, a := range c.affected {
+	for _, a := range c.cases.affected {
 		for i := range a.Types {
 			if g := c.detector.Groups.Group(a.Types[i].RequestType); g != nil {
 				all = append(all, c.TypeSummary(g))
