@@ -100,8 +100,7 @@ type Core struct {
 	state       search.State
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
-	searches    []*incidentSearch              // in the order in which their incidents were opened
-	inside      observation.Observation        // scratch
+	searches    searches
 	causes      *causes
 	kept        *kept
 	series      seriesSet
@@ -143,6 +142,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	}
 	c.trees = Trees{table: table, offers: &c.offers, byType: make(map[analysis.Hash]*tree)}
 	c.plans = plans{offers: &c.offers, all: []plan{{}}}
+	c.searches = searches{table: table, trees: &c.trees, plans: &c.plans}
 	c.cases = cases{table: table, objectives: c.objectives, tracker: incident.NewTracker()}
 	c.watchObjectives()
 	if options.Split {
@@ -215,7 +215,7 @@ func (c *Core) investigate(requestType, group *group.Group, o *observation.Obser
 	c.kept.observe(requestType, group, o)
 	c.causes.arrive(requestType.ID, o)
 	c.refine(requestType.ID, o, simulation, true)
-	c.observeInside(requestType.ID, o)
+	c.searches.observe(requestType.ID, o)
 	if group != nil {
 		c.refine(group.ID, o, simulation, false)
 	}
@@ -292,7 +292,7 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.kept.endEpoch(now, known)
 	c.attachRefinements()
 	c.causes.endEpoch()
-	c.followSearches(now)
+	c.searches.follow(now, c.cases.tracker.Incidents(), c.detector.Groups)
 	c.series.compare(len(c.problems) > 0)
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 }
@@ -329,7 +329,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	unavailable, unproven, returning := c.offers.withdrawn(now)
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
-		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.joinedTrees(), Rates: c.rates(), State: c.state,
+		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.searches.joined(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 		Measured: c.offers.usage(c.state.Plan.Version, now, measuredEpochs*c.options.Epoch), Unavailable: unavailable, Unproven: unproven, Returning: returning,
@@ -384,7 +384,7 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	for i := range c.problems {
 		add(c.problems[i].RequestType)
 	}
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		for _, id := range s.types() {
 			add(id)
 		}

@@ -25,7 +25,7 @@ func (c *Core) recordHistory(decisions []search.Decision) {
 
 // learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
 func (c *Core) learnInside(v *search.Investigation) {
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		if s.problem.ID == v.Problem {
 			c.trees.learnInside(s.types(), s.operations, resultsOf(v))
 		}

@@ -57,20 +57,28 @@ func IncidentOf(problem analysis.Hash) (id uint64, ok bool) {
 	return problem.Lo, problem.Hi == markIncident
 }
 
+// searches are the searches of the open incidents.
+type searches struct {
+	table  *trace.Table
+	trees  *Trees
+	plans  *plans
+	list   []*incidentSearch       // in the order in which their incidents were opened
+	inside observation.Observation // scratch
+}
+
 // maxSearched bounds the incidents that are searched at a time.
 const maxSearched = 16
 
-// followSearches starts and ends the searches of incidents, and renews their problems.
-func (c *Core) followSearches(now trace.Nanos) {
-	before := make(map[uint64]*incidentSearch, len(c.searches))
-	for _, s := range c.searches {
+// follow starts and ends searches, and renews their problems.
+func (r *searches) follow(now trace.Nanos, tracked []incident.Incident, groups *group.Grouper) {
+	before := make(map[uint64]*incidentSearch, len(r.list))
+	for _, s := range r.list {
 		before[s.incident] = s
 	}
-	c.searches = nil
-	tracked := c.cases.tracker.Incidents()
+	r.list = nil
 	for i := range tracked {
 		x := &tracked[i]
-		if !x.IsOpen() || len(c.searches) == maxSearched || !losesTime(&x.Suspects[0]) {
+		if !x.IsOpen() || len(r.list) == maxSearched || !losesTime(&x.Suspects[0]) {
 			continue
 		}
 		s := before[x.ID]
@@ -82,10 +90,10 @@ func (c *Core) followSearches(now trace.Nanos) {
 			s.callers = callers
 			clear(s.scanned)
 		}
-		c.searches = append(c.searches, s)
-		c.addOperations(s)
-		s.problem, s.tree = c.problemOf(s, now), c.trees.inside(s.types(), s.operations)
-		c.attach(&s.problem, &s.refinements, s.tree)
+		r.list = append(r.list, s)
+		s.addOperations(groups, r.table)
+		s.problem, s.tree = s.problemAt(now, groups, r.table), r.trees.inside(s.types(), s.operations)
+		s.attach(&s.problem, r.plans.currentSets(), s.tree)
 	}
 }
 
@@ -106,8 +114,8 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 // addOperations adds the steps of the service of s, and those that call it, on the critical paths of all request types.
 // If a caller has no spans of its calls, its own time next to a call cannot be told from the time on the way. So if
 // that time is most of the suspect's, the steps of such callers belong to the search, too.
-func (c *Core) addOperations(s *incidentSearch) {
-	for g := range c.detector.Groups.Each() {
+func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
+	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
 			continue
 		}
@@ -117,24 +125,24 @@ func (c *Core) addOperations(s *incidentSearch) {
 		}
 		s.scanned[g.ID] = len(edges)
 		for _, e := range edges {
-			at := c.table.Context(c.table.EdgeInfo(e).Context)
-			if !concerns(c.table, at.Op, s.service) {
+			at := table.Context(table.EdgeInfo(e).Context)
+			if !concerns(table, at.Op, s.service) {
 				continue
 			}
 			s.operations[at.Op] = true
-			if caller := c.table.Context(at.Parent).Op; s.callers && caller != 0 && c.table.Operation(at.Op).Service == s.service {
+			if caller := table.Context(at.Parent).Op; s.callers && caller != 0 && table.Operation(at.Op).Service == s.service {
 				s.operations[caller] = true
 			}
 		}
 	}
 }
 
-// observeInside adds a request to the searches of incidents.
-func (c *Core) observeInside(requestType analysis.Hash, o *observation.Observation) {
-	for _, s := range c.searches {
-		if o.Inside(s.operations, &c.inside) {
-			s.observe(requestType, &c.inside)
-			c.addRefined(&s.refinements, &c.inside, c.plans.arm(o), false)
+// observe adds a request to the searches.
+func (r *searches) observe(requestType analysis.Hash, o *observation.Observation) {
+	for _, s := range r.list {
+		if o.Inside(s.operations, &r.inside) {
+			s.observe(requestType, &r.inside)
+			s.add(&r.inside, r.plans.arm(o), r.plans, false)
 		}
 	}
 }
@@ -158,14 +166,14 @@ type loss struct {
 	excess, variance, squares float64 // of those compared; squares of standard errors
 }
 
-// problemOf describes the times in s as a problem: the mean of every operation now and before, in requests of the same
+// problemAt describes the times in s as a problem: the mean of every operation now and before, in requests of the same
 // type.
-func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
+func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table *trace.Table) detect.Problem {
 	p := detect.Problem{
 		ID: IncidentProblem(s.incident), Group: IncidentProblem(s.incident), Kind: detect.KindSlow, Onset: detect.Changed,
 		Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
 	}
-	usual := c.usuallySpent(s)
+	usual := s.usuallySpent(groups, table)
 	losses := make(map[trace.Op]*loss)
 	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
 		x := losses[k.operation]
@@ -175,7 +183,7 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 		}
 		before, ran := usual[k]
 		if !ran { // a new operation, such as a query for each row, costs all of its time
-			before = c.healthyWithout(k.requestType)
+			before = healthyWithout(groups, k.requestType)
 		}
 		x.add(s.spent[k], before)
 	}
@@ -183,14 +191,14 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 	for _, op := range slices.Sorted(maps.Keys(losses)) {
 		x := losses[op]
 		total += max(0, x.excess)
-		at := c.table.Child(0, op)
+		at := table.Child(0, op)
 		e := x.edge(at)
-		c.table.AddEdge(e.Edge, trace.EdgeInfo{Context: at})
+		table.AddEdge(e.Edge, trace.EdgeInfo{Context: at})
 		p.Edges = append(p.Edges, e)
 	}
 	for i := range p.Edges {
 		e := &p.Edges[i]
-		e.Score = max(0, losses[c.table.Context(e.Context).Op].excess) / max(1, total)
+		e.Score = max(0, losses[table.Context(e.Context).Op].excess) / max(1, total)
 	}
 	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
@@ -202,8 +210,8 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 }
 
 // healthyWithout returns the times of an operation that no healthy request of a type ran: zero in each of them.
-func (c *Core) healthyWithout(requestType analysis.Hash) stats.Moments {
-	g := c.detector.Groups.Group(requestType)
+func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Moments {
+	g := groups.Group(requestType)
 	if g == nil {
 		return stats.Moments{}
 	}
@@ -240,16 +248,16 @@ func (x *loss) edge(at trace.Context) group.EdgeShare {
 }
 
 // usuallySpent returns the own times of the operations of s in healthy requests that ran them.
-func (c *Core) usuallySpent(s *incidentSearch) map[spentKey]stats.Moments {
+func (s *incidentSearch) usuallySpent(groups *group.Grouper, table *trace.Table) map[spentKey]stats.Moments {
 	usual := make(map[spentKey]stats.Moments)
 	for _, id := range s.types() {
-		g := c.detector.Groups.Group(id)
+		g := groups.Group(id)
 		if g == nil {
 			continue
 		}
 		for i := range g.Reference.Tally.Edges {
 			e := &g.Reference.Tally.Edges[i]
-			k := spentKey{id, c.table.Context(c.table.EdgeInfo(e.Edge).Context).Op}
+			k := spentKey{id, table.Context(table.EdgeInfo(e.Edge).Context).Op}
 			if s.operations[k.operation] {
 				m := usual[k]
 				m.Merge(e.CoMoments.Moments(e.Requests))
@@ -260,13 +268,13 @@ func (c *Core) usuallySpent(s *incidentSearch) map[spentKey]stats.Moments {
 	return usual
 }
 
-// searchesIn reports whether an operation runs in a service whose steps s searches, or calls the first suspect.
-func (c *Core) searchesIn(s *incidentSearch, op trace.Op) bool {
-	if concerns(c.table, op, s.service) {
+// mayLocate reports whether an operation runs in a service whose steps s searches, or calls the first suspect.
+func (s *incidentSearch) mayLocate(op trace.Op, table *trace.Table) bool {
+	if concerns(table, op, s.service) {
 		return true
 	}
 	for step := range s.operations {
-		if o := c.table.Operation(step); o.Target == 0 && o.Service != 0 && o.Service == c.table.Operation(op).Service {
+		if o := table.Operation(step); o.Target == 0 && o.Service != 0 && o.Service == table.Operation(op).Service {
 			return true
 		}
 	}
@@ -291,7 +299,7 @@ func (s *incidentSearch) types() []analysis.Hash {
 func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
 	taken = make(map[analysis.Hash]bool)
 	located := c.hasLocated()
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		if c.state.Investigation(s.problem.ID) != nil || c.located(s) == nil {
 			problems = append(problems, s.problem)
 		}
@@ -314,7 +322,7 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 
 // hasLocated reports whether the place of an open incident that is searched is located.
 func (c *Core) hasLocated() bool {
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		if a := c.cases.affected[s.incident]; a != nil && a.Place.Operation != 0 {
 			return true
 		}
@@ -335,7 +343,7 @@ func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 		}
 		v := c.state.Investigation(p.ID)
 		op := v.Answer()
-		if op == 0 || !c.searchesIn(s, op) || found != nil && p.Kind == detect.KindVariable {
+		if op == 0 || !s.mayLocate(op, c.table) || found != nil && p.Kind == detect.KindVariable {
 			continue
 		}
 		if found = v; p.Kind != detect.KindVariable {
@@ -351,26 +359,32 @@ func (c *Core) Investigation(id uint64) *search.Investigation {
 	if v := c.state.Investigation(IncidentProblem(id)); v != nil {
 		return v
 	}
-	for _, s := range c.searches {
-		if s.incident != id {
-			continue
-		}
-		if a := c.cases.affected[id]; a != nil && a.Place.Operation != 0 {
-			if v := c.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
-				return v
-			}
-		}
-		return c.located(s)
+	s := c.searches.of(id)
+	if s == nil {
+		return nil
 	}
-	return nil
+	if a := c.cases.affected[id]; a != nil && a.Place.Operation != 0 {
+		if v := c.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
+			return v
+		}
+	}
+	return c.located(s)
 }
 
 // IncidentTree returns the tree in which the investigation of an incident searches: contexts begin at operations of its
 // first suspect. It is nil if the incident is not searched.
 func (c *Core) IncidentTree(id uint64) *cct.Tree {
-	for _, s := range c.searches {
+	if s := c.searches.of(id); s != nil {
+		return s.tree
+	}
+	return nil
+}
+
+// of returns the search of an incident; nil if there is none.
+func (r *searches) of(id uint64) *incidentSearch {
+	for _, s := range r.list {
 		if s.incident == id {
-			return s.tree
+			return s
 		}
 	}
 	return nil
@@ -398,10 +412,10 @@ func (c *Core) Investigated() []trace.Op {
 	return entries
 }
 
-// joinedTrees returns the trees of the incidents that are searched, by their problems.
-func (c *Core) joinedTrees() map[analysis.Hash]*cct.Tree {
-	trees := make(map[analysis.Hash]*cct.Tree, len(c.searches))
-	for _, s := range c.searches {
+// joined returns the trees of the incidents, by their problems.
+func (r *searches) joined() map[analysis.Hash]*cct.Tree {
+	trees := make(map[analysis.Hash]*cct.Tree, len(r.list))
+	for _, s := range r.list {
 		trees[s.problem.ID] = s.tree
 	}
 	return trees
@@ -435,17 +449,17 @@ func (s *incidentSearch) saved() savedSearch {
 	return saved
 }
 
-// restoreSearches is the inverse of saving the searches. Their problems follow at the end of the epoch.
-func (c *Core) restoreSearches(all []savedSearch) error {
+// restore is the inverse of saving the searches. Their problems follow at the end of the epoch.
+func (r *searches) restore(all []savedSearch) error {
 	for i := range all {
 		x := &all[i]
-		r, err := restoreRefinements(&x.Refined)
+		refined, err := restoreRefinements(&x.Refined)
 		if err != nil {
 			return err
 		}
 		s := &incidentSearch{
 			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
-			spent: make(map[spentKey]stats.Moments), refinements: *r, scanned: make(map[analysis.Hash]int), problem: detect.Problem{ID: IncidentProblem(x.Incident)},
+			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int), problem: detect.Problem{ID: IncidentProblem(x.Incident)},
 		}
 		for _, op := range x.Operations {
 			s.operations[op] = true
@@ -455,7 +469,7 @@ func (c *Core) restoreSearches(all []savedSearch) error {
 				return err
 			}
 		}
-		c.searches = append(c.searches, s)
+		r.list = append(r.list, s)
 	}
 	return nil
 }

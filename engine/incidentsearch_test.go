@@ -36,7 +36,7 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 	for _, place := range []trace.Op{0, 5} {
 		c := &Core{
 			problems: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}},
-			searches: []*incidentSearch{{incident: 7, problem: detect.Problem{ID: IncidentProblem(7)}}},
+			searches: searches{list: []*incidentSearch{{incident: 7, problem: detect.Problem{ID: IncidentProblem(7)}}}},
 			cases:    cases{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
 		}
 		c.state.Investigations = []search.Investigation{

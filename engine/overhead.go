@@ -18,7 +18,7 @@ func (c *Core) armTimes() []search.ArmTimes {
 			times = append(times, r.armTimes(c.problems[i].ID, c.plans.current())...)
 		}
 	}
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		times = append(times, s.armTimes(s.problem.ID, c.plans.current())...)
 	}
 	return times

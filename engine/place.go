@@ -129,10 +129,8 @@ func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64
 
 // searched reports whether the search of an incident may locate an operation.
 func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
-	for _, s := range c.searches {
-		if s.incident == x.ID {
-			return c.searchesIn(s, op)
-		}
+	if s := c.searches.of(x.ID); s != nil {
+		return s.mayLocate(op, c.table)
 	}
 	return concerns(c.table, op, x.Suspects[0].Service)
 }
@@ -156,7 +154,7 @@ func (c *Core) reasonOf(v *search.Investigation, share float64, now trace.Nanos)
 // Searched returns a problem as the search saw it in the last epoch: that of an incident, or an open one; nil if it was
 // neither.
 func (c *Core) Searched(problem analysis.Hash) *detect.Problem {
-	for _, s := range c.searches {
+	for _, s := range c.searches.list {
 		if s.problem.ID == problem {
 			return &s.problem
 		}

@@ -30,13 +30,13 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulatio
 	}
 	a := c.plans.arm(o)
 	c.causes.observe(group, o, a.on, simulation)
-	c.addRefined(r, o, a, coarse)
+	r.add(o, a, &c.plans, coarse)
 }
 
-// addRefined adds a request, for which arm a applied, to r.
-func (c *Core) addRefined(r *refinements, o *observation.Observation, a *arm, coarse bool) {
+// add adds a request, for which arm a applied, to r.
+func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse bool) {
 	if a.set == 0 {
-		if o.Plan > 0 && len(o.Behind) == 0 && len(c.plans.current()) > 0 {
+		if o.Plan > 0 && len(o.Behind) == 0 && len(of.current()) > 0 {
 			r.bare.Add(o.Duration.Nanoseconds())
 		}
 		return
@@ -66,15 +66,14 @@ func (c *Core) attachRefinements() {
 			r.pairs = detect.NewPairs(p)
 		}
 		open[p.Group] = r
-		c.attach(p, r, c.trees.Of(p.RequestType))
+		r.attach(p, c.plans.currentSets(), c.trees.Of(p.RequestType))
 	}
 	c.refinements = open
 }
 
-// attach adds to p the shares that the current plan's tracepoints showed, and drops the statistics of earlier plans.
-// The tree holds the references of healthy requests; it may be nil.
-func (c *Core) attach(p *detect.Problem, r *refinements, t *cct.Tree) {
-	present := c.plans.currentSets()
+// attach adds to p the shares that the tracepoints of the present arms showed, and drops the statistics of others. The
+// tree holds the references of healthy requests; it may be nil.
+func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
 	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {
 		if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {

@@ -220,7 +220,7 @@ func (c *Core) saved() *savedCore {
 	for _, id := range hashes(c.refinements) {
 		s.Refinements = append(s.Refinements, c.refinements[id].saved(id))
 	}
-	for _, x := range c.searches {
+	for _, x := range c.searches.list {
 		s.Searches = append(s.Searches, x.saved())
 	}
 	c.causes.save(s)
@@ -450,7 +450,7 @@ func (c *Core) restore(s *savedCore) error {
 		}
 		c.refinements[s.Refinements[i].Group] = r
 	}
-	if err := c.restoreSearches(s.Searches); err != nil {
+	if err := c.searches.restore(s.Searches); err != nil {
 		return err
 	}
 	if err := c.causes.restore(s); err != nil {
