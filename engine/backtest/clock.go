@@ -41,12 +41,14 @@ type arrivals struct {
 	inOrder int           // spans that ended when they arrived
 	// times of arrival of the traces with a span from a fast clock: in the file, and in all files before
 	found, fast map[trace.ID]trace.Nanos
+	lately      []arrived // the spans from fast clocks among the last arrivalsBefore
 }
 
 // arrived is a span that waits to be judged.
 type arrived struct {
-	trace trace.ID
-	end   trace.Nanos
+	trace  trace.ID
+	end    trace.Nanos
+	number int // of the span in its file
 }
 
 // clock holds the ends of the last spans that a clock dated.
@@ -76,7 +78,7 @@ func (a *arrivals) add(path string, b *ingest.Batch) {
 		copy(c.ends[1:], c.ends[:])
 		c.ends[0], c.number = s.End, a.seen
 		a.clocks[of] = c
-		a.waiting = append(a.waiting, arrived{b.Traces[i], s.End})
+		a.waiting = append(a.waiting, arrived{b.Traces[i], s.End, a.seen})
 		if len(a.waiting) == 2*arrivalsAfter {
 			a.judge(arrivalsAfter)
 		}
@@ -85,19 +87,37 @@ func (a *arrivals) add(path string, b *ingest.Batch) {
 
 // judge judges the first n of the spans that wait.
 func (a *arrivals) judge(n int) {
-	a.tell()
+	before := a.now
+	if a.tell(); before != 0 && a.now.Sub(before) > clockTolerance {
+		a.rehabilitate()
+	}
 	for _, s := range a.waiting[:n] {
 		switch d := s.end.Sub(a.now); {
 		case a.now == 0:
 		case d > clockTolerance:
 			if len(a.found) < maxFast {
 				a.found[s.trace] = max(a.found[s.trace], a.now)
+				a.lately = append(a.lately, s)
 			}
 		case d >= -clockTolerance:
 			a.inOrder++
 		}
 	}
 	a.waiting = slices.Delete(a.waiting, 0, n)
+	if len(a.lately) >= 2*arrivalsBefore {
+		a.lately = slices.Delete(a.lately, 0, arrivalsBefore)
+	}
+}
+
+// rehabilitate takes back that clocks are fast if the time of arrival has just leapt to theirs: they were the first
+// ones after a pause of the recording.
+func (a *arrivals) rehabilitate() {
+	for _, s := range a.lately {
+		if s.number >= a.seen-arrivalsBefore && s.end.Sub(a.now) <= clockTolerance {
+			delete(a.found, s.trace)
+		}
+	}
+	a.lately = a.lately[:0]
 }
 
 // tell computes the time of arrival.
@@ -127,6 +147,7 @@ func (a *arrivals) end() {
 	}
 	clear(a.clocks)
 	clear(a.found)
+	a.lately = a.lately[:0]
 	a.seen, a.inOrder = 0, 0
 }
 

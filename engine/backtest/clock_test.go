@@ -84,6 +84,33 @@ func TestFastClocks(t *testing.T) {
 	}
 }
 
+// The first batches of some hosts after a pause of the recording do not come from fast clocks.
+func TestPauseInBatches(t *testing.T) {
+	for _, batch := range []int{10, 100, 800} {
+		var a arrivals
+		b := &ingest.Batch{}
+		now := 1_790_000_000 * second
+		for round := range 12 {
+			if round == 6 {
+				now = now.Add(time.Hour)
+			}
+			for host := range 20 {
+				for range batch {
+					n := len(b.Spans) + 1
+					b.Spans = append(b.Spans, trace.Span{ID: trace.SpanID(n), Start: now - second/10, End: now, Host: trace.Symbol(host + 1)})
+					b.Traces = append(b.Traces, trace.ID{12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)})
+				}
+			}
+			now = now.Add(time.Second)
+		}
+		a.add("file", b)
+		a.end()
+		if len(a.fast) > 0 {
+			t.Errorf("batches of %d: %d of %d traces from fast clocks, want none", batch, len(a.fast), len(b.Spans))
+		}
+	}
+}
+
 // A trace from a fast clock is played when it arrived: with its other spans, or with those around it in the file.
 func TestPlayFastClock(t *testing.T) {
 	const now, count = 1_790_000_000, 600
