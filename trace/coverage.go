@@ -142,14 +142,21 @@ type Hop struct {
 type HopCount struct {
 	Requests int64
 	Direct   int64 // calls between the same services with nothing in between
-	Peer     Op    // the hop as the attributes of its caller name it, of several the largest; 0: unknown
+	Peer     Op    // the hop as the attributes of its caller mostly name it; 0: unknown
 }
 
-func (x *HopCount) add(y HopCount) {
-	x.Requests += y.Requests
-	x.Direct += y.Direct
-	x.Peer = max(x.Peer, y.Peer)
+// namedHop is a hop as the attributes of its caller name it; 0: they do not, or the calls passed none.
+type namedHop struct {
+	Hop
+	peer Op
 }
+
+func (h namedHop) compare(o namedHop) int {
+	return cmp.Or(h.Hop.compare(o.Hop), cmp.Compare(h.peer, o.peer))
+}
+
+// hopCalls counts calls that passed a hop, and those that passed none.
+type hopCalls struct{ missing, direct int64 }
 
 // Shares of calls from which a hop without spans is between two services. If a few calls seem to pass it, their spans
 // got lost: of the callee, of the calls that it makes, or of both.
@@ -169,7 +176,7 @@ type Coverage struct {
 	Unread  map[Reason]int64
 
 	services map[Symbol]*Accounts
-	hops     map[Hop]*HopCount // also of pairs of services without a hop
+	hops     map[namedHop]hopCalls // also of pairs of services without a hop
 	recent   [64]recentAccounts
 }
 
@@ -270,24 +277,20 @@ func (c *Coverage) UnreadRecords() (n int64, share float64) {
 }
 
 // CountHop counts a request that passed a hop without spans, unless spans got lost.
-func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(h, HopCount{Requests: 1, Peer: peer}) }
+func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(namedHop{h, peer}, hopCalls{missing: 1}) }
 
 // CountCall counts a call between two services that passed nothing else.
-func (c *Coverage) CountCall(h Hop) { c.addHop(h, HopCount{Direct: 1}) }
+func (c *Coverage) CountCall(h Hop) { c.addHop(namedHop{Hop: h}, hopCalls{direct: 1}) }
 
-func (c *Coverage) addHop(h Hop, n HopCount) {
+func (c *Coverage) addHop(h namedHop, n hopCalls) {
 	if c.hops == nil {
-		c.hops = make(map[Hop]*HopCount)
+		c.hops = make(map[namedHop]hopCalls)
 	}
-	x := c.hops[h]
-	if x == nil {
-		if len(c.hops) >= maxHops {
-			return
-		}
-		x = &HopCount{}
-		c.hops[h] = x
+	x, known := c.hops[h]
+	if !known && len(c.hops) >= maxHops {
+		return
 	}
-	x.add(n)
+	c.hops[h] = hopCalls{x.missing + n.missing, x.direct + n.direct}
 }
 
 // Lost returns the number of traces with missing spans that no hop without spans explains: spans get lost on their way.
@@ -311,8 +314,8 @@ func (c *Coverage) Merge(o *Coverage) {
 	for service := range keys(o.services, maxServices-len(c.services), cmp.Compare) {
 		c.of(service).add(o.services[service])
 	}
-	for h := range keys(o.hops, maxHops-len(c.hops), Hop.compare) {
-		c.addHop(h, *o.hops[h])
+	for h := range keys(o.hops, maxHops-len(c.hops), namedHop.compare) {
+		c.addHop(h, o.hops[h])
 	}
 }
 
@@ -333,9 +336,8 @@ func (c Coverage) Equal(o Coverage) bool {
 	same := func(a, b *Accounts) bool {
 		return a.Requests == b.Requests && a.Own == b.Own && a.Long == b.Long && maps.Equal(a.Left, b.Left)
 	}
-	sameHop := func(a, b *HopCount) bool { return *a == *b }
 	return c.Traces == o.Traces && c.Incomplete == o.Incomplete && c.Records == o.Records && maps.Equal(c.Unread, o.Unread) &&
-		maps.EqualFunc(c.services, o.services, same) && maps.EqualFunc(c.hops, o.hops, sameHop)
+		maps.EqualFunc(c.services, o.services, same) && maps.Equal(c.hops, o.hops)
 }
 
 // Total returns the accounts of all services together.
@@ -376,24 +378,32 @@ func (c *Coverage) sends(service, callee Symbol) bool {
 // more time than c, is no hop: its spans got lost. t has the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
-	for h, x := range c.hops {
-		calls[h.Caller] += float64(x.Requests + x.Direct)
+	counts := make(map[Hop]HopCount)
+	most := make(map[Hop]int64) // requests with the name of the hop that most have
+	for _, h := range slices.SortedFunc(maps.Keys(c.hops), namedHop.compare) {
+		n := c.hops[h]
+		calls[h.Caller] += float64(n.missing + n.direct)
+		x := counts[h.Hop]
+		x.Direct += n.direct
+		if hop := t.Operation(h.peer).Service; !seen.sends(hop, h.Callee) && !seen.sends(t.HostOf(hop), h.Callee) {
+			if x.Requests += n.missing; n.missing > most[h.Hop] {
+				x.Peer, most[h.Hop] = h.peer, n.missing
+			}
+		}
+		counts[h.Hop] = x
 	}
 	var hops []Hop
-	for h, x := range c.hops {
-		if hop := t.Operation(x.Peer).Service; seen.sends(hop, h.Callee) || seen.sends(t.HostOf(hop), h.Callee) {
-			continue
-		}
+	for h, x := range counts {
 		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {
 			hops = append(hops, h)
 		}
 	}
 	slices.SortFunc(hops, func(x, y Hop) int {
-		return cmp.Or(cmp.Compare(c.hops[y].Requests, c.hops[x].Requests), x.compare(y))
+		return cmp.Or(cmp.Compare(counts[y].Requests, counts[x].Requests), x.compare(y))
 	})
 	return func(yield func(Hop, HopCount) bool) {
 		for _, h := range hops {
-			if !yield(h, *c.hops[h]) {
+			if !yield(h, counts[h]) {
 				return
 			}
 		}

@@ -27,3 +27,27 @@ func TestHopsAndRejectedSpans(t *testing.T) {
 		}
 	}
 }
+
+// A single span that got lost does not hide a hop between the same services, whatever the order of names.
+func TestLostSpanBesideHop(t *testing.T) {
+	table := &Table{}
+	shop, stock, cart := table.Symbol("shop"), table.Symbol("stock"), table.Symbol("cart")
+	proxy := table.Op(table.Symbol("proxy"), 0, External)
+	var c Coverage
+	c.Judge(&Span{Service: cart, End: 1}, false)
+	for range 100 {
+		c.CountHop(Hop{shop, stock}, proxy)
+	}
+	for _, name := range []string{"cart", "cart.a", "cart.b", "cart.c"} { // of various hashes
+		c.CountHop(Hop{shop, stock}, table.Op(table.Symbol(name), 0, External))
+	}
+	found := 0
+	for _, x := range c.Hops(table, &c) {
+		if found++; x.Requests != 100 || x.Peer != proxy {
+			t.Errorf("%d requests passed %s, want 100 and proxy", x.Requests, table.ServiceName(x.Peer))
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d hops, want 1", found)
+	}
+}
