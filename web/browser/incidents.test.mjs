@@ -388,9 +388,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   assert.equal(await page.getByText("All is well").count(), 0);
   await page.getByText("No incident in what is judged").waitFor();
   await page.getByText("2 of 40 operations had fewer than 20 calls. Set objectives.").waitFor();
-  await page
-    .getByText("requests that stop after an hour (30 min left), single operations after a day of traffic (5 h left)")
-    .waitFor();
+  await page.getByText("after an hour of traffic, requests that stop (30 min left)").waitFor();
   assert.deepEqual(await violations(page), []);
   silence = 90_000;
   await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
