@@ -237,13 +237,13 @@ func (c *Core) saved() *savedCore {
 	return s
 }
 
-func (h *offers) saved(log actionLog) savedHeard {
-	s := savedHeard{Measured: h.measured, At: h.at, Said: log, Broken: savedTimes(h.unavailable), Gone: savedTimes(h.removed)}
-	for _, service := range slices.Sorted(maps.Keys(h.services)) {
-		s.Services = append(s.Services, savedService{service, h.services[service]})
+func (f *offers) saved(log actionLog) savedHeard {
+	s := savedHeard{Measured: f.measured, At: f.at, Said: log, Broken: savedTimes(f.unavailable), Gone: savedTimes(f.removed)}
+	for _, service := range slices.Sorted(maps.Keys(f.services)) {
+		s.Services = append(s.Services, savedService{service, f.services[service]})
 	}
-	for _, id := range slices.Sorted(maps.Keys(h.costs)) {
-		s.Costs = append(s.Costs, savedCost{id, h.costs[id]})
+	for _, id := range slices.Sorted(maps.Keys(f.costs)) {
+		s.Costs = append(s.Costs, savedCost{id, f.costs[id]})
 	}
 	return s
 }

@@ -200,8 +200,8 @@ func TestServices(t *testing.T) {
 	if err := sendAll(t, url, *requests); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second) // a server ends its span after the answer, and nothing tells when
-	for _, s := range services {       // they send their last spans when they end
+	time.Sleep(time.Second)      // a server ends its span after the answer, and nothing tells when
+	for _, s := range services { // they send their last spans when they end
 		if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
