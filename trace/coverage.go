@@ -379,31 +379,31 @@ func (c *Coverage) sends(service, callee Symbol) bool {
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)
-	most := make(map[Hop]int64) // requests with the name of the hop that most have
-	for _, h := range slices.SortedFunc(maps.Keys(c.hops), namedHop.compare) {
-		n := c.hops[h]
+	for h, n := range c.hops {
 		calls[h.Caller] += float64(n.missing + n.direct)
 		x := counts[h.Hop]
 		x.Direct += n.direct
 		if hop := t.Operation(h.peer).Service; !seen.sends(hop, h.Callee) && !seen.sends(t.HostOf(hop), h.Callee) {
-			if x.Requests += n.missing; n.missing > most[h.Hop] {
-				x.Peer, most[h.Hop] = h.peer, n.missing
+			x.Requests += n.missing
+			if most := c.hops[namedHop{h.Hop, x.Peer}].missing; x.Requests == n.missing || n.missing > most ||
+				n.missing == most && h.peer > x.Peer {
+				x.Peer = h.peer
 			}
 		}
 		counts[h.Hop] = x
 	}
-	var hops []Hop
+	var hops []namedHop
 	for h, x := range counts {
 		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {
-			hops = append(hops, h)
+			hops = append(hops, namedHop{h, x.Peer})
 		}
 	}
-	slices.SortFunc(hops, func(x, y Hop) int {
-		return cmp.Or(cmp.Compare(counts[y].Requests, counts[x].Requests), x.compare(y))
+	slices.SortFunc(hops, func(x, y namedHop) int {
+		return cmp.Or(cmp.Compare(counts[y.Hop].Requests, counts[x.Hop].Requests), x.compare(y))
 	})
 	return func(yield func(Hop, HopCount) bool) {
 		for _, h := range hops {
-			if !yield(h, counts[h]) {
+			if !yield(h.Hop, counts[h.Hop]) {
 				return
 			}
 		}
