@@ -348,16 +348,13 @@ func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
-const stillOpen = 4
-
 // quiet returns the time since the last call, without the time for which later ones may not be known yet; 0 if there
 // was none.
 func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	if x.Last == 0 {
 		return 0
 	}
-	return max(0, t.uses.Now.To.Sub(x.Last)-stillOpen*x.Within)
+	return max(0, t.uses.Now.To.Sub(x.Last)-x.Open)
 }
 
 // stateOf returns the state of a service or an operation with some worse figures and no calls for some time, and the

@@ -18,8 +18,6 @@ const (
 	// leastSteady their length together. A job that runs once an hour, or for less than an hour, is not steady.
 	leastPieces = 10
 	leastSteady = history.Slice(SteadyFor / history.SliceLength)
-	// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
-	stillOpen = 4
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
@@ -51,7 +49,7 @@ func (c *liveWindow) chargeSilent(number int32) {
 		}
 	}
 	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
-	since := history.Range{From: end, To: c.window.To - history.Slice(stillOpen*c.h.Typical(number)/history.SliceLength)}
+	since := history.Range{From: end, To: c.window.To - history.Slice(c.h.StillOpen(number)/history.SliceLength)}
 	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before all sites are read
 		return
 	}

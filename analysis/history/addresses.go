@@ -23,10 +23,10 @@ const (
 // learned during an outage.
 //
 // An address at which several services answer is a proxy's and belongs to no service. One that another service takes
-// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. The service behind a
-// hop without spans takes the address of the hop, but that of a service whose spans stop arriving only after two hours.
-// Calls count from
-// the end of their epoch on, so that the order of the calls of an epoch does not matter.
+// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. A service behind a
+// hop without spans takes the address of the hop. It takes the address of a service that has sent spans only after two
+// hours without any. Calls count from the end of their epoch on, so that the order of the calls of an epoch does not
+// matter.
 type addresses struct {
 	known map[trace.Address]resident
 	open  map[answer]uint64 // calls of the open epoch

@@ -150,6 +150,12 @@ func (h *Sites) Typical(number int32) time.Duration {
 	return time.Duration(within.Nanos())
 }
 
+// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
+const stillOpen = 4
+
+// StillOpen returns the time for which requests with calls at a site may not be known yet, because they go on.
+func (h *Sites) StillOpen(number int32) time.Duration { return stillOpen * h.Typical(number) }
+
 func (h *Sites) appendEntries(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(h.entries)))
 	for _, key := range slices.SortedFunc(maps.Keys(h.entries), entryKey.compare) {

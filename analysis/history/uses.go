@@ -41,8 +41,8 @@ type Use struct {
 	Known time.Duration // the time that Usual covers; 0: there is no history
 	// Last is the end of the last slice with calls before the end of Now; 0: there are no calls.
 	Last trace.Nanos
-	// Within is the longest typical duration of the requests with these calls: they are known when these end.
-	Within time.Duration
+	// Open is the longest time for which later calls may not be known yet, see [Sites.StillOpen].
+	Open time.Duration
 	// Series has a usage for each bin; nil: not asked for. Bins of skipped times have their calls, too.
 	Series []Usage
 }
@@ -217,7 +217,7 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 		}
 	}
 	if counted {
-		to.Within = max(to.Within, r.h.Typical(number))
+		to.Open = max(to.Open, r.h.StillOpen(number))
 	}
 	r.cells = r.h.series[number].Unpack(r.cells)
 	for _, x := range r.cells {
