@@ -228,7 +228,8 @@ func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 }
 
 // A wait above the threshold that the ring buffer cannot take is counted: the events, the lost ones and those above the
-// rate make up the sums, exactly.
+// rate make up the sums. Exactly so, but for switches that the kernel did not report: the scheduler's times stand in, and
+// may leave a wait of 0 ns, which no threshold lets through.
 func TestLostEventsAreCounted(t *testing.T) {
 	var thresholds waits.Thresholds
 	for c := range thresholds {
@@ -256,7 +257,7 @@ func TestLostEventsAreCounted(t *testing.T) {
 			var over, received uint64
 			for k, s := range r.Sums {
 				if k.Class != waits.OnCPU {
-					over += s.Count // any wait that has ended exceeds 1 ns
+					over += s.Count // any wait that takes time exceeds the threshold
 				}
 			}
 			if err := p.Events(func(waits.Event) { received++ }); err != nil {
@@ -266,9 +267,9 @@ func TestLostEventsAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d waits, %d received, %d lost, %d above the rate", over, received, l.Events, l.Limited)
-			if received+l.Events+l.Limited != over {
-				t.Errorf("%d received, %d lost, %d above the rate; want %d in all", received, l.Events, l.Limited, over)
+			t.Logf("%d waits, %d received, %d lost, %d above the rate; %d switches not reported", over, received, l.Events, l.Limited, l.Unseen)
+			if told := received + l.Events + l.Limited; told > over || told+l.Unseen < over {
+				t.Errorf("want %d received, lost and above the rate in all, or up to %d fewer", over, l.Unseen)
 			}
 			if received == 0 || l.Events+l.Limited == 0 {
 				t.Error("want both received and lost events")
