@@ -228,8 +228,8 @@ func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 }
 
 // A wait above the threshold that the ring buffer cannot take is counted: the events, the lost ones and those above the
-// rate make up the sums. Exactly so, but for switches that the kernel did not report: the scheduler's times stand in, and
-// may leave a wait of 0 ns, which no threshold lets through.
+// rate make up the sums. Switches that the kernel did not report are an exception: the scheduler's times stand in for
+// them, and may leave a wait of 0 ns, which is above no threshold.
 func TestLostEventsAreCounted(t *testing.T) {
 	var thresholds waits.Thresholds
 	for c := range thresholds {
