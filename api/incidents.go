@@ -431,7 +431,7 @@ func framesOfAll(d *contract.LocatedPlace, share float64) {
 	if share <= 0 || located <= 0 {
 		return
 	}
-	d.Of = contract.LocatedPlaceOfLostTime
+	d.Of = contract.LocatedPlaceOfAddedLatency
 	scale(&d.Share, share/located)
 	for i := range d.Frames {
 		scale(&d.Frames[i].Share, share/located)

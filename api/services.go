@@ -63,8 +63,8 @@ type serviceTable struct {
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool // it ends with the last epoch
-	// affected are the request types that open incidents affect, by falling lost time, by the operation at which they
-	// begin; nil if it is not live.
+	// affected are the request types that open incidents affect, by the operation at which they begin, with the most
+	// added latency first; nil if it is not live.
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 

@@ -49,7 +49,7 @@ func nanos(x *int64) string {
 	return units.Duration(time.Duration(*x))
 }
 
-// perSecond formats ns of lost time per second.
+// perSecond formats ns of added latency per second.
 func perSecond(x *float64) string {
 	switch ns := of(x); {
 	case ns != ns:

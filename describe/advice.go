@@ -24,7 +24,7 @@ type Advice struct {
 
 	// The state of the search inside the first suspect.
 	Located   trace.Op // 0: none
-	Share     float64  // of the lost time, at Located; 0: unknown
+	Share     float64  // of the added latency, at Located; 0: unknown
 	Reason    Reason   // for Located
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
@@ -32,7 +32,7 @@ type Advice struct {
 	Exhausted string   // the reason for which it located nothing; empty: none
 	Untried   bool     // if it is exhausted: there was no tracepoint to try
 	Lead      trace.Op // if it is searching or exhausted: the place with the largest share so far; 0: none
-	LeadShare float64  // of the lost time
+	LeadShare float64  // of the added latency
 }
 
 // leastPart is the smallest part of the cost at an instance or a version that leads to it.
@@ -84,10 +84,10 @@ func (n *Names) Advice(x *Advice) string {
 		if x.Share == 0 {
 			return "Look at " + n.Op(x.Located) + "."
 		}
-		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
+		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the added latency."
 	}
 	if x.leads() {
-		return "Look at " + n.Op(x.Lead) + ": it carries " + units.Share(x.LeadShare) + " of the lost time so far." + n.searching(x, name)
+		return "Look at " + n.Op(x.Lead) + ": it carries " + units.Share(x.LeadShare) + " of the added latency so far." + n.searching(x, name)
 	}
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
@@ -123,8 +123,8 @@ func (n *Names) untilKnown(x *Advice, text string) string {
 	return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
 }
 
-// leads reports whether the search, which goes on, knows a place with most of the lost time inside the operations that
-// the first suspect is known for.
+// leads reports whether the search, which goes on, knows a place with most of the added latency inside the operations
+// that the first suspect is known for.
 func (x *Advice) leads() bool {
 	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
 		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })
@@ -160,7 +160,7 @@ func (n *Names) searching(x *Advice, name string) string {
 		}
 		switch {
 		case x.Lead != 0:
-			text += " Add some inside " + n.Op(x.Lead) + ", which carries " + units.Share(x.LeadShare) + " of the lost time."
+			text += " Add some inside " + n.Op(x.Lead) + ", which carries " + units.Share(x.LeadShare) + " of the added latency."
 		case x.Untried:
 			text += " Add some to show the place."
 		}

@@ -58,7 +58,7 @@ func TestAdvice(t *testing.T) {
 		"Look at the slow traces through cart. It has been like this for a day: if it is normal now, accept it.":                                                                   {Suspects: of(compare.Suspect{Own: 1}).Suspects, Last: incident.Transition{State: incident.Steady}},
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. Add some to show the place.": &none,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. " +
-			"Add some inside cart GET /cart, which carries 43 % of the lost time.": &noneLeading,
+			"Add some inside cart GET /cart, which carries 43 % of the added latency.": &noneLeading,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1":        deployed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,": of(compare.Suspect{Own: 1, Instances: pod}),
 		"Look at what is between shop and cart: proxies, the network, and the connections and the queue of cart.": of(
@@ -79,19 +79,19 @@ func TestAdvice(t *testing.T) {
 		"Nothing to do: Ann accepted the behaviour since the onset as normal (cold caches), so it may go on.":                                {Last: incident.Transition{State: incident.Accepted, Why: incident.ByPerson, By: "Ann", Text: "cold caches"}},
 		"Nothing to do: a person accepted the behaviour since the onset as normal, so it may go on.":                                         {Last: incident.Transition{State: incident.Accepted, Why: incident.ByPerson}},
 		"Look at the metrics and logs of cart, which emits no spans":                                                                         of(compare.Suspect{Opaque: true, Rest: 1}),
-		"Look at cart GET /cart: it carries 76 % of the lost time.":                                                                          located,
+		"Look at cart GET /cart: it carries 76 % of the added latency.":                                                                          located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"Sibyl searches further in cart, with 3 tracepoints on: waiting for requests.": searching,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with":                                      &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":                                 &led,
+		"Look at ledger ledger.acquire: it carries 94 % of the added latency so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":                                 &led,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with no tracepoint on: it has just begun.": whole,
-		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the added latency so far. " +
 			"Sibyl searches further, with no tracepoint on: it has just begun.": &deployedAndLed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches further in cart, with no tracepoint on: it has just begun.":  starved,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
-			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,
+			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the added latency.": &leading,
 		"Nothing to do":                       closed,
 		"Look at incident 0000000000000abc":   merged,
 		"Compare slow traces with usual ones": {},

@@ -33,7 +33,7 @@ func TestIncidentOfObjective(t *testing.T) {
 				Objectives: []Objective{failures, latency},
 			},
 			"Orders arrive: 0.4 % of the requests failed in the last 6 hours (objective: 0.05 %); 1 more objective is missed. " +
-				"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank.",
+				"All requests take 30 % longer on average since 02:41; all of the added latency is time in bank.",
 		},
 		{
 			Incident{Suspects: unknown, Objectives: []Objective{failures, latency, latency}, Over: true},

@@ -10,15 +10,15 @@ import (
 // unknown.
 type Reason struct {
 	Wait     trace.Op     // waits in the kernel; 0: none
-	Share    float64      // of the lost time, that they carry; 0: unknown
+	Share    float64      // of the added latency, that they carry; 0: unknown
 	Function trace.Op     // within which the threads wait; 0: only the service is known
 	Host     trace.Symbol // on which they wait; 0: unknown
 	Computes bool         // the place waits for nothing in the kernel
 }
 
 // Located describes the place with its share of the time that requests lose, 0 if that is unknown, and the reason:
-// "orders audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in
-// orders audit.append, on host b". The place may itself be a wait.
+// "orders audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk
+// (fsync) in orders audit.append, on host b". The place may itself be a wait.
 func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
@@ -28,7 +28,7 @@ func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) 
 			s.Strong(n.Op(place))
 			s.Plain(" carries ")
 			s.Strong(units.Share(share))
-			s.Plain(" of the lost time")
+			s.Plain(" of the added latency")
 		} else {
 			s.Plain("the place is ")
 			s.Strong(n.Op(place))
@@ -40,7 +40,7 @@ func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) 
 	}
 	if why.Share > 0 {
 		s.Strong(units.Share(why.Share))
-		s.Plain(" of the lost time is ")
+		s.Plain(" of the added latency is ")
 	} else {
 		s.Plain("the time is lost ")
 	}
@@ -95,7 +95,7 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
 	}
 	if why.Share > 0 {
-		text += " That is " + units.Share(why.Share) + " of the lost time."
+		text += " That is " + units.Share(why.Share) + " of the added latency."
 	}
 	return text
 }

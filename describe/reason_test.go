@@ -20,38 +20,38 @@ func TestReason(t *testing.T) {
 		why        Reason
 		text, next string
 	}{
-		{audit, Reason{}, "orders audit.append carries 90 % of the lost time", ""},
-		{audit, Reason{Computes: true}, "orders audit.append carries 90 % of the lost time: it computes, or waits inside its own process (the kernel sees no wait)", ""},
-		{sync, Reason{}, "90 % of the lost time is waiting for the disk (fsync) in orders", ""},
+		{audit, Reason{}, "orders audit.append carries 90 % of the added latency", ""},
+		{audit, Reason{Computes: true}, "orders audit.append carries 90 % of the added latency: it computes, or waits inside its own process (the kernel sees no wait)", ""},
+		{sync, Reason{}, "90 % of the added latency is waiting for the disk (fsync) in orders", ""},
 		{
 			sync,
 			Reason{Wait: sync, Share: 0.93, Function: audit, Host: table.Symbol("b")},
-			"93 % of the lost time is waiting for the disk (fsync) in orders audit.append, on host b",
-			"Look at the disk of host b, at what else uses it, and at how much orders audit.append reads and writes. That is 93 % of the lost time.",
+			"93 % of the added latency is waiting for the disk (fsync) in orders audit.append, on host b",
+			"Look at the disk of host b, at what else uses it, and at how much orders audit.append reads and writes. That is 93 % of the added latency.",
 		},
 		{
 			audit,
 			Reason{Wait: op("wait futex"), Share: 0.93},
-			"93 % of the lost time is waiting for a lock in orders audit.append",
-			"Look at what holds the lock for which orders audit.append waits; the waits in sample traces have stacks. That is 93 % of the lost time.",
+			"93 % of the added latency is waiting for a lock in orders audit.append",
+			"Look at what holds the lock for which orders audit.append waits; the waits in sample traces have stacks. That is 93 % of the added latency.",
 		},
 		{
 			op("wait runqueue"),
 			Reason{Wait: op("wait runqueue"), Share: 1},
-			"all of the lost time is waiting for a CPU in orders",
-			"Look at the other programs on its host, which take the CPU from orders, and at the CPU limit of orders. That is all of the lost time.",
+			"all of the added latency is waiting for a CPU in orders",
+			"Look at the other programs on its host, which take the CPU from orders, and at the CPU limit of orders. That is all of the added latency.",
 		},
 		{
 			op("wait tty"),
 			Reason{Wait: op("wait tty"), Share: 1},
-			"all of the lost time is waiting for a terminal in orders",
-			"Look at orders: it spends its time waiting for a terminal. That is all of the lost time.",
+			"all of the added latency is waiting for a terminal in orders",
+			"Look at orders: it spends its time waiting for a terminal. That is all of the added latency.",
 		},
 		{
 			op("wait other"),
 			Reason{Wait: op("wait other"), Share: 1},
-			"all of the lost time is waiting for something else in the kernel in orders",
-			"Look at orders: something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks. That is all of the lost time.",
+			"all of the added latency is waiting for something else in the kernel in orders",
+			"Look at orders: something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks. That is all of the added latency.",
 		},
 	} {
 		if got := n.Located(c.place, 0.9, c.why).String(); got != c.text {

@@ -204,7 +204,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 	if found {
 		first := &d.Suspects[0]
 		mostlyTime = 2*first.AddedTime() >= first.Score
-		n.evidence(&s, d.Suspects, words{whole: "of the added time", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
+		n.evidence(&s, d.Suspects, words{whole: "of the added latency", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
 	switch {
@@ -251,7 +251,7 @@ type Incident struct {
 	Over       bool        // it is closed
 
 	Located trace.Op // the place; 0: none was located
-	Share   float64  // of the lost time, at Located; 0: unknown
+	Share   float64  // of the added latency, at Located; 0: unknown
 	Reason  Reason   // for Located
 }
 
@@ -348,7 +348,7 @@ func (n *Names) incident(x *Incident) Sentence {
 	case len(x.Objectives) > 0:
 		s.Plain(" ")
 	case unknown:
-		s.Plain("Requests " + tense(x.Over, "lose more time or fail", "lost more time or failed") + " more often " + x.When + ", but no service accounts for it.")
+		s.Plain("Requests " + tense(x.Over, "are slower or fail", "were slower or failed") + " more often " + x.When + ", but no service accounts for it.")
 		return s
 	}
 	n.shared(&s, x)
@@ -363,10 +363,10 @@ func (n *Names) incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true, x.Over, x.Located, x.Share, x.Reason}
+	w := words{"of the added latency", "before", true, x.Over, x.Located, x.Share, x.Reason}
 	switch x.Kind() {
 	case Slow, Crept:
-		w.whole = "of the lost time"
+		w.whole = "of the added latency"
 		s.longer(x)
 		s.Plain("; ")
 	case Failing, Silent, Missed:
@@ -387,7 +387,7 @@ func (n *Names) incident(x *Incident) Sentence {
 // nobody's experience if that type grew far more.
 const (
 	leastUnlike = 2   // times the growth of the others
-	mostAlone   = 0.5 // of the lost time, at which the others are not mentioned
+	mostAlone   = 0.5 // of the added latency, at which the others are not mentioned
 )
 
 // Size holds the mean durations, in ns, of the affected requests of an incident that lose time: in healthy times before
@@ -648,7 +648,7 @@ var machineWords = map[string][2]string{
 	"cloud.availability_zone": {"in", "zones"},
 }
 
-// slowdown describes the added time, in usual durations: "26 % longer" or "28 times as long".
+// slowdown describes the added latency, in usual durations: "26 % longer" or "28 times as long".
 func slowdown(added float64) string {
 	const readable = 1 // percentages from 100 % on are hard to read
 	if added >= readable {
@@ -657,14 +657,14 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole of the added time, and the traces compared with. The added time is named if longer. Once the
-// place is located, that is named instead of its service.
+// words name the whole of the added latency, and the traces compared with. The added latency is named if longer. Once
+// the place is located, it is named instead of its service.
 type words struct {
 	whole, baseline string
 	longer          bool
 	over            bool     // tell of the past
 	located         trace.Op // 0: not yet
-	share           float64  // of the lost time, at located; 0: unknown
+	share           float64  // of the added latency, at located; 0: unknown
 	reason          Reason   // for located
 }
 
@@ -720,7 +720,7 @@ func (n *Names) unanswered(s *Sentence, x *compare.Suspect, over bool) {
 	s.Plain(", which " + tense(over, "answers", "answered") + " the others")
 }
 
-// lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
+// lostTime appends the place of the added latency: the located operation or, before one is known, the first suspect.
 func (n *Names) lostTime(s *Sentence, suspects []compare.Suspect, w words) {
 	if w.located != 0 {
 		*s = append(*s, n.Located(w.located, w.share, w.reason)...)
@@ -771,8 +771,8 @@ func times(x float64) string {
 	return units.Ratio(x) + " times"
 }
 
-// addedTime appends the share of a suspect in the total added time: "86 % of the added time is time to and from cart
-// (to it 61 %, from it 25 %)".
+// addedTime appends the share of a suspect in the total added latency: "86 % of the added latency is time to and from
+// cart (to it 61 %, from it 25 %)".
 func (n *Names) addedTime(s *Sentence, x *compare.Suspect, total float64, whole string) {
 	var where, shares []string
 	time := x.AddedTime()

@@ -27,12 +27,12 @@ func TestComparison(t *testing.T) {
 			Comparison{Types: 20, Slower: 12, Suspects: suspects{
 				{Service: bank, Score: 0.86, In: 0.61, Out: 0.25}, {Service: shop, Score: 0.14, Own: 0.14},
 			}},
-			"12 request types are slower since 02:41; 86 % of the added time is time to and from bank (to it 61 %, from it 25 %).",
+			"12 request types are slower since 02:41; 86 % of the added latency is time to and from bank (to it 61 %, from it 25 %).",
 		},
 		{
 			"time on the way",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, In: 0.4, From: shop}}, Usual: []float64{0.1}},
-			"1 request type is slower since 02:41; all of the added time is time between shop and bank, outside of the spans of both.",
+			"1 request type is slower since 02:41; all of the added latency is time between shop and bank, outside of the spans of both.",
 		},
 		{
 			"failures on the way",
@@ -42,12 +42,12 @@ func TestComparison(t *testing.T) {
 		{
 			"own time, usual scores",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, Own: 0.4}}, Usual: []float64{0.9, 0.1, 0.3, 0.2}},
-			"1 request type is slower since 02:41; all of the added time is time in bank.",
+			"1 request type is slower since 02:41; all of the added latency is time in bank.",
 		},
 		{
 			"errors and time in, to and from",
 			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.62, Own: 0.2, Rest: 0.1, Out: 0.2, Errors: 0.12}}},
-			"No request type is clearly slower since 02:41, but all of the added time is time in, to and from bank (in it 40 %, to it 20 %, " +
+			"No request type is clearly slower since 02:41, but all of the added latency is time in, to and from bank (in it 40 %, to it 20 %, " +
 				"from it 40 %); errors begin in bank, 12 more per 100 requests. This may be chance: the baseline is too short to tell how much " +
 				"such scores vary.",
 		},
@@ -63,7 +63,7 @@ func TestComparison(t *testing.T) {
 				{Service: payment, Score: 0.5, Own: 0.5, Shared: []compare.SharedPart{{Service: bank, Score: 0.5}}},
 				{Service: bank, Opaque: true, Score: 0.48, Rest: 0.48},
 			}},
-			"1 request type is slower since 02:41; all of the added time is time in payment, in calls to bank, which emits no spans.",
+			"1 request type is slower since 02:41; all of the added latency is time in payment, in calls to bank, which emits no spans.",
 		},
 		{
 			"shape and unanswered calls",
@@ -80,7 +80,7 @@ func TestComparison(t *testing.T) {
 					Before: 2, Now: 41, Nanos: 232e6,
 				}},
 			}}, Usual: []float64{0.1, 0.1, 0.1, 0.1}},
-			"1 request type is slower since 02:41; all of the added time is time in shop and in calls that it adds (in it 25 %, in added calls 75 %); " +
+			"1 request type is slower since 02:41; all of the added latency is time in shop and in calls that it adds (in it 25 %, in added calls 75 %); " +
 				"shop calls bank GET /rates 41 times instead of 2, +232 ms.",
 		},
 		{
@@ -88,7 +88,7 @@ func TestComparison(t *testing.T) {
 			Comparison{Types: 3, Slower: 2, Unjudged: 1, Suspects: suspects{
 				{Service: bank, Opaque: true, Score: 0.5, Rest: 0.5}, {Service: payment, Score: 0.5, Own: 0.5},
 			}},
-			"2 request types are slower since 02:41; all of the added time is time to bank, which emits no spans. " +
+			"2 request types are slower since 02:41; all of the added latency is time to bank, which emits no spans. " +
 				"1 other request type has too few requests to compare.",
 		},
 		{
@@ -128,12 +128,12 @@ func TestIncident(t *testing.T) {
 		{
 			[]compare.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
 			0.3,
-			"All requests take 38 % longer on average since 02:41; 87 % of the lost time is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
+			"All requests take 38 % longer on average since 02:41; 87 % of the added latency is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
 		},
 		{
 			[]compare.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
 			0.06,
-			"More requests fail since 02:41: all of the added time is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
+			"More requests fail since 02:41: all of the added latency is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
 				"answer 8.0 more calls per 100 requests.",
 		},
 		{
@@ -150,7 +150,7 @@ func TestIncident(t *testing.T) {
 				}},
 			}},
 			0.3,
-			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in calls that shop adds; shop calls bank GET /rates " +
 				"2.5 times instead of once, +30 ms.",
 		},
 		{
@@ -162,13 +162,13 @@ func TestIncident(t *testing.T) {
 				}},
 			}},
 			0.3,
-			"All requests take 30 % longer on average since 02:41; all of the lost time is time in calls that shop adds; shop calls bank GET /rates " +
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in calls that shop adds; shop calls bank GET /rates " +
 				"once, which it did not call before, +30 ms.",
 		},
 		{
 			[]compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Shape: 0.1}},
 			0.3,
-			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank; bank makes other calls than before, " +
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in bank; bank makes other calls than before, " +
 				"10 times per 100 requests.",
 		},
 		{
@@ -178,7 +178,7 @@ func TestIncident(t *testing.T) {
 				{Key: s.table.Symbol("host.name"), Value: s.table.Symbol("node-3"), Part: 0.9, Of: 4},
 			}}},
 			0.3,
-			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
 		},
 		{
 			[]compare.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []compare.InstancePart{
@@ -186,9 +186,9 @@ func TestIncident(t *testing.T) {
 				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.7, Of: 2},
 			}}},
 			0.3,
-			"All requests take 30 % longer on average since 02:41; all of the lost time is time in bank, in zone-b, 1 of its 3 zones.",
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in bank, in zone-b, 1 of its 3 zones.",
 		},
-		{nil, 0, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
+		{nil, 0, "Requests are slower or fail more often since 02:41, but no service accounts for it."},
 	} {
 		if got := n.Incident(&Incident{When: "since 02:41", Suspects: c.suspects, Longer: c.longer}).String(); got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
@@ -201,7 +201,7 @@ func TestIncidentThatIsOver(t *testing.T) {
 	s := newShop()
 	n, bank := s.names(), s.table.Symbol("bank")
 	for want, x := range map[string]compare.Suspect{
-		"All requests took 30 % longer on average between 02:41 and 02:50; all of the lost time is time in bank.": {Service: bank, Score: 0.3, Own: 0.3},
+		"All requests took 30 % longer on average between 02:41 and 02:50; all of the added latency is time in bank.": {Service: bank, Score: 0.3, Own: 0.3},
 		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":           {Service: bank, Score: 0.12, Errors: 0.12},
 		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":   {Service: bank, Score: 0.12, Unanswered: 0.12},
 	} {
@@ -255,7 +255,7 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 			Slower:   c.slower,
 			Suspects: []compare.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
 		}
-		if got, want := n.Incident(x).String(), c.want+"; all of the lost time is time in bank."; got != want {
+		if got, want := n.Incident(x).String(), c.want+"; all of the added latency is time in bank."; got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", c.name, got, want)
 		}
 	}
@@ -317,7 +317,7 @@ func TestUnnamedService(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	of := []compare.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
-	const want = "All requests take 40 % longer on average since 02:41; all of the lost time is time in (unnamed service)."
+	const want = "All requests take 40 % longer on average since 02:41; all of the added latency is time in (unnamed service)."
 	if got := n.Incident(&Incident{When: "since 02:41", Suspects: of}).String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -355,12 +355,12 @@ func TestOperationSentence(t *testing.T) {
 		"Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them.": {&weekly, Crept},
 		"Messages wait longer in orders since 02:41 until billing takes them.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
 			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow},
-		"All requests take 30 % longer on average since 02:41; all of the lost time is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
+		"All requests take 30 % longer on average since 02:41; all of the added latency is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
 			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.1}), Slow},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":       {crept, Crept},
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":      {&month, Crept},
-		"All requests take 40 % longer on average since 02:41; all of the lost time is time in store.": {of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
+		"All requests take 40 % longer on average since 02:41; all of the added latency is time in store.": {of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
 		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", compare.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
 			compare.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
 		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", compare.Suspect{Score: 0.004, Errors: 0.004},

@@ -16,7 +16,7 @@ import (
 // Incident is an incident with what groups and problems show of it.
 type Incident struct {
 	incident.Incident
-	Types    []AffectedType  // by falling lost time, at most maxAffected
+	Types    []AffectedType  // by falling added latency, at most maxAffected
 	Share    float64         // of all requests since the onset, of Types; 0: unknown
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place

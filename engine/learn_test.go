@@ -53,7 +53,7 @@ func TestFaultInPast(t *testing.T) {
 			within("usual rate", whole, live.core.Grouper().Group(x.RequestType).Reference.Rate(), 0.1)
 		}
 	}
-	within("lost time", got.Impact(past.now).Lost, want.Impact(live.now).Lost, 0.2)
+	within("added latency", got.Impact(past.now).Lost, want.Impact(live.now).Lost, 0.2)
 	changed := 0
 	for _, p := range past.core.Problems() {
 		if p.Onset == detect.Chronic {

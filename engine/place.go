@@ -12,7 +12,7 @@ import (
 // Place is the place of an incident, as it was located: the numbers do not change with later requests.
 type Place struct {
 	Operation trace.Op // 0: none was located
-	Share     float64  // of the lost time; 0: unknown, as for requests that only vary more
+	Share     float64  // of the added latency; 0: unknown, as for requests that only vary more
 	At        trace.Nanos
 	Of        analysis.Hash // problem whose investigation located it, perhaps that as which the search sees the incident
 	Reason    Reason
@@ -20,8 +20,8 @@ type Place struct {
 
 // Reason is the reason for which requests lose time at a place, as the kernel tells it. It is zero while it is unknown.
 type Reason struct {
-	Wait     trace.Op     // waits in the kernel that carry most of the lost time; 0: none
-	Share    float64      // of the lost time, of those waits; 0: unknown
+	Wait     trace.Op     // waits in the kernel that carry most of the added latency; 0: none
+	Share    float64      // of the added latency, of those waits; 0: unknown
 	Function trace.Op     // within which the waits were seen; 0: only the service is known
 	Host     trace.Symbol // on which the service runs; 0: on several, or unknown
 	Computes bool         // the threads wait for nothing in the kernel
@@ -101,7 +101,7 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 }
 
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
-// an incident is about lost time. Within an edge, both are divided alike. It is 0 if the mean did not grow.
+// an incident is about added latency. Within an edge, both are divided alike. It is 0 if the mean did not grow.
 func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
@@ -135,7 +135,8 @@ func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
 	return concerns(c.table, op, x.Suspects[0].Service)
 }
 
-// reasonOf returns what the kernel tells about an explained place with a share of the lost time, 0 if that is unknown.
+// reasonOf returns the reason that the kernel tells for an explained place with a share of the added latency, 0 if it
+// is unknown.
 // Probes of other agents have names of their own.
 func (c *Core) reasonOf(v *search.Investigation, share float64, now trace.Nanos) Reason {
 	if detect.WaitClass(c.table, v.Wait.Op) == "" {

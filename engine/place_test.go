@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An incident is about lost time, also if its place was located for a problem whose shares are of the variance.
+// An incident is about added latency, also if its place was located for a problem whose shares are of the variance.
 func TestSlowdownShare(t *testing.T) {
 	c := &Core{table: &trace.Table{}}
 	service := c.table.Symbol("shop")
@@ -50,7 +50,7 @@ func TestSlowdownShare(t *testing.T) {
 		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
 		suspects := []compare.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
 		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {
-			t.Errorf("%s: %v of the lost time; want %v", name, share, 0.9*x.share)
+			t.Errorf("%s: %v of the added latency; want %v", name, share, 0.9*x.share)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // kind is a kind of evidence against a service. Each kind has a record of its own, so that a service that once made
-// other calls, or failed, is as closely watched for lost time as before.
+// other calls, or failed, is as closely watched for added latency as before.
 type kind uint8
 
 const (

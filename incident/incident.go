@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident is a time in which requests lose more time, or fail more often, than the history of the installation
+// Incident is a time in which requests are slower, or fail more often, than the history of the installation
 // explains.
 type Incident struct {
 	ID      uint64       // hash of its first suspect and of its opening time

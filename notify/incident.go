@@ -40,7 +40,7 @@ type Incident struct {
 	MergedInto   string         `json:"merged_into,omitempty"`
 	Suspects     []Culprit      `json:"suspects"`      // ranked
 	Objectives   []Objective    `json:"objectives"`    // those that requests miss because of it
-	RequestTypes []AffectedType `json:"request_types"` // those that lose most time first
+	RequestTypes []AffectedType `json:"request_types"` // the most delayed first
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
 	Traces       []Trace        `json:"traces"`        // slow or failed ones

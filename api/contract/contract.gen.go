@@ -217,16 +217,16 @@ func (e Level) Valid() bool {
 
 // Defines values for LocatedPlaceOf.
 const (
-	LocatedPlaceOfLostTime LocatedPlaceOf = "lost_time"
-	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
-	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
-	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
+	LocatedPlaceOfAddedLatency LocatedPlaceOf = "added_latency"
+	LocatedPlaceOfMean         LocatedPlaceOf = "mean"
+	LocatedPlaceOfSlowdown     LocatedPlaceOf = "slowdown"
+	LocatedPlaceOfVariance     LocatedPlaceOf = "variance"
 )
 
 // Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
 func (e LocatedPlaceOf) Valid() bool {
 	switch e {
-	case LocatedPlaceOfLostTime:
+	case LocatedPlaceOfAddedLatency:
 		return true
 	case LocatedPlaceOfMean:
 		return true
@@ -1851,7 +1851,7 @@ type Incident struct {
 	// Reopened End of the epoch in which it last returned after it had closed; absent: it never did.
 	Reopened *time.Time `json:"reopened,omitempty"`
 
-	// RequestTypes Affected ones, those that lose most time first; at most 100.
+	// RequestTypes Affected ones, the most delayed first; at most 100.
 	RequestTypes []IncidentRequestType `json:"request_types"`
 
 	// Requests Traces, affected or not, from the onset to the end of the epoch with the most evidence. The scores of the suspects are averages over them.
@@ -2112,7 +2112,7 @@ type IncidentWait struct {
 	// Service Whose threads wait.
 	Service string `json:"service"`
 
-	// Share Of the lost time, or of the variance.
+	// Share Of the added latency, or of the variance.
 	Share float64 `json:"share"`
 
 	// Text The class as the sentence names it; preempted and runqueue are both "waiting for a CPU".
@@ -2334,7 +2334,7 @@ type LocatedPlace struct {
 	// MeanNs Mean time of a request in all frames.
 	MeanNs *float64 `json:"mean_ns"`
 
-	// Of What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
+	// Of What the shares are of. `added_latency`: of all time that the incident costs, as in its sentence.
 	Of        LocatedPlaceOf `json:"of"`
 	Operation string         `json:"operation"`
 
@@ -2352,7 +2352,7 @@ type LocatedPlace struct {
 	Traces []LocatedTrace `json:"traces"`
 }
 
-// LocatedPlaceOf What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
+// LocatedPlaceOf What the shares are of. `added_latency`: of all time that the incident costs, as in its sentence.
 type LocatedPlaceOf string
 
 // LocatedTrace defines model for LocatedTrace.

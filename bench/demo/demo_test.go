@@ -53,7 +53,7 @@ func TestWatcher(t *testing.T) {
 		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
-		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
+		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the added latency is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
 		"/investigations/0000000000000123": `{"investigation": {"suspects": [{"operation": "stock SELECT → sqlite stock.items", "share": {"value": 0.9}}]}}`,
 	} {
@@ -89,7 +89,7 @@ func TestWatcher(t *testing.T) {
 	want := []string{
 		"An incident opened. Requests take 5 % longer; all of it is time in stock.", h.URL + "/incidents/0000000000000123",
 		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
-		"The kernel agent explained it: 80 % of the lost time is waiting for a lock in cart total, on host b.",
+		"The kernel agent explained it: 80 % of the added latency is waiting for a lock in cart total, on host", "b.",
 		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
 		"Sibyl located another slowdown: stock SELECT → sqlite stock.items, of", h.URL + "/incidents/0000000000000123",
 		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
@@ -202,8 +202,8 @@ func TestExplained(t *testing.T) {
 		correct bool
 		text    string
 	}{
-		{&Wait{Class: "futex", Text: "waiting for a lock", Share: 0.8, Service: "cart", Seconds: 90}, true, "The kernel agent explained it after 90 s: 80 % of the lost time is waiting for a lock in cart.\n"},
-		{&Wait{Class: "sync", Text: "waiting for the disk (fsync)", Share: 0.8, Service: "cart", Function: "cart total", Host: "b", Seconds: 90}, false, "after 90 s, wrongly: 80 % of the lost time is waiting for the disk (fsync) in cart total, on host b.\n"},
+		{&Wait{Class: "futex", Text: "waiting for a lock", Share: 0.8, Service: "cart", Seconds: 90}, true, "The kernel agent explained it after 90 s: 80 % of the added latency is waiting for a lock in cart.\n"},
+		{&Wait{Class: "sync", Text: "waiting for the disk (fsync)", Share: 0.8, Service: "cart", Function: "cart total", Host: "b", Seconds: 90}, false, "after 90 s, wrongly: 80 % of the added latency is waiting for the disk (fsync) in cart total, on host b.\n"},
 		{&Wait{Class: "futex", Service: "orders", Seconds: 90, Sentence: "orders waits."}, false, "wrongly"},
 		{nil, false, "did not explain it: the cause is waiting for a lock.\n"},
 	} {

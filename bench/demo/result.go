@@ -40,7 +40,7 @@ type Result struct {
 type Wait struct {
 	Class    string  `json:"class"`
 	Text     string  `json:"text"`
-	Share    float64 `json:"share"` // of the lost time
+	Share    float64 `json:"share"` // of the added latency
 	Service  string  `json:"service"`
 	Function string  `json:"function"` // "": unknown
 	Host     string  `json:"host"`     // "": unknown
@@ -49,9 +49,9 @@ type Wait struct {
 	Correct  bool    `json:"correct"`  // class and service
 }
 
-// String describes x: "82 % of the lost time is waiting for the disk (fsync) in orders audit.append, on host b".
+// String describes x: "82 % of the added latency is waiting for the disk (fsync) in orders audit.append, on host b".
 func (x *Wait) String() string {
-	text := units.Share(x.Share) + " of the lost time is " + x.Text + " in " + cmp.Or(x.Function, x.Service)
+	text := units.Share(x.Share) + " of the added latency is " + x.Text + " in " + cmp.Or(x.Function, x.Service)
 	if x.Host != "" {
 		text += ", on host " + x.Host
 	}

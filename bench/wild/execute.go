@@ -19,7 +19,7 @@ type effect struct {
 	share    float64     // of the executions that it touches
 	added    bool        // strength ns are added to each touched execution
 	factor   bool        // own times are strength times longer
-	span     string      // name of an internal span that holds the added time
+	span     string      // name of an internal span that holds the added latency
 	repeated bool        // queries and calls are made 1+strength times
 	fails    bool        // touched executions fail before they do anything
 	quiet    bool        // failures show in codes of HTTP only, not in the status of spans

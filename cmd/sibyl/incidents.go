@@ -19,7 +19,7 @@ func (p *process) incidentsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "incidents [ID]",
 		Short: "List the incidents of a running service, or show one",
-		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests lose more time, or fail more
+		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests are slower, or fail more
 often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
 
 With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their parts and instances, the search for

@@ -213,7 +213,7 @@ func operation(o *contract.SuspectOperation) string {
 	return o.Service + " " + o.Operation + " → " + o.Target.Service + " " + o.Target.Operation
 }
 
-// Place is a place with its share of the lost time.
+// Place is a place with its share of the added latency.
 type Place struct {
 	Operation string
 	Share     contract.Interval
@@ -238,9 +238,9 @@ func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	return all
 }
 
-// places lists where the search found the lost time.
+// places lists where the search found the added latency.
 func (r *Report) places() section {
-	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the lost time", true}}}
+	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the added latency", true}}}
 	if r.Detail.Investigation == nil {
 		return s
 	}

@@ -102,7 +102,7 @@ func TestLocatedPlaces(t *testing.T) {
 			t.Errorf("%s has other places than the located ones", format)
 		}
 	}
-	if got := render(t, "md", r); !strings.Contains(got, "| Place | Share of the lost time |\n") {
+	if got := render(t, "md", r); !strings.Contains(got, "| Place | Share of the added latency |\n") {
 		t.Errorf("columns without a value: %s", got)
 	}
 	r.Detail.Investigation.Investigation.State = contract.StateInvestigating

@@ -71,7 +71,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/,
   );
   const facts = await now.locator(".facts").textContent();
-  assert.match(facts, /Affected\d+ request types?Loses most.* on average, usually .*\(\d+\.\d×\)/);
+  assert.match(facts, /Affected\d+ request types?Slowed most.* on average, usually .*\(\d+\.\d×\)/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
   const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
   await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");
@@ -142,7 +142,7 @@ test("names in the heading of an incident lead to their evidence", async () => {
     suspect.instances = [{ key: "service.instance.id", value: "search-7", calls: 90, part: 1 }];
     Object.assign(detail.incident, {
       place: "search index.read",
-      sentence: `Requests take twice as long since 02:41; search index.read carries 90 % of the lost time, on search-7.`,
+      sentence: `Requests take twice as long since 02:41; search index.read carries 90 % of the added latency, on search-7.`,
     });
     await route.fulfill({ response, json: detail });
   });
@@ -210,7 +210,7 @@ test("a located incident names what its threads wait for, in its charts and tabl
     requests: located ? 120 : 0,
   });
   Object.assign(detail.incident, {
-    sentence: `Requests take 80 % longer since ${incident.onset.slice(11, 16)}; 82 % of the lost time is waiting for the disk (fsync) in search audit.append, on host b.`,
+    sentence: `Requests take 80 % longer since ${incident.onset.slice(11, 16)}; 82 % of the added latency is waiting for the disk (fsync) in search audit.append, on host b.`,
     place: "search audit.append",
     wait: {
       class: "sync",

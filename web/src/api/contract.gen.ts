@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * List incidents, open ones first, the most severe first, then those that opened last
-         * @description An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+         * @description An incident is a time in which requests are slower, or fail more often, than the history of the installation explains. It has one
          *     cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
          *     into others.
          */
@@ -57,7 +57,7 @@ export interface paths {
         /**
          * Export an incident, for a ticket or a post-mortem
          * @description Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
-         *     that loses most time. Times are UTC.
+         *     that is delayed most. Times are UTC.
          */
         get: operations["getIncidentReport"];
         put?: never;
@@ -1416,7 +1416,7 @@ export interface components {
             suspects: components["schemas"]["IncidentSuspect"][];
             /** @description Objectives of the configuration that requests miss because of it. If no service stands out, the only suspect is that of the entry, with a score of 0. */
             objectives: components["schemas"]["IncidentObjective"][];
-            /** @description Affected ones, those that lose most time first; at most 100. */
+            /** @description Affected ones, the most delayed first; at most 100. */
             request_types: components["schemas"]["IncidentRequestType"][];
             /** @description Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100. */
             problems: components["schemas"]["ID"][];
@@ -1485,7 +1485,7 @@ export interface components {
             text: string;
             /**
              * Format: double
-             * @description Of the lost time, or of the variance.
+             * @description Of the added latency, or of the variance.
              */
             share: number;
             /** @description Whose threads wait. */
@@ -1856,10 +1856,10 @@ export interface components {
             /** @description Its tracepoint is enabled now. */
             enabled: boolean;
             /**
-             * @description What the shares are of. `lost_time`: of all time that the incident costs, as in its sentence.
+             * @description What the shares are of. `added_latency`: of all time that the incident costs, as in its sentence.
              * @enum {string}
              */
-            of: "lost_time" | "slowdown" | "variance" | "mean";
+            of: "added_latency" | "slowdown" | "variance" | "mean";
             share: components["schemas"]["Interval"];
             /**
              * Format: int64

@@ -128,7 +128,7 @@ export const definitions: Record<string, string> = {
   located: "The location is known; no tracepoint below it is left to try",
   explained: "The location is known, and so is the reason: what its threads wait for, or attributes that correlate",
   exhausted: "Every available tracepoint was tried; no location is certain",
-  open: "Requests still lose more time, or fail more often, than usual",
+  open: "Requests are still slower, or fail more often, than usual",
   gone: "The search ended with its problem or incident",
   unlisted: "It has closed, or the filter now hides it",
   on: "On now",

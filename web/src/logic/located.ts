@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client.ts";
 
 // wholes name what the shares of a located place are of.
 export const wholes: Record<Schemas["LocatedPlace"]["of"], string> = {
-  lost_time: "of the lost time",
+  added_latency: "of the added latency",
   slowdown: "of the slowdown",
   variance: "of the variance",
   mean: "of the mean",

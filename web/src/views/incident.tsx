@@ -390,7 +390,7 @@ const suspectOperation = (o: Schemas["SuspectOperation"]) =>
 
 const maxCharted = 20; // request types to choose from
 const maxPlaces = 5; // of the search
-const leastPlace = 0.01; // share of the lost time
+const leastPlace = 0.01; // share of the added latency
 
 type SearchProps = {
   of: Schemas["InvestigationDetail"];
@@ -398,7 +398,7 @@ type SearchProps = {
   located: Schemas["LocatedPlace"] | undefined;
 };
 
-// Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
+// Search shows how far the search for the place has come: its state, the places with their shares of the added latency, the
 // tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
 function Search({ of: detail, incident: x, located: found }: SearchProps) {
   const v = detail.investigation;
@@ -409,7 +409,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
     <Figure
       id="search"
       title="Place"
-      hint="Where requests of all types that run through the first suspect lose time, as shares of all time lost. Sibyl switches tracepoints on and off to find the place."
+      hint="Where requests of all types that run through the first suspect lose time, as shares of all added latency. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
       table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
@@ -433,7 +433,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
         <Table
           label="Places"
           className="results"
-          head={["Operation", "Share of the lost time", ...(sampled ? [{ text: "Requests", number: true }] : [])]}
+          head={["Operation", "Share of the added latency", ...(sampled ? [{ text: "Requests", number: true }] : [])]}
         >
           {places.map((s, i) => (
             <tr key={i}>
@@ -467,7 +467,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
 }
 
 const placesTable = (v: Schemas["Investigation"]) => ({
-  header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
+  header: ["place", "tracepoint", "share of the added latency (of 1)", "low (of 1)", "high (of 1)", "requests"],
   rows: v.suspects.map((s) => [
     s.context.join(" → "),
     s.tracepoint,

@@ -330,9 +330,9 @@ export function facts(x: Incident): Fact[] {
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   if (worst && x.kind !== "silent")
     all.push([
-      "Loses most",
+      "Slowed most",
       <Effect key="worst" of={worst} />,
-      "The request type whose requests together lose most time",
+      "The request type whose requests together are delayed most",
     ]);
   const lost = impactText(x.impact);
   if (lost && x.kind !== "silent")
@@ -411,7 +411,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       <Attention of={list.attention} />
       <p>
         {list.attention.length === 0 &&
-          `${quietSubject(muted, uncovered)} neither lose more time nor fail more often than usual. `}
+          `${quietSubject(muted, uncovered)} are neither slower nor fail more often than usual. `}
         {ends.length === 0 && "There was no incident in the last day."}
       </p>
       {ends.slice(0, mostEnds).map((x, i) => (
