@@ -46,7 +46,7 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// The jars are built once for the same source.
+// The jars are built only once for the same source.
 func TestBuildOnce(t *testing.T) {
 	tools := os.Getenv("PATH")
 	script(t, map[string]string{
