@@ -2,7 +2,7 @@ package wild
 
 import "fmt"
 
-// Codes of gRPC by those of HTTP.
+// grpcCodes maps codes of HTTP to codes of gRPC.
 var grpcCodes = map[int]int64{0: 0, 200: 0, 404: 5, 503: 14, 504: 4}
 
 // noResponse is the code of a call without an answer.
