@@ -67,7 +67,7 @@ func wide(n int) *trace.Trace {
 	return t
 }
 
-// deep returns a trace of n spans in which each calls the next.
+// deep returns a trace of n spans in which each span calls the next.
 func deep(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {
