@@ -391,8 +391,8 @@ func (d *demo) makePast(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for the rest of the healthy time. With a past it also waits until the server has learned, which would
-// take minutes without one.
+// settle waits for the rest of the healthy time. If there is a past, it also waits until the server has learned, which
+// would otherwise take minutes.
 func (d *demo) settle(ctx context.Context) error {
 	if err := d.sleep(ctx, d.Learning-d.recording()); err != nil || d.past == nil {
 		return err

@@ -153,7 +153,7 @@ func TestWatcherFollows(t *testing.T) {
 	}
 }
 
-// TestResult: an answer is correct if it is the location of the fault. Without a fault, no answer is correct.
+// TestResult: an answer is correct if it is the location of the fault. No answer is correct if there is no fault.
 func TestResult(t *testing.T) {
 	edge := shop.Edge{Service: "cart", Operation: "total"}
 	truth := &shop.Truth{Edge: edge, Table: "items"}

@@ -100,8 +100,8 @@ type armWindow struct {
 	cpu, p50, p95, spans float64
 }
 
-// MeasureJVM runs the service in Java in all arms. In each run it injects a fault into all arms at once, lets the
-// adaptive arm locate it, and removes it again.
+// MeasureJVM runs the service in Java in all arms. Each run injects a fault into all arms at once, lets the adaptive
+// arm locate it, and removes it again.
 func MeasureJVM(ctx context.Context, o *JVMOptions) (*JVMReport, error) {
 	report := &JVMReport{Customers: customers, Window: o.Window.Seconds(), windows: make(map[Phase]map[Arm][]armWindow)}
 	for i := range o.Runs {
@@ -376,8 +376,8 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 	return nil
 }
 
-// quietTime is the time without a tracepoint after which a search has ended. The agent restores classes after half of
-// it, and the JVM compiles them again.
+// quietTime is the time without a tracepoint that shows that a search has ended. The agent restores classes after half
+// of it, and the JVM compiles them again.
 const quietTime = 2 * time.Minute
 
 // searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
@@ -475,7 +475,7 @@ func (x *jvmRun) applied(ctx context.Context) int {
 	return n
 }
 
-// Located returns the number of runs in which the answer is correct.
+// Located returns the number of runs with a correct answer.
 func (r *JVMReport) Located() int {
 	n := 0
 	for _, run := range r.Runs {

@@ -62,8 +62,8 @@ type SelectionResult struct {
 type Compared struct {
 	Median float64 `json:"median"`
 	Ratio  float64 `json:"ratio"` // median of the ratios to the same round with Nothing
-	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. With fewer than
-	// six rounds they are the range of the ratios.
+	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. They are the
+	// range of the ratios if there are fewer than six rounds.
 	Low  float64 `json:"ratio_low"`
 	High float64 `json:"ratio_high"`
 }

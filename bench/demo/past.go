@@ -66,7 +66,7 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	return p.to.Export(ctx, r)
 }
 
-// begin starts to pass on spans. Before that, services start and, for example, fill databases.
+// begin starts to pass on spans. Spans from before it show how services start, and for example fill databases.
 func (p *past) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func dropBefore(since uint64, traces ptrace.Traces) {
 // LeastRecording is the shortest healthy time that the demo can repeat as its past.
 const LeastRecording = 10 * time.Second
 
-// closing is the last part of a recording, in which requests may be incomplete.
+// closing is the last part of a recording. Its requests may be incomplete.
 const closing = 2 * time.Second
 
 // repeat sends the complete requests that were kept, as the traffic of a time before them. It sends all requests of a
@@ -111,8 +111,8 @@ func (p *past) repeat(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// completeRequests removes the spans of requests that may be incomplete, and returns the interval in which the others
-// started, in ns since 1970.
+// completeRequests removes the spans of requests that may be incomplete. The others start from first on and before end,
+// both in ns since 1970.
 func completeRequests(kept ptrace.Traces) (first, end uint64) {
 	begun := make(map[pcommon.TraceID]uint64) // requests whose root arrived
 	for span := range replay.Spans(kept) {

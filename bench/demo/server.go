@@ -119,7 +119,7 @@ func (s *server) waitLearned(ctx context.Context) error {
 	}
 }
 
-// events calls handle with each event until ctx ends or the server exits. After a broken connection it resumes with the
+// events calls handle with each event until ctx ends or the server exits. If the connection breaks, it resumes with the
 // first event that it missed.
 func (s *server) events(ctx context.Context, handle func(contract.Event)) error {
 	last := ""

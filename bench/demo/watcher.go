@@ -142,8 +142,8 @@ func (w *watcher) incident(id string) *Incident {
 	return nil
 }
 
-// isAbout reports whether an incident with the given first suspect belongs to the fault. Without a fault, all incidents
-// do.
+// isAbout reports whether an incident with the given first suspect belongs to the fault. All incidents do if there is
+// no fault.
 func (w *watcher) isAbout(suspect string) bool { return w.truth == nil || suspect == w.truth.Service }
 
 // deref returns *s, or "" if s is nil.

@@ -99,7 +99,8 @@ func checkNames(all []program, only []string) error {
 	return nil
 }
 
-// required returns the programs of only, the programs that they call, and the gateway. Without names it returns all.
+// required returns the programs of only, the programs that they call, and the gateway. It returns all programs if only
+// is empty.
 func required(all []program, only []string) map[string]bool {
 	wanted := map[string]bool{gateway: true}
 	for _, p := range slices.Backward(all) { // callees come first
@@ -171,7 +172,7 @@ func (e *estate) callees(p *program) []string {
 	return to
 }
 
-// Ports lie below the range from which the kernel takes ports for outgoing connections.
+// Ports lie below the kernel's range of ports for outgoing connections.
 const (
 	firstPort = 15_000
 	portCount = 15_000

@@ -292,7 +292,7 @@ func (e *estate) serviceTargets() (list []target) {
 	return list
 }
 
-// errorPeriod is the period in which errors are switched on and off.
+// errorPeriod is the period of switching errors on and off.
 const errorPeriod = 5 * time.Second
 
 // duty returns the times on and off of a fraction of errorPeriod.

@@ -164,7 +164,7 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// stop terminates the process and its descendants and waits for it. After the timeout it kills them.
+// stop terminates the process and its descendants and waits for it. It kills them after the timeout.
 func (g *group) stop(p *process, timeout time.Duration) {
 	tree := append(descendants(p.pid()), p.pid())
 	p.signal(syscall.SIGCONT)
@@ -243,8 +243,8 @@ func (g *group) run(ctx context.Context, c command) error {
 // ReaperCommand is the hidden command that calls Reap.
 const ReaperCommand = "estate-reaper"
 
-// Reap reads the process groups that another process starts and stops. A line is "+PID" or "-PID". At the end of in,
-// which also comes if that process is killed, it kills the remaining groups and removes dir.
+// Reap reads the process groups that another process starts and stops. A line is "+PID" or "-PID". When in ends, even
+// because that process was killed, Reap kills the remaining groups and removes dir.
 func Reap(in io.Reader, dir string) error {
 	groups := make(map[int]bool)
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -56,8 +56,8 @@ type Run struct {
 	Decide         time.Duration `json:"decide_ns"` // longest time to end an epoch
 }
 
-// Simulate executes all runs and returns the results in the order of faults, seeds and strategies. After each run it
-// calls progress, unless that is nil.
+// Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress
+// after each run, unless that is nil.
 func Simulate(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
 	if s.Healthy == 0 {
 		s.Healthy = time.Minute
@@ -112,7 +112,7 @@ feed:
 	return runs, err
 }
 
-// start is the time at which every simulation starts. It is fixed so that runs repeat.
+// start is the start of every simulation. It is fixed so that runs repeat.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
 // simulatedRun is a run in progress.
@@ -237,7 +237,7 @@ func (r *simulatedRun) count(t *trace.Trace) {
 
 var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
-// alarms counts new problems and incidents. Before the fault they are false.
+// alarms counts new problems and incidents. They are false before the fault.
 func (r *simulatedRun) alarms() {
 	for i := range r.core.Problems() {
 		id := r.core.Problems()[i].ID.String()

@@ -31,7 +31,7 @@ type Score struct {
 	Top3     Rate `json:"top3"`
 	Top3Low  Rate `json:"top3_low"`
 	Top3High Rate `json:"top3_high"`
-	// Raised is the fraction of locatable cases in which a problem was raised at all.
+	// Raised is the fraction of locatable cases with a problem.
 	Raised Rate `json:"raised"`
 	// Medians over the locatable cases: the fractions of executed tracepoints that were enabled ever and at the peak,
 	// and extra spans per 1 000 requests. Medians over the cases with a problem: epochs until it was raised, and from

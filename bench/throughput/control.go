@@ -252,7 +252,7 @@ func appliedStatus(plan *protocol.Plan) []byte {
 }
 
 // call sends a request, conditional on the plan's hash unless that is "". It returns the status code, the answer's body
-// and its ETag. Without an answer the code is 0.
+// and its ETag. The code is 0 if there is no answer.
 func (f *fleet) call(ctx context.Context, method, path string, body []byte, hash string) (code int, answer []byte, tag string) {
 	f.requests.Add(1)
 	r, err := http.NewRequestWithContext(ctx, method, f.base+path, bytes.NewReader(body))

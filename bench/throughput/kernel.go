@@ -101,8 +101,8 @@ func kernelResult(times [][]float64) *Result {
 	return r
 }
 
-// compared returns the median of the times of all rounds, and the median and the quartiles of the share that they exceed
-// the times without probes by.
+// compared returns the median of the times of all rounds, and the median and the quartiles of the ratios of these times
+// to the times without probes, minus 1.
 func compared(name string, times, without []float64) []Value {
 	ratios := make([]float64, len(times))
 	for round := range ratios {

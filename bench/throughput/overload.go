@@ -96,7 +96,7 @@ func (o IngestOptions) overload(ctx context.Context, s *server, load *load, fact
 	return r, nil
 }
 
-// offerStats counts requests, each of which was sent only once.
+// offerStats counts requests, each sent only once.
 type offerStats struct {
 	accepted, refused, withoutRetryInfo int64
 	duration                            time.Duration

@@ -43,7 +43,7 @@ func newPingPong() (*pingPong, error) {
 	return p, nil
 }
 
-// pin pins a thread to the first CPU. With both threads there, each of their waits switches the CPU to the other one.
+// pin pins a thread to the first CPU. If both threads are there, each of their waits switches the CPU to the other one.
 func pin(tid int) error {
 	var first unix.CPUSet
 	first.Set(0)

@@ -29,7 +29,7 @@ type Options struct {
 	Time  time.Duration // minimum duration of a measurement; 0: a second
 	Seed  uint64        // of the generated input
 	Small bool          // shrink inputs whose size does not depend on Bytes, for tests
-	// Service is the command that runs [Serve]. By default it is a hidden command of this program.
+	// Service is the command that runs [Serve]. It is a hidden command of this program by default.
 	Service []string
 }
 
@@ -126,7 +126,7 @@ func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	return cost{max(fastest, 1), float64(after.Mallocs-before.Mallocs) / float64(passes)}, nil
 }
 
-// rate returns the rate at which a pass processes its n items.
+// rate returns the number of items per second of a pass over n items.
 func (c cost) rate(n int, key, noun string) Value {
 	x := float64(n) / c.time.Seconds()
 	return Value{key, x, millions(x) + " " + noun + "/s"}

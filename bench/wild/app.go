@@ -30,7 +30,7 @@ type app struct {
 	address int // number of addresses given out
 }
 
-// style is the way in which an installation is traced and addressed. It does not change.
+// style determines how an installation is traced and addressed. It does not change.
 type style struct {
 	addresses addressing
 	domain    string  // of DNS names

@@ -70,7 +70,7 @@ func (x *execution) callAttrs(st *step, address string, code int) []attr {
 	return append(attrs, x.answered(st, code)...)
 }
 
-// addressOf returns the address at which a pod is called.
+// addressOf returns the address that clients use for a pod.
 func (x *execution) addressOf(p *pod) string {
 	switch x.app.style.addresses {
 	case byPodIP:

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// begin is the time at which the traffic of every application starts.
+// begin is the start of the traffic of every application.
 const begin = trace.Nanos(1_780_300_800_000_000_000) // 1 June 2026, 8:00 UTC
 
 // effect is the change that a fault makes to the executions at its place. Each field but strength, share and window
@@ -63,7 +63,7 @@ type attr struct {
 	number    int64
 }
 
-// outcome is the way in which an execution ended.
+// outcome is the result of an execution.
 type outcome struct {
 	code  int // of HTTP; 0 and 200 are successes
 	quiet bool

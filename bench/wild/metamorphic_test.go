@@ -29,7 +29,7 @@ const (
 	spansOfRecording = 45e3
 )
 
-// openingTolerance is the time by which incidents may open earlier or later in a changed recording.
+// openingTolerance bounds how much earlier or later an incident may open in a changed recording.
 const openingTolerance = time.Minute
 
 // recording is a short run of an application.
@@ -63,7 +63,7 @@ func record(t *testing.T, seed uint64, prepare func(*app), faults ...string) rec
 
 func unchanged(*app) {}
 
-// changed returns a copy of r in which each trace is changed.
+// changed returns a copy of r with each trace changed.
 func (r *recording) changed(change func(*recorded)) recording {
 	c := recording{app: r.app}
 	for _, w := range r.traces {

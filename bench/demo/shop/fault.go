@@ -117,13 +117,13 @@ var sites = map[Fault][]site{
 	Neighbour:  {{Edge: Edge{Service: "search", Operation: "rank.score"}}},
 }
 
-// waitsOf lists the classes of kernel waits in which requests spend the time of a fault. Requests with other faults
+// waitsOf lists, by fault, the classes of kernel waits that its requests spend time in. Requests with other faults
 // compute, or wait without a waiting thread: for a goroutine, or for the network in Go's runtime.
 var waitsOf = map[Fault][]string{
 	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"}, JavaLock: {"futex"},
 }
 
-// WaitsOf returns the classes of kernel waits in which requests spend the time of a fault.
+// WaitsOf returns the classes of kernel waits that requests with a fault spend time in.
 func WaitsOf(f Fault) []string { return waitsOf[f] }
 
 // placedFault is a fault at a location.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of files. With a fault, a call of the disk takes much longer than the thread then waits for a CPU, even if many
+// Sizes of files. A faulty call of the disk takes much longer than the thread then waits for a CPU, even if many
 // programs want the CPUs.
 const (
 	recordBytes  = 4 << 10 // of a log
@@ -26,8 +26,8 @@ const (
 	alignment    = 4 << 10 // of reads past the page cache
 )
 
-// appends returns a function that writes a record to a log and syncs it. With the fault [Fsync], records are longer and
-// are synced repeatedly for diskDelay.
+// appends returns a function that writes a record to a log and syncs it. The fault [Fsync] makes records longer and
+// syncs them repeatedly for diskDelay.
 func (s *service) appends(name string) (step, error) {
 	file, err := s.open(name + ".log")
 	if err != nil {
@@ -75,7 +75,7 @@ func rewrite(file *os.File, record []byte, q *Request) error {
 	return nil
 }
 
-// reads returns a function that reads from an archive, which is in the page cache. With the fault [Disk] it reads from
+// reads returns a function that reads from an archive, which is in the page cache. The fault [Disk] makes it read from
 // the disk for diskDelay, as if there were no memory for the cache.
 func (s *service) reads(name string) (step, error) {
 	file, err := s.open(name + ".archive")
@@ -140,8 +140,8 @@ func (a *archive) read(file *os.File, n int64) error {
 }
 
 // locked returns a function that computes under a file lock, for requests of several types. Threads wait for such a
-// lock, as they do for the mutexes of most languages; for a Go mutex only goroutines would wait. With the fault [Lock]
-// a job holds the lock for most of the time.
+// lock, as they do for the mutexes of most languages; only goroutines would wait for a Go mutex. The fault [Lock] is a
+// job that holds the lock for most of the time.
 func (s *service) locked(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {

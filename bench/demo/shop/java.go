@@ -198,7 +198,7 @@ func (j *javaProcess) inject(i *Injection) (bool, error) {
 // JavaPaths returns the paths of the catalog in Java. The gateway calls the first two.
 func JavaPaths() []string { return []string{"/list", "/item", "/compare", "/seller"} }
 
-// Warm-up. Without it, the compiler of the JVM would make the healthy time faster and faster.
+// The compiler of the JVM would make the healthy time faster and faster if the service were not warmed up.
 const (
 	warmUpRequests = 800         // to each path
 	warmUpTime     = time.Minute // more than one JVM may warm up at once

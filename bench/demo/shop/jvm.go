@@ -100,8 +100,8 @@ type javaDatabase struct {
 	port, password string
 }
 
-// databasePassword is the environment variable with the password of the database. With an empty password every user of
-// the host could run code in the database.
+// databasePassword is the environment variable with the password of the database. If it were empty, every user of the
+// host could run code in the database.
 const databasePassword = "DATABASE_PASSWORD"
 
 // startJavaDatabase starts the database, which is part of the service's jar.

@@ -17,8 +17,8 @@ import (
 // neighbourThreads is the number of threads of the noisy neighbour that never stop computing.
 const neighbourThreads = 8
 
-// startNeighbour binds this process to a CPU and starts another process there. Without binding, the scheduler would
-// spread the load over all CPUs, and all services of the shop, which are on one host, would suffer.
+// startNeighbour binds this process to a CPU and starts another process there. Otherwise the scheduler would spread the
+// load over all CPUs, and all services of the shop, which are on one host, would suffer.
 func (s *service) startNeighbour() error {
 	cpu, err := lastCPU()
 	if err != nil {
@@ -103,7 +103,7 @@ func Disturb(ctx context.Context, in io.Reader, cpu string) error {
 	if err := bindThreads(number); err != nil {
 		return err
 	}
-	// Without the right to a higher weight, the service still gets only a ninth of the CPU.
+	// The service still gets only a ninth of the CPU if this process may not raise its weight.
 	_ = eachThread(func(tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, neighbourNice) })
 	runtime.GOMAXPROCS(neighbourThreads + 1) // one more thread to notice the end of the input
 	for range neighbourThreads {

@@ -16,7 +16,7 @@ import (
 // Resolver is the key for the address of the shop's name server among the addresses of services.
 const Resolver = "resolver"
 
-// The name server answers at once. With the fault [DNS] it answers later.
+// The name server answers at once, or later if it has the fault [DNS].
 const (
 	dnsDelay    = 80 * time.Millisecond
 	dnsTimeout  = 5 * time.Second // of a query, as in the C library

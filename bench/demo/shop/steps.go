@@ -159,8 +159,8 @@ func burn(rounds int) {
 	}
 }
 
-// branch returns a function with an inefficient branch. With the fault [SlowPath], requests with one value of an
-// attribute take it.
+// branch returns a function with an inefficient branch. Requests with one value of an attribute take it if there is the
+// fault [SlowPath].
 func (s *service) branch(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
@@ -171,8 +171,8 @@ func (s *service) branch(name string, rounds int) step {
 	})
 }
 
-// builds returns a function that builds a tree of small objects. With the fault [GC] it also keeps a large tree and
-// discards many.
+// builds returns a function that builds a tree of small objects. The fault [GC] makes it also keep a large tree and
+// discard many.
 func (s *service) builds(name string, objects int) step {
 	var kept atomic.Pointer[object] // makes each garbage collection expensive
 	return s.leaf(name, func(c *call) error {
@@ -203,8 +203,8 @@ func grow(n int) *object {
 	return &object{left: grow((n - 1) / 2), right: grow(n - 1 - (n-1)/2), name: make([]byte, 24)}
 }
 
-// encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies
-// have far more text.
+// encodes returns a function that sets the reply: products as compressed JSON. The fault [Payload] adds far more text
+// to some replies.
 func (s *service) encodes(name string) step {
 	text := description(normalText)
 	return s.leaf(name, func(c *call) error {

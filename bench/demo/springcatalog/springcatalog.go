@@ -25,7 +25,7 @@ import (
 //go:embed pom.xml src
 var source embed.FS
 
-// Programs lists the files with which the service runs.
+// Programs lists the files that the service needs.
 type Programs struct {
 	JVM           string // program java
 	Service       string // jar of the service

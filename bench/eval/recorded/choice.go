@@ -54,8 +54,8 @@ const NoStrategy = "none"
 // ErrNoHistory means that every trace lies in the window of some case.
 var ErrNoHistory = errors.New("no trace begins outside of all windows: nothing to learn from")
 
-// Choose runs each case against the engine, once with each strategy. The set must have been read with Keep. After each
-// run it calls progress, unless that is nil.
+// Choose runs each case against the engine, once with each strategy. The set must have been read with Keep. It calls
+// progress after each run, unless that is nil.
 func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)) (*ChoiceReport, error) {
 	slices.SortStableFunc(s.traces, byStart)
 	r := &runner{Choice: c, table: s.Table, catalogue: newCatalogue(s.traces, c.Baseline, s.Table)}
@@ -125,13 +125,13 @@ type caseRun struct {
 	ChoiceResult
 	core *engine.Core
 	now  trace.Nanos
-	// window is the time at which the window starts.
+	// window is the start of the window.
 	window trace.Nanos
 	ever   map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
 	out    trace.Trace           // scratch
 }
 
-// began is the time at which every run starts. It is fixed so that runs repeat.
+// began is the start of every run. It is fixed so that runs repeat.
 const began = trace.Nanos(1_700_000_000_000_000_000)
 
 // newRun returns a run of c after the engine has learned from history.

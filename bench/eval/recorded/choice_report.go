@@ -27,7 +27,7 @@ type ChoiceScore struct {
 type ChoiceSum struct {
 	Count int `json:"count"`
 	// Top1 and Top3 are the fractions of cases whose labelled operation is the first suspect, or one of the first
-	// three. Visible is the fraction of cases in which it was ever visible, which says little on its own.
+	// three. Visible is the fraction of cases whose labelled operation was ever visible, which says little on its own.
 	Top1    float64 `json:"top1"`
 	Top3    float64 `json:"top3"`
 	Visible float64 `json:"visible"`

@@ -187,8 +187,8 @@ func choose(t *testing.T, dir string, c Choice) (*ChoiceReport, error) {
 	return s.Choose(t.Context(), c, nil)
 }
 
-// TestChoose: with tracepoints, a slow operation below the baseline is located. Without tracepoints it is only raised.
-// Runs repeat.
+// TestChoose: a slow operation below the baseline is located with tracepoints, and only raised without them. Runs
+// repeat.
 func TestChoose(t *testing.T) {
 	dir := wholeShop(t)
 	for _, baseline := range []Baseline{Services, Entries, OTel} {

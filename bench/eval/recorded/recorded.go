@@ -33,7 +33,7 @@ const (
 	CasesName  = "cases.jsonl"
 )
 
-// compressions are the possible endings of TracesName, in the order in which they are tried.
+// compressions are the possible endings of TracesName, in the order of the attempts.
 var compressions = []string{"", ".gz", ".zst"}
 
 // Case is one labelled fault, with the window in which it was active.

@@ -20,7 +20,7 @@ type Stream struct {
 	Between time.Duration // of healthy traces after each window
 }
 
-// streamStart is the time at which a stream starts.
+// streamStart is the start of every stream.
 const streamStart trace.Nanos = 1_700_000_000_000_000_000
 
 const (
