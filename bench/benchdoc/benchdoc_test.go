@@ -43,8 +43,8 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestDocument: each part has its file of results, docs/benchmarks.md links each file, and it stays short, since tables
-// belong to the results.
+// TestDocument: each part has a file of results, docs/benchmarks.md links to each file, and it stays short, since
+// tables belong into the results.
 func TestDocument(t *testing.T) {
 	const document, results, limit = "../../docs/benchmarks.md", "../../bench/results", 2000
 	if n := len(strings.Fields(string(read(t, document)))); n > limit {
@@ -118,7 +118,7 @@ func wellFormed(t *testing.T, svg []byte) {
 	}
 }
 
-// TestNoFigures: output without any of the figures is an error, not a table of dashes.
+// TestNoFigures: if output contains no figure at all, that is an error, not a table of dashes.
 func TestNoFigures(t *testing.T) {
 	for i := range parts {
 		for _, out := range []string{"", "{}", `{"results": [{"name": "else", "x": 1}]}`, "nonsense"} {
@@ -176,7 +176,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestMet covers met and missed goals, and no goal.
+// TestMet covers goals that are met or missed, and no goal.
 func TestMet(t *testing.T) {
 	for _, c := range []struct {
 		g    goal

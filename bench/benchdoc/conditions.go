@@ -16,10 +16,10 @@ type conditions struct {
 	begin   time.Time
 	cpu     string
 	cores   int
-	load    string // load average of the minute before begin
+	load    string // load average of the minute before the start
 }
 
-// currentConditions returns the conditions of a command that begins now.
+// currentConditions returns the conditions of a command that starts now.
 func currentConditions(command []string) (*conditions, error) {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -69,7 +69,7 @@ func demoCells(s *demo.Summary) []string {
 
 func fractionCorrect(s *demo.Summary) float64 { return float64(s.Correct) / float64(s.Runs) }
 
-// overheadGoal is the least throughput with the adaptive selection, relative to that without tracepoints.
+// overheadGoal is the minimum throughput with the adaptive selection, relative to the throughput without tracepoints.
 const overheadGoal = 0.98
 
 // overhead renders the output of `sibylbench overhead`, a row for each selection of tracepoints.

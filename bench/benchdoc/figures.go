@@ -126,7 +126,7 @@ type benchmarkResult struct {
 	Results []map[string]any `json:"results"`
 }
 
-// value returns a figure, NaN if it is missing.
+// value returns a figure, or NaN if it is missing.
 func (b *benchmarkResult) value(row, key string) float64 {
 	for _, r := range b.Results {
 		if x, ok := r[key].(float64); ok && r["name"] == row {
@@ -137,7 +137,7 @@ func (b *benchmarkResult) value(row, key string) float64 {
 }
 
 // figures returns a function that renders the JSON output of a benchmark as a table of the given figures. A missing
-// figure becomes a dash. The function returns an error if all are missing.
+// figure becomes a dash; it is an error if all are missing.
 func figures(lines []figure) func([]byte) (*content, error) {
 	return func(out []byte) (*content, error) {
 		var b benchmarkResult

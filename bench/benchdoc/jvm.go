@@ -79,7 +79,7 @@ func ratioCell(c *demo.Compared) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", c.Ratio, c.Low, c.High)
 }
 
-// notWorseGoal is the greatest ratio to OpenTelemetry's agent that counts as not worse.
+// notWorseGoal is the largest ratio to OpenTelemetry's agent that counts as not worse.
 const notWorseGoal = 1.05
 
 // notWorse returns the table cell for whether the whole interval of a ratio meets notWorseGoal.

@@ -18,8 +18,8 @@ const (
 	plain = "hierarchical"
 )
 
-// localized renders the output of `sibylbench localize`: a row for each strategy, the goals, the faults with ours, and
-// a plot.
+// localized renders the output of `sibylbench localize`: a row for each strategy, the goals, the faults with our
+// strategy, and a plot.
 func localized(out []byte) (*content, error) {
 	r, err := readReport(out)
 	if err != nil {
@@ -107,7 +107,7 @@ func goalTable(r *eval.Report) string {
 	return table(append([]string{"`" + ours + "`"}, goalHeader[1:]...), rows)
 }
 
-// beaten counts the faults on which the interval of another strategy lies above that of ours.
+// beaten counts the faults for which the interval of another strategy lies above ours.
 func beaten(r *eval.Report) int {
 	n := 0
 	for fault, s := range r.Strategies[ours].ByFault {

@@ -14,16 +14,16 @@ import (
 // part is a benchmark with a file of results.
 type part struct {
 	name   string
-	args   []string                           // of sibylbench; none: the name
+	args   []string                           // of sibylbench; nil for the name alone
 	render func(out []byte) (*content, error) // renders the JSON output of the benchmark
-	plot   string                             // alternative text of the plot; "": no plot
+	plot   string                             // alternative text of the plot; "" without a plot
 }
 
 // content is the outcome of a benchmark.
 type content struct {
-	input string // description of the input; "": none
+	input string // description of the input; may be empty
 	text  string // tables
-	plot  []byte // SVG; nil: none
+	plot  []byte // SVG; nil without a plot
 }
 
 // parts lists all parts, the quick ones first.
@@ -68,7 +68,7 @@ func (p *part) command() []string {
 	return p.args
 }
 
-// arguments returns the arguments of sibylbench. The output format precedes a --, after which arguments are the
+// arguments returns the arguments of sibylbench. The output format precedes a --, because arguments after it are the
 // server's.
 func (p *part) arguments() []string {
 	return slices.Insert(slices.Clone(p.command()), 1, "-o", "json")
@@ -102,9 +102,9 @@ type figure struct {
 	goal     goal
 }
 
-// goal is a bound on a figure. The zero goal is no bound.
+// goal is a bound on a figure. The zero value is no goal.
 type goal struct {
-	sign  string // "≥", "≤", or "" for none
+	sign  string // "≥", "≤", or "" without a goal
 	bound float64
 }
 

@@ -11,12 +11,12 @@ import (
 // panel is a chart of one figure, with a row for each name.
 type panel struct {
 	title  string  // with the unit
-	top    float64 // least upper end of the axis
+	top    float64 // the axis ends here or higher
 	bars   bool    // draw bars from zero instead of points
 	values []interval
 }
 
-// interval is a figure with its bounds. A figure that is NaN is not drawn.
+// interval is a figure with its bounds. A NaN figure is not drawn.
 type interval struct{ value, low, high float64 }
 
 // exactly returns an interval without width.

@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// ChoiceTable writes a report for terminals, to follow a [RecordedTable]: a row for each strategy, a row for each kind
-// of fault and, if there is only one strategy besides "none", a row for each case.
+// ChoiceTable writes a report for terminals that follows a [RecordedTable]: a row for each strategy, and a row for each
+// kind of fault. If there is only one strategy apart from "none", a row for each case follows.
 func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nWith spans hidden until their tracepoint is enabled. Baseline: %s; tracepoints beside it: %d; history: %s.\n\n",

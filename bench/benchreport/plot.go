@@ -41,7 +41,7 @@ const (
 	footHeight = 24
 )
 
-// colours of the series, from dark to light, so that they differ without colour vision, too.
+// colours of the series, from dark to light, to be distinguishable without colour vision.
 var colours = [...]string{"#1b3a5b", "#3f7fb5", "#a9cce3"}
 
 // write writes the plot as SVG.

@@ -49,7 +49,7 @@ func RecordedTable(w io.Writer, r *recorded.Report) error {
 	return err
 }
 
-// told writes the results of the localiser with the window given, and of backtests.
+// told writes the results of the localiser, which knows the window, and of backtests.
 func told(out *strings.Builder, r *recorded.Report) {
 	fmt.Fprintf(out, "\ntold     first %s, among three %s of %s\n", units.Percent(r.Top1), units.Percent(r.Top3), units.Plural(len(r.Cases), "case"))
 	if s := r.Noticed; s != nil {

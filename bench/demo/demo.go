@@ -39,46 +39,45 @@ const (
 type Options struct {
 	Program       string     // path of this program, which must have the commands above
 	Sibyl         string     // path of the sibyl program
-	HTTP          string     // address of the API and UI if it is free; otherwise, and if empty, a free port of loopback
+	HTTP          string     // address of the API and UI; if it is empty or in use, a free port of loopback
 	Environment   []string   // of this process
-	Fault         shop.Fault // empty: Seed selects it
+	Fault         shop.Fault // empty: Seed selects one
 	Seed          uint64
-	DataDir       string                  // of the server; empty: a temporary one
+	DataDir       string                  // of the server; empty: a temporary directory
 	Learning      time.Duration           // healthy time before the fault
-	Past          time.Duration           // of the shop, made of its first requests; 0: none
-	Hold          time.Duration           // after the answer, to see further incidents
+	Past          time.Duration           // of the shop, made of its first requests; may be 0
+	Hold          time.Duration           // after the answer, to see more incidents
 	Timeout       time.Duration           // of the search, from the injection of the fault
-	Kernel        Kernel                  // whether to run the kernel agent, too
+	Kernel        Kernel                  // whether to run the kernel agent
 	Java          *springcatalog.Programs // of the service in Java; nil: all services are in Go
 	ExitWhenFound bool                    // return after Done instead of when ctx ends
 	Out           io.Writer               // for progress
 	Done          func(*Result) error     // called once
 }
 
-// Kernel is the choice to run the kernel agent or not.
+// Kernel is the choice whether to run the kernel agent.
 type Kernel int
 
-// The choices.
 const (
 	WithoutKernel  Kernel = iota
 	KernelIfUsable        // if it can observe processes here; otherwise the story says why not
 	WithKernel
 )
 
-// ErrNotFound reports that the fault was not located in time or that, without a fault, an incident opened.
+// ErrNotFound means that the fault was not located in time or that, without a fault, an incident opened.
 var ErrNotFound = errors.New("no answer in time")
 
 const (
 	offTimeout = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
 
-	// Times from the request to stop: until a supervised program is killed, more than the server takes to answer its
-	// last requests, and until a process of the demo is, more than its program has and the removal of files takes.
+	// Times from the request to stop until a supervised program is killed, and until a process of the demo is killed.
+	// The server needs less than the first to answer its last requests. The second also leaves time to remove files.
 	exitTimeout = 30 * time.Second
 	stopTimeout = exitTimeout + 2*removeTimeout
 )
 
-// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. It returns [ErrNotFound] for a
-// wrong result with ExitWhenFound.
+// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. If that result is wrong, it returns
+// [ErrNotFound].
 func Run(ctx context.Context, o *Options) (err error) {
 	d, err := newDemo(o)
 	if err != nil {
@@ -119,7 +118,8 @@ func Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// interrupted returns the cause of the end of ctx, from which other errors may follow, or err if it has not ended.
+// interrupted returns the cause of the end of ctx, because other errors may follow from it. If ctx has not ended, it
+// returns err.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -168,12 +168,12 @@ type demo struct {
 	*Options
 	dir, truth     string
 	server         *server
-	past           *past // nil: the shop has none
+	past           *past // nil if the shop has no past
 	shop           []*child
 	observed       []int               // IDs of the processes that the kernel agent observes
-	kernel         *child              // the kernel agent; nil: there is none
+	kernel         *child              // the kernel agent; may be nil
 	observesKernel bool                // the kernel agent runs
-	unobserved     error               // why it does not, if it was to; nil otherwise
+	unobserved     error               // why it doesn't, although it should; otherwise nil
 	ending         atomic.Bool         // close was called
 	peers          map[string][]string // addresses of the replicas of each service
 	exited         chan *child         // receives each process when it exits
@@ -249,7 +249,7 @@ func (d *demo) startKernelAgent(environment []string) error {
 	return nil
 }
 
-// watchKernelAgent reports the exit of an agent that the demo can do without: the kernel may refuse the probes, though
+// watchKernelAgent reports the exit of an agent that the demo can do without: the kernel may refuse the probes although
 // nothing seemed to be missing.
 func (d *demo) watchKernelAgent(c *child) {
 	go func() { // ends with the process
@@ -268,7 +268,7 @@ func (d *demo) watchExit(c *child) {
 	}()
 }
 
-// startShop starts the processes of the shop, which send their spans to an address, and sends each the addresses of the
+// startShop starts the processes of the shop, which send their spans to an address, and tells each the addresses of the
 // others.
 func (d *demo) startShop(environment []string, otlp string) error {
 	d.peers = make(map[string][]string)
@@ -351,8 +351,8 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	return d.result(before, after), nil
 }
 
-// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The
-// past would otherwise consist of slow requests.
+// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast.
+// Otherwise the past would consist of slow requests.
 const compiling = 30 * time.Second
 
 // learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
@@ -371,7 +371,7 @@ func (d *demo) recording() time.Duration {
 	return d.Learning
 }
 
-// makePast waits for the requests that the past is made of, and sends them to the server.
+// makePast waits for the requests that make up the past, and sends them to the server.
 func (d *demo) makePast(ctx context.Context) error {
 	if d.past != nil {
 		if d.Java != nil {
@@ -391,8 +391,8 @@ func (d *demo) makePast(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for the rest of the healthy time and, with a past, until the server has learned: it would take minutes
-// without.
+// settle waits for the rest of the healthy time. If there is a past, it also waits until the server has learned, which
+// would otherwise take minutes.
 func (d *demo) settle(ctx context.Context) error {
 	if err := d.sleep(ctx, d.Learning-d.recording()); err != nil || d.past == nil {
 		return err
@@ -453,7 +453,7 @@ func readTruth(path string) (*shop.Truth, error) {
 	return truth, nil
 }
 
-// waitExplained waits until the kernel explains a fault that makes threads wait, at most offTimeout.
+// waitExplained waits, at most for offTimeout, until the kernel explains a fault that makes threads wait.
 func (d *demo) waitExplained(ctx context.Context) {
 	if !d.observesKernel || len(shop.WaitsOf(d.Fault)) == 0 {
 		return
@@ -465,7 +465,7 @@ func (d *demo) waitExplained(ctx context.Context) {
 	}
 }
 
-// waitOff waits until no tracepoint is enabled for an incident, at most offTimeout.
+// waitOff waits, at most for offTimeout, until no tracepoint is enabled for an incident.
 func (d *demo) waitOff(ctx context.Context) {
 	deadline := time.After(offTimeout)
 	for !d.watcher.allOff() {
@@ -497,7 +497,7 @@ func (d *demo) report(ctx context.Context) (*shop.Report, error) {
 	for _, n := range counted {
 		sum.Tracepoints += n
 	}
-	if d.Java != nil { // it does not tell which of them requests execute
+	if d.Java != nil { // it doesn't say which of them requests execute
 		sum.Tracepoints += d.offered(ctx, shop.JavaService)
 	}
 	if d.observesKernel {
@@ -543,7 +543,7 @@ func (d *demo) close() error {
 	var errs []error
 	d.ending.Store(true)
 	if d.kernel != nil {
-		_ = d.kernel.stop(stopTimeout) // it fails if it could not send all waits, which the demo can do without
+		_ = d.kernel.stop(stopTimeout) // it fails if some waits could not be sent, which doesn't matter here
 	}
 	for _, c := range slices.Backward(d.shop) {
 		errs = append(errs, c.stop(stopTimeout))

@@ -32,8 +32,8 @@ var events = []string{
 	`{"type": "incident.located", "incident": "0000000000000abc"}`,
 }
 
-// TestWatcher: a watcher tells the incident of the fault, mentions others, resumes a broken stream, takes the place
-// located for the fault, and counts enabled tracepoints, all and those for incidents.
+// TestWatcher: a watcher reports the incident of the fault, mentions others, resumes a broken stream, takes the place
+// located for the fault, and counts enabled tracepoints, overall and for incidents.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()
@@ -116,8 +116,8 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestWatcherFollows: an incident is of the fault, too, once its first suspect or its place is in the service of the
-// fault.
+// TestWatcherFollows: an incident also belongs to the fault once its first suspect or its place is in the service of
+// the fault.
 func TestWatcherFollows(t *testing.T) {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/investigations/0000000000000abc", func(w http.ResponseWriter, _ *http.Request) {
@@ -153,7 +153,7 @@ func TestWatcherFollows(t *testing.T) {
 	}
 }
 
-// TestResult: an answer is correct if it is the location of the fault. Without a fault, no answer is correct.
+// TestResult: an answer is correct if it is the location of the fault. No answer is correct if there is no fault.
 func TestResult(t *testing.T) {
 	edge := shop.Edge{Service: "cart", Operation: "total"}
 	truth := &shop.Truth{Edge: edge, Table: "items"}
@@ -187,7 +187,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestExplained: an explanation is correct if class and service are those of the fault.
+// TestExplained: an explanation is correct if it names the class and service of the fault.
 func TestExplained(t *testing.T) {
 	truth := filepath.Join(t.TempDir(), "truth.json")
 	if err := os.WriteFile(truth, []byte(`{"service": "cart", "operation": "total", "waits": ["futex"]}`), 0o600); err != nil {
@@ -260,7 +260,7 @@ func TestSupervise(t *testing.T) {
 	}
 }
 
-// TestChildKilled: a process that does not exit in time is killed, which the error tells, with the end of its log.
+// TestChildKilled: a process that does not exit in time is killed. The error says so, with the end of its log.
 func TestChildKilled(t *testing.T) {
 	dir := t.TempDir()
 	c, err := start("shop", "/bin/sh", dir, nil, "-c", "echo busy >&2; echo '{}'; exec sleep 60")
@@ -320,7 +320,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestOverhead: plans of the API convert to those of agents, and figures are compared round by round.
+// TestOverhead: plans of the API convert to plans of agents, and figures are compared round by round.
 func TestOverhead(t *testing.T) {
 	half := 0.5
 	p, enabled := agentPlan(&contract.Plan{Arms: []contract.Arm{

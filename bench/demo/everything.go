@@ -77,7 +77,7 @@ func (e *everything) register(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // fails if the agent has gone
 }
 
-// enable makes a plan of all tracepoints. It requires e.mu, or that no other goroutine knows e.
+// enable makes a plan of all tracepoints. It requires e.mu, unless no other goroutine knows e.
 func (e *everything) enable(all []protocol.Tracepoint) {
 	arm := protocol.Arm{Name: "all", Share: 1, Tracepoints: []protocol.Enabled{}}
 	for i := range all {

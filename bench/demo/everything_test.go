@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// exchange sends a request to the server of plans and decodes the answer, if there is one.
+// exchange sends a request to the server of plans. If there is an answer, it decodes it.
 func exchange(t *testing.T, e *everything, method, path, etag, body string, answer any) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, e.url()+protocol.Path+"a"+path, strings.NewReader(body))
@@ -31,7 +31,7 @@ func exchange(t *testing.T, e *everything, method, path, etag, body string, answ
 	return r.StatusCode
 }
 
-// An agent that has sent all pages of its catalogue gets a valid plan that enables all of it.
+// An agent that has sent all pages of its catalogue gets a valid plan that enables everything in it.
 func TestEverything(t *testing.T) {
 	e, err := startEverything(t.Context())
 	if err != nil {

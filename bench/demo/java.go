@@ -13,8 +13,8 @@ import (
 // agentJar is the name of Sibyl's agent for the JVM in the folder of a demo.
 const agentJar = "sibyl-agent.jar"
 
-// java returns the setup of the service in Java, which calls a service that has started already. The agent is the one
-// of the sibyl program.
+// java returns the setup of the service in Java, which calls a service that has already started. The agent comes from
+// the sibyl program.
 func (d *demo) java(environment []string) (*shop.Java, error) {
 	jar, err := d.writeAgent(environment)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *demo) offered(ctx context.Context, service string) int {
 	return n
 }
 
-// agents returns the agents of a service, none if the server does not answer.
+// agents returns the agents of a service. If the server does not answer, it returns nil.
 func (s *server) agents(ctx context.Context, service string) (found []contract.Agent) {
 	list, err := s.client.Agents(ctx, contract.ListAgentsParams{}, 0)
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 
 // JVMOptions configures [MeasureJVM].
 type JVMOptions struct {
-	Options               // Fault is not used; each run has the seed after that of the one before
+	Options               // Fault is ignored; the seed grows by one with each run
 	Faults  []shop.Fault  // of the runs, in turn
 	Runs    int           // each with new JVMs
 	Window  time.Duration // in which arms are compared
-	Search  time.Duration // longest time that Sibyl looks at request types that vary, before Well
+	Search  time.Duration // maximum time that Sibyl looks at request types that vary, before Well
 	Well    time.Duration // measured before the fault
 	Back    time.Duration // measured after the fault was removed
 }
@@ -39,9 +39,9 @@ type Arm string
 const (
 	WithoutAgents      Arm = "none"
 	OpenTelemetry      Arm = "opentelemetry"       // OpenTelemetry's Java agent
-	OpenTelemetryAgain Arm = "opentelemetry-again" // the same: its differences are chance
-	SteeredAgent       Arm = "adaptive"            // and Sibyl's agent, steered by a service with default settings
-	AllTracepoints     Arm = "all"                 // and Sibyl's agent, with all tracepoints enabled
+	OpenTelemetryAgain Arm = "opentelemetry-again" // the same again: any difference is chance
+	SteeredAgent       Arm = "adaptive"            // plus Sibyl's agent, steered by a service with default settings
+	AllTracepoints     Arm = "all"                 // plus Sibyl's agent, with all tracepoints enabled
 )
 
 // Arms returns all arms.
@@ -56,9 +56,9 @@ type Phase string
 const (
 	Start   Phase = "start"   // the JVMs compile, and Sibyl has no history
 	Search  Phase = "search"  // no fault, but Sibyl looks for the reasons of latencies that vary
-	Healthy Phase = "healthy" // no fault, and no tracepoint has been enabled for a while
+	Healthy Phase = "healthy" // no fault, and no tracepoint has been enabled for some time
 	Faulty  Phase = "fault"   // from the injection of the fault until its removal
-	After   Phase = "after"   // once the fault was removed and no tracepoint was enabled for it
+	After   Phase = "after"   // once the fault was removed and its tracepoints are disabled
 )
 
 // JVMReport compares the arms.
@@ -70,11 +70,11 @@ type JVMReport struct {
 	windows   map[Phase]map[Arm][]armWindow
 }
 
-// JVMRun is the result of a run, of the adaptive arm.
+// JVMRun is the result of a run, measured in the adaptive arm.
 type JVMRun struct {
 	Result
-	Applied map[Phase]int `json:"applied_peak"`  // most tracepoints that its agent had enabled, by phase
-	AtEnd   int           `json:"applied_after"` // tracepoints that it had enabled at the end
+	Applied map[Phase]int `json:"applied_peak"`  // largest number of tracepoints enabled by its agent, by phase
+	AtEnd   int           `json:"applied_after"` // tracepoints that were enabled at the end
 }
 
 // JVMPhase compares the arms in a phase, over all runs.
@@ -84,7 +84,7 @@ type JVMPhase struct {
 	Arms    []*JVMArms `json:"arms"`
 }
 
-// JVMArms is the performance of the service in an arm. Ratios are to [OpenTelemetry] in the same window.
+// JVMArms is the performance of the service in an arm. Ratios compare it with [OpenTelemetry] in the same window.
 type JVMArms struct {
 	Arm      Arm      `json:"arm"`
 	Requests int      `json:"requests"`
@@ -100,8 +100,8 @@ type armWindow struct {
 	cpu, p50, p95, spans float64
 }
 
-// MeasureJVM runs the service in Java in all arms. In each run a fault is injected into all arms at once, which the
-// adaptive arm locates, and is removed again.
+// MeasureJVM runs the service in Java in all arms. Each run injects a fault into all arms at once, lets the adaptive
+// arm locate it, and removes it again.
 func MeasureJVM(ctx context.Context, o *JVMOptions) (*JVMReport, error) {
 	report := &JVMReport{Customers: customers, Window: o.Window.Seconds(), windows: make(map[Phase]map[Arm][]armWindow)}
 	for i := range o.Runs {
@@ -156,7 +156,7 @@ type jvmRun struct {
 	result     *JVMRun
 
 	mu        sync.Mutex  // guards latencies
-	latencies [][]float64 // of successful requests since the begin of the window, in ms, by arm
+	latencies [][]float64 // of successful requests since the start of the window, in ms, by arm
 }
 
 // run runs the arms once and adds their windows to the report.
@@ -219,7 +219,7 @@ func (x *jvmRun) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startArms starts the service in all arms and warms it up, at once, as everything that is compared.
+// startArms starts the service in all arms at once and warms them up at once, so that the comparison is fair.
 func (x *jvmRun) startArms(jar, otlp string) error {
 	x.addresses = make([]string, len(x.shop))
 	var all errgroup.Group
@@ -265,8 +265,8 @@ func (x *jvmRun) close() error {
 	return err
 }
 
-// armThinkTime is the mean think time between the requests to two arms: a JVM compiles its methods after some thousand
-// calls, and the healthy time must not consist of that.
+// armThinkTime is the mean think time between the requests to two arms. A JVM compiles its methods after some thousand
+// calls, and these must not use up the healthy time.
 const armThinkTime = meanThinkTime / 4
 
 // serveCustomers runs the customers until ctx ends. Each sends every request to all arms, in random order.
@@ -323,7 +323,7 @@ func (x *jvmRun) phases(ctx context.Context) error {
 	return x.recover(ctx)
 }
 
-// recover removes the fault, waits until no tracepoint is enabled for it, and measures what remains.
+// recover removes the fault, waits until its tracepoints are disabled, and measures the remaining cost.
 func (x *jvmRun) recover(ctx context.Context) error {
 	for _, c := range x.shop {
 		var reply shop.Reply
@@ -354,14 +354,14 @@ func (x *jvmRun) waitLocated(ctx context.Context) error {
 	}
 }
 
-// background calls a function that returns when ctx ends. The channel yields its result.
+// background calls a function that returns when ctx ends, in a goroutine. The channel yields its result.
 func background(ctx context.Context, call func(context.Context) error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- call(ctx) }()
 	return c
 }
 
-// windowsUntil measures windows until a value arrives, which it returns, or for the given time.
+// windowsUntil measures windows for the given time, or until a value arrives, which it returns.
 func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		select {
@@ -376,8 +376,8 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 	return nil
 }
 
-// quietTime is the time without a tracepoint after which a search has ended: the agent restores classes after half of
-// it, and the JVM compiles them again.
+// quietTime is the time without a tracepoint that shows that a search has ended. The agent restores classes after half
+// of it, and the JVM compiles them again.
 const quietTime = 2 * time.Minute
 
 // searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
@@ -434,7 +434,7 @@ func (x *jvmRun) window(ctx context.Context) error {
 	return nil
 }
 
-// takeLatencies returns the latencies of the arms and begins new ones.
+// takeLatencies returns the latencies of the arms and clears them.
 func (x *jvmRun) takeLatencies() [][]float64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -475,7 +475,7 @@ func (x *jvmRun) applied(ctx context.Context) int {
 	return n
 }
 
-// Located returns the number of runs in which the answer is correct.
+// Located returns the number of runs with a correct answer.
 func (r *JVMReport) Located() int {
 	n := 0
 	for _, run := range r.Runs {

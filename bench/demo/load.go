@@ -54,7 +54,7 @@ func think(ctx context.Context, r *rand.Rand, mean time.Duration) {
 }
 
 // saturate runs customers without think time for d. It returns the latencies of successful requests in nanoseconds, in
-// no order.
+// no particular order.
 func (l *load) saturate(ctx context.Context, gateway string, seed uint64, d time.Duration) []float64 {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -68,7 +68,7 @@ func (l *load) saturate(ctx context.Context, gateway string, seed uint64, d time
 	return slices.Concat(latencies...)
 }
 
-// runCustomers calls do repeatedly for each customer until ctx ends. Each customer has a random generator of its own.
+// runCustomers calls do repeatedly for each customer until ctx ends. Each customer has its own random generator.
 func runCustomers(ctx context.Context, seed uint64, do func(customer uint64, client *http.Client, r *rand.Rand)) {
 	client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: customers}}
 	defer client.CloseIdleConnections()

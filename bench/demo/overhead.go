@@ -62,8 +62,8 @@ type SelectionResult struct {
 type Compared struct {
 	Median float64 `json:"median"`
 	Ratio  float64 `json:"ratio"` // median of the ratios to the same round with Nothing
-	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. With less than
-	// six rounds they are the range of the ratios.
+	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. They are the
+	// range of the ratios if there are fewer than six rounds.
 	Low  float64 `json:"ratio_low"`
 	High float64 `json:"ratio_high"`
 }
@@ -75,7 +75,7 @@ type measure struct{ throughput, p99, cpu, extra float64 }
 const warmUp = time.Second
 
 // MeasureOverhead runs a search and keeps its largest plan. Then another shop, without a fault, serves customers
-// without think time: in each round once with each selection, in random order, with the same requests each time.
+// without think time. Each round runs it once with each selection, in random order, with the same requests each time.
 func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead, err error) {
 	search := o.Options
 	result = &Overhead{Rounds: o.Rounds, Seconds: o.Time.Seconds(), Customers: customers, Seed: o.Seed}
@@ -123,7 +123,7 @@ func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead,
 	return result, nil
 }
 
-// agentPlan converts a plan of the API to that of an agent. It also returns the number of enabled tracepoints.
+// agentPlan converts a plan of the API to a plan of agents. It also returns the number of enabled tracepoints.
 func agentPlan(from *contract.Plan) (p *protocol.Plan, enabled int) {
 	p = &protocol.Plan{Protocol: protocol.Version, Version: 1, LeaseSeconds: protocol.MaxLease}
 	all := make(map[string]bool)
@@ -199,7 +199,7 @@ func (o *Overhead) compare() {
 	}
 }
 
-// compared compares a figure of runs with that of a reference, round by round.
+// compared compares a figure of runs with the same figure of a reference, round by round.
 func compared[M any](runs, reference []M, figure func(M) float64) Compared {
 	values, ratios := make([]float64, len(runs)), make([]float64, len(runs))
 	for i := range runs {

@@ -19,9 +19,9 @@ import (
 	"github.com/sibyl-trace/sibyl/replay"
 )
 
-// past is an OTLP endpoint between the shop and the server. It passes spans on. Incidents need a history of minutes,
-// which nobody wants to wait for, so it also keeps the spans of the first seconds and sends them again and again as if
-// the shop had been running before.
+// past is an OTLP endpoint between the shop and the server. It passes spans on. Incidents need minutes of history, but
+// nobody wants to wait for that. So it also keeps the spans of the first seconds and sends them repeatedly, as if the
+// shop had been running before.
 type past struct {
 	ptraceotlp.UnimplementedGRPCServer
 
@@ -31,7 +31,7 @@ type past struct {
 	to         ptraceotlp.GRPCClient
 
 	mu      sync.Mutex // guards the fields below
-	since   uint64     // ns since 1970; spans that began before are dropped
+	since   uint64     // ns since 1970; spans that started before are dropped
 	keeping bool
 	kept    ptrace.Traces
 }
@@ -66,14 +66,14 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	return p.to.Export(ctx, r)
 }
 
-// begin passes on what begins from now on. Before, services start: they fill databases, for example.
+// begin starts to pass on spans. Spans from before it show how services start, and for example fill databases.
 func (p *past) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = uint64(time.Now().UnixNano())
 }
 
-// dropBefore removes spans that began before a time.
+// dropBefore removes spans that started before a time.
 func dropBefore(since uint64, traces ptrace.Traces) {
 	for _, resource := range traces.ResourceSpans().All() {
 		for _, scope := range resource.ScopeSpans().All() {
@@ -85,11 +85,11 @@ func dropBefore(since uint64, traces ptrace.Traces) {
 // LeastRecording is the shortest healthy time that the demo can repeat as its past.
 const LeastRecording = 10 * time.Second
 
-// closing is the time before the end of a recording from which requests may be incomplete.
+// closing is the last part of a recording. Its requests may be incomplete.
 const closing = 2 * time.Second
 
-// repeat sends the complete requests that were kept as the traffic of a time before them, all requests of a round at
-// once: the server writes each message to the disk before it answers.
+// repeat sends the complete requests that were kept, as the traffic of a time before them. It sends all requests of a
+// round at once, because the server writes each message to the disk before it answers.
 func (p *past) repeat(ctx context.Context, length time.Duration) error {
 	p.mu.Lock()
 	kept := p.kept
@@ -111,8 +111,8 @@ func (p *past) repeat(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// completeRequests removes the spans of requests that may be incomplete, and returns the time in which the others
-// began, in ns since 1970.
+// completeRequests removes the spans of requests that may be incomplete. The others start from first on and before end,
+// both in ns since 1970.
 func completeRequests(kept ptrace.Traces) (first, end uint64) {
 	begun := make(map[pcommon.TraceID]uint64) // requests whose root arrived
 	for span := range replay.Spans(kept) {

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// The past consists of whole requests that began after the shop began: not of the start of its services, nor of
-// requests that had begun before.
+// The past consists of whole requests that started after the shop was ready. It contains neither the start of the
+// services nor requests that started earlier.
 func TestPastBegins(t *testing.T) {
 	traces := ptrace.NewTraces()
 	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

@@ -103,7 +103,7 @@ func (c *child) noReply(err error) error {
 	}
 }
 
-// logTail returns the last lines of the log, also if the file has been removed.
+// logTail returns the last lines of the log, even if the file has been removed.
 func (c *child) logTail() string {
 	data, err := io.ReadAll(io.NewSectionReader(c.log, 0, maxLog))
 	switch {
@@ -162,8 +162,8 @@ func plainEnvironment(environment []string) []string {
 }
 
 // Supervise runs a program, with errOut as its standard error, and terminates it at the end of in. It then also removes
-// dir, unless that is "", so that a demo leaves no files even if it was killed. Only the program that ends last may
-// have its directory removed.
+// dir, unless that is "", so that a demo leaves no files even if it was killed. dir may only be given for the program
+// that ends last.
 func Supervise(ctx context.Context, in io.Reader, errOut io.Writer, dir, program string, args ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

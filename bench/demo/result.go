@@ -16,14 +16,14 @@ import (
 type Result struct {
 	Fault            shop.Fault `json:"fault"`
 	Located          bool       `json:"located"`  // for the incident of the fault
-	Edge             *shop.Edge `json:"edge"`     // null: not located
-	Expected         *shop.Edge `json:"expected"` // null: no fault
+	Edge             *shop.Edge `json:"edge"`     // null if not located
+	Expected         *shop.Edge `json:"expected"` // null without a fault
 	Correct          bool       `json:"correct"`
-	Wait             *Wait      `json:"wait"`                     // null: no waits in the kernel explain an incident
+	Wait             *Wait      `json:"wait"`                     // null if no waits in the kernel explain an incident
 	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the waits of the fault, if the kernel agent runs
 	Seconds          float64    `json:"seconds"`                  // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
-	Tracepoints      int        `json:"tracepoints"` // executed by requests, and all that the kernel agent and the JVM agent offer
+	Tracepoints      int        `json:"tracepoints"` // executed by requests, plus all that the kernel agent and the JVM agent offer
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"`    // of all spans since the fault
@@ -33,17 +33,17 @@ type Result struct {
 	Failed           uint64     `json:"failed_requests"`
 	Seed             uint64     `json:"seed"`
 
-	largest *contract.Plan // with the most tracepoints; nil: no plan had any
+	largest *contract.Plan // with the most tracepoints; nil if all plans were empty
 }
 
-// Wait is the reason of an incident that the kernel agent found.
+// Wait is the reason of an incident, as found by the kernel agent.
 type Wait struct {
 	Class    string  `json:"class"`
 	Text     string  `json:"text"`
 	Share    float64 `json:"share"` // of the added latency
 	Service  string  `json:"service"`
-	Function string  `json:"function"` // "": unknown
-	Host     string  `json:"host"`     // "": unknown
+	Function string  `json:"function"` // "" if unknown
+	Host     string  `json:"host"`     // "" if unknown
 	Seconds  float64 `json:"seconds"`  // from the fault until it was known
 	Sentence string  `json:"sentence"` // of the incident
 	Correct  bool    `json:"correct"`  // class and service
@@ -60,11 +60,11 @@ func (x *Wait) String() string {
 
 // Incident is an incident of a demo.
 type Incident struct {
-	Seconds  float64    `json:"seconds"` // from the fault to its opening; 0: opened before the fault
+	Seconds  float64    `json:"seconds"` // from the fault to its opening; 0 if it opened before the fault
 	Service  string     `json:"service"` // the first suspect when it opened
 	Sentence string     `json:"sentence"`
 	URL      string     `json:"url"`
-	Edge     *shop.Edge `json:"edge"`     // its place; null: not located
+	Edge     *shop.Edge `json:"edge"`     // its place; null if not located
 	OfFault  bool       `json:"of_fault"` // its first suspect, or its place, is in the service of the fault
 
 	id string
@@ -107,7 +107,8 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// text describes the incident of a demo with a fault or without: the story has told the sentence of the first one with.
+// text describes the incident of a demo, with or without a fault. It omits the sentence of the first incident with a
+// fault, because the story has already printed it.
 func (x *Incident) text(fault, first bool) string {
 	kind := "Incident"
 	if fault && !x.OfFault {

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/client"
 )
 
-// serverArguments returns the arguments of the server: directory, log and addresses. Everything else has its default.
+// serverArguments returns the arguments of the server: directory, log and addresses. All other settings are defaults.
 func serverArguments(dataDir, http string) []string {
 	return []string{"serve", "--data-dir", dataDir, "--log-format", "json", "--http", http, "--otlp-grpc", freePort, "--otlp-http", "off"}
 }
@@ -25,7 +25,7 @@ func serverArguments(dataDir, http string) []string {
 // freePort is an address of loopback with a port that the system chooses.
 const freePort = "127.0.0.1:0"
 
-// ifFree returns an address if nothing listens there, otherwise freePort.
+// ifFree returns address if nothing listens there, otherwise freePort.
 func ifFree(ctx context.Context, address string) string {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil || l.Close() != nil {
@@ -119,7 +119,7 @@ func (s *server) waitLearned(ctx context.Context) error {
 	}
 }
 
-// events calls handle with each event until ctx ends or the server exits. After a broken connection it resumes with the
+// events calls handle with each event until ctx ends or the server exits. If the connection breaks, it resumes with the
 // first event that it missed.
 func (s *server) events(ctx context.Context, handle func(contract.Event)) error {
 	last := ""

@@ -15,12 +15,12 @@ import (
 type Summary struct {
 	Runs, Correct int
 	Single        int       // demos with exactly one incident
-	Remaining     int       // most tracepoints that a demo left enabled for incidents
+	Remaining     int       // largest number of tracepoints that a demo left enabled for incidents
 	Incidents     []float64 // number of incidents
-	Opened        []float64 // seconds from the fault until the first incident opened, of demos with one
+	Opened        []float64 // seconds from the fault until the first incident opened, of demos with an incident
 	Seconds       []float64 // from the fault to the answer
 	Ever          []float64 // fraction of the tracepoints that were ever enabled
-	Peak          []float64 // most tracepoints enabled at once
+	Peak          []float64 // largest number of tracepoints enabled at once
 	Extra         []float64 // fraction of the spans that were extra
 }
 

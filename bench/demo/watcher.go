@@ -15,8 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// watcher tells the story of the incident of the fault, and collects figures of the result. It is safe for concurrent
-// use.
+// watcher reports the incident of the fault, and collects figures of the result. It is safe for concurrent use.
 type watcher struct {
 	server    *server
 	located   chan struct{} // closed when found is set
@@ -25,16 +24,16 @@ type watcher struct {
 	mu        sync.Mutex // guards the fields below
 	out       io.Writer
 	since     time.Time   // of the injection of the fault; zero before
-	truth     *shop.Truth // nil: no fault was injected
+	truth     *shop.Truth // nil unless a fault was injected
 	epochs    int         // since the injection
 	incidents []Incident
 	told      string          // ID of the incident of the story; empty before it opens
 	ever      map[string]bool // tracepoints that were ever enabled
-	peak      int             // most tracepoints enabled at once
-	held      int             // tracepoints that are enabled for incidents
-	largest   *contract.Plan  // with peak tracepoints; nil: no plan had any
+	peak      int             // largest number of tracepoints enabled at once
+	held      int             // tracepoints enabled for incidents
+	largest   *contract.Plan  // with peak tracepoints; nil if all plans were empty
 	found     *finding
-	reason    *Wait // of the incident of the story; nil: it has none
+	reason    *Wait // of the incident of the story; may be nil
 }
 
 // finding is the first place that was located for the incident of the fault.
@@ -55,7 +54,7 @@ func (w *watcher) begin() {
 	w.since, w.epochs = time.Now(), 0
 }
 
-// expect takes the location of the injected fault.
+// expect sets the location of the injected fault.
 func (w *watcher) expect(t *shop.Truth) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +85,7 @@ func (w *watcher) report(format string, arguments ...any) {
 	w.print(format, arguments...)
 }
 
-// handle handles an event. It leaves out problems, which are chronic or parts of incidents, and tells one incident.
+// handle handles an event. It leaves out problems, which are chronic or parts of incidents, and reports one incident.
 func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +115,7 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	}
 }
 
-// opened adds an incident. The story is about the first one after the fault, until one opens that is of the fault.
+// opened adds an incident. The story is about the first incident after the fault, until an incident of the fault opens.
 func (w *watcher) opened(x Incident) {
 	if !w.since.IsZero() {
 		x.Seconds, x.OfFault = time.Since(w.since).Seconds(), w.isAbout(x.Service)
@@ -133,7 +132,7 @@ func (w *watcher) opened(x Incident) {
 	fmt.Fprintln(w.out, strings.Repeat(" ", storyIndent)+x.URL)
 }
 
-// incident returns an incident; nil if it has not opened.
+// incident returns an incident, or nil if it has not opened.
 func (w *watcher) incident(id string) *Incident {
 	for i := range w.incidents {
 		if w.incidents[i].id == id {
@@ -143,10 +142,11 @@ func (w *watcher) incident(id string) *Incident {
 	return nil
 }
 
-// isAbout reports whether an incident with the given first suspect is of the fault. Without a fault, all are judged.
+// isAbout reports whether an incident with the given first suspect belongs to the fault. All incidents do if there is
+// no fault.
 func (w *watcher) isAbout(suspect string) bool { return w.truth == nil || suspect == w.truth.Service }
 
-// deref returns *s, "" if s is nil.
+// deref returns *s, or "" if s is nil.
 func deref(s *string) string {
 	if s == nil {
 		return ""
@@ -154,7 +154,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// readPlan counts the enabled tracepoints: all, and those for incidents.
+// readPlan counts the enabled tracepoints, overall and for incidents.
 func (w *watcher) readPlan(ctx context.Context) {
 	plan, err := client.Get[contract.Plan](ctx, w.server.client, nil, "plan")
 	if err != nil {
@@ -179,7 +179,7 @@ func (w *watcher) readPlan(ctx context.Context) {
 func (w *watcher) readDecision(ctx context.Context, id string) {
 	d, err := client.Get[contract.Decision](ctx, w.server.client, nil, "decisions", id)
 	if err != nil || len(d.Picks) == 0 {
-		return // the result does not depend on it; the end of the search is told as its place
+		return // the result does not depend on it; the story reports the end of the search by its place
 	}
 	text := "Sibyl enabled " + units.Plural(len(d.Picks), "tracepoint")
 	if len(d.Off) > 0 {
@@ -192,7 +192,7 @@ func (w *watcher) readDecision(ctx context.Context, id string) {
 	w.print("%s: %s", text, pickNames(d.Picks))
 }
 
-// mostNamed bounds the tracepoints that a line of the story names.
+// mostNamed bounds the number of tracepoints named in a line of the story.
 const mostNamed = 4
 
 func pickNames(picks []contract.Pick) string {
@@ -206,8 +206,8 @@ func pickNames(picks []contract.Pick) string {
 	return strings.Join(names, ", ")
 }
 
-// readPlace takes the place located by the investigation of an incident. Only that of the fault's incident is the
-// answer: other services may have become slow as well.
+// readPlace takes the place located by the investigation of an incident. It is the answer only if the incident belongs
+// to the fault: other services may have become slow as well.
 func (w *watcher) readPlace(ctx context.Context, id string) {
 	search, err := client.Get[contract.InvestigationDetail](ctx, w.server.client, nil, "investigations", id)
 	x := w.incident(id)
@@ -225,7 +225,7 @@ func (w *watcher) readPlace(ctx context.Context, id string) {
 		return
 	}
 	w.found = &finding{edge: edge, seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	if !strings.Contains(x.Sentence, s.Operation) { // else its sentence told it
+	if !strings.Contains(x.Sentence, s.Operation) { // otherwise the sentence has named it
 		text := "Sibyl located the slowdown: " + s.Operation
 		if s.Share.Value != nil {
 			text += ", with " + units.Share(*s.Share.Value) + " of it"

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// throttle returns a function that limits a process to a multiple of the CPU time that it usually uses: by a control
-// group if the kernel allows it, else by stopping the process most of the time.
+// throttle returns a function that limits a process to a multiple of its usual CPU time. It uses a control group if the
+// kernel allows it; otherwise it stops the process most of the time.
 func throttle(name string) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, times float64) error {
 		p, cpus := e.processes[name], times*e.usualCPUs[name]
@@ -41,8 +41,8 @@ func (e *estate) cpuTimes() map[string]time.Duration {
 	return times
 }
 
-// measureCPUs sets the usual number of CPUs of each program from the CPU times at the beginning of a duration that ends
-// now.
+// measureCPUs sets the usual number of CPUs of each program. before has the CPU times at the start of a duration that
+// ends now.
 func (e *estate) measureCPUs(before map[string]time.Duration, d time.Duration) {
 	e.usualCPUs = make(map[string]float64)
 	for name, now := range e.cpuTimes() {
@@ -53,7 +53,7 @@ func (e *estate) measureCPUs(before map[string]time.Duration, d time.Duration) {
 // tick is the unit of CPU times in /proc, the same on all architectures.
 const tick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time of a process, 0 if it has exited.
+// cpuTime returns the CPU time of a process, or 0 if it has exited.
 func cpuTime(pid int) time.Duration {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // without it the process has exited
 	_, rest, _ := cutLast(string(data), ") ")

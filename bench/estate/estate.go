@@ -51,7 +51,8 @@ type Skipped struct {
 	Reason  string `json:"reason"`
 }
 
-// choose selects the programs of only, all if it is empty, and those that they call. It installs their packages.
+// choose selects the programs of only and the programs that they call, or all programs if only is empty. It installs
+// their packages.
 func (e *estate) choose(ctx context.Context, only []string) ([]Skipped, error) {
 	all := programs()
 	if err := checkNames(all, only); err != nil {
@@ -98,7 +99,8 @@ func checkNames(all []program, only []string) error {
 	return nil
 }
 
-// required returns the programs of only, the programs that they call, and the gateway. Without names it returns all.
+// required returns the programs of only, the programs that they call, and the gateway. It returns all programs if only
+// is empty.
 func required(all []program, only []string) map[string]bool {
 	wanted := map[string]bool{gateway: true}
 	for _, p := range slices.Backward(all) { // callees come first
@@ -114,7 +116,7 @@ func required(all []program, only []string) map[string]bool {
 	return wanted
 }
 
-// obstacle installs the packages of a program. It returns the reason why the program cannot run, nil if it can.
+// obstacle installs the packages of a program. If the program cannot run, it returns the reason.
 func (e *estate) obstacle(ctx context.Context, p *program, failed map[string]error) error {
 	for _, to := range p.calls {
 		if e.programs[to] == nil {
@@ -156,7 +158,7 @@ func (e *estate) allocate() error {
 	return nil
 }
 
-// callees returns the programs that a program calls. The gateway calls all that serve requests from outside.
+// callees returns the programs that a program calls. The gateway calls all programs that serve requests from outside.
 func (e *estate) callees(p *program) []string {
 	if p.name != gateway {
 		return p.calls
@@ -170,7 +172,7 @@ func (e *estate) callees(p *program) []string {
 	return to
 }
 
-// Ports are chosen below those that the kernel gives to outgoing connections.
+// Ports lie below the kernel's range of ports for outgoing connections.
 const (
 	firstPort = 15_000
 	portCount = 15_000
@@ -317,7 +319,7 @@ func (e *estate) start(ctx context.Context, p *program) error {
 	return waitReady(ctx, q, ready)
 }
 
-// readyTimeout bounds the start of a program, also on a busy machine.
+// readyTimeout bounds the start of a program, even on a busy machine.
 const readyTimeout = 5 * time.Minute
 
 // waitReady waits until a process is ready. It returns an error if the process exits.
@@ -376,7 +378,7 @@ func (e *estate) linksTo(service string) (links []link) {
 	return links
 }
 
-// postgresUser returns the user that runs PostgreSQL: nil for the user of this process, unless that is root.
+// postgresUser returns the user that runs PostgreSQL. It is nil for the user of this process, unless that is root.
 func postgresUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

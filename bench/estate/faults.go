@@ -31,7 +31,7 @@ const (
 // target is a place where a kind of fault can be injected.
 type target struct {
 	kind    string
-	service string // service.name of the faulty service; with a database at fault, its caller, because databases emit no spans
+	service string // service.name of the faulty service; of its caller if a database is at fault, because databases emit no spans
 	detail  string
 	// accept lists further names of the faulty service: a database is named by its system, database or address.
 	accept    []string
@@ -52,9 +52,10 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("%s: %s of %s, %.3g%s", f.Name, f.target.kind, f.target.detail, f.strength, f.target.unit)
 }
 
-// schedule returns n faults. Each kind occurs once before any occurs again, and so does each target of a kind. Faults
-// are spread over the services, and follow each other in different ones if the kind allows it: an incident that returns
-// soon after its end is the same one. Strengths are log-uniform. Equal input yields an equal schedule.
+// schedule returns n faults. Each kind occurs once before any kind occurs again, and so does each target of a kind.
+// Faults are spread over the services. If the kind allows it, consecutive faults are in different services, because an
+// incident that returns soon after its end is the same one. Strengths are log-uniform. Equal input yields an equal
+// schedule.
 func schedule(seed uint64, n int, targets []target) []Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var kinds []string
@@ -85,8 +86,8 @@ func schedule(seed uint64, n int, targets []target) []Fault {
 	return faults
 }
 
-// next returns the first of the targets that had the fewest faults so far: itself, then its service, unless that had
-// the last one.
+// next returns the target with the fewest faults so far. Among equals it avoids the service of the last fault, and then
+// prefers the service with the fewest faults.
 func next(targets []*target, faults []Fault) *target {
 	uses, ofService := make(map[*target]int), make(map[string]int)
 	last := ""
@@ -226,7 +227,7 @@ func pauses(service string, names []string) (list []target) {
 // pauseGap is the time between the pauses of an instance.
 const pauseGap = 1500 * time.Millisecond
 
-// paused returns a function that stops a process again and again.
+// paused returns a function that repeatedly stops a process.
 func paused(name string) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, seconds float64) error {
 		p := e.processes[name]
@@ -291,7 +292,7 @@ func (e *estate) serviceTargets() (list []target) {
 	return list
 }
 
-// errorPeriod is the period in which errors are switched on and off.
+// errorPeriod is the period of switching errors on and off.
 const errorPeriod = 5 * time.Second
 
 // duty returns the times on and off of a fraction of errorPeriod.
@@ -318,7 +319,7 @@ func stubErrors(name string) func(context.Context, *estate, float64) error {
 // lockGap is the time between locks of a table.
 const lockGap = 2 * time.Second
 
-// lockTable returns a function that locks a table exclusively, again and again.
+// lockTable returns a function that repeatedly locks a table exclusively.
 func lockTable(database, table string) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, seconds float64) error {
 		statement := "BEGIN; LOCK TABLE " + table + " IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(" + strconv.FormatFloat(seconds, 'f', 2, 64) + "); COMMIT"

@@ -74,7 +74,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Every instrumented service but the gateway is a target, databases count for their callers.
+// Every instrumented service but the gateway is a target. Databases count for their callers.
 func TestTargets(t *testing.T) {
 	services := make(map[string]bool)
 	for _, x := range wired(t).targets() {
@@ -96,7 +96,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Selected programs bring those that they call.
+// Selecting a program also selects the programs that it calls.
 func TestRequired(t *testing.T) {
 	got := required(programs(), []string{"wiremock"})
 	for name, want := range map[string]bool{
@@ -114,7 +114,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// The issue demands at least eight processes, ten request types, and a callee on two paths.
+// The estate has at least eight processes, ten request types, and a callee on two paths.
 func TestSize(t *testing.T) {
 	if n := len(programs()); n < 8 {
 		t.Errorf("%d programs", n)
@@ -127,7 +127,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Templates execute, also if only some programs run.
+// Templates execute even if only some programs run.
 func TestConfigs(t *testing.T) {
 	e := wired(t)
 	for name, file := range map[string]string{
@@ -195,7 +195,7 @@ func TestRepeat(t *testing.T) {
 	})
 }
 
-// Limits are at least those that the kernel accepts.
+// Limits are never below the kernel's minimum.
 func TestQuota(t *testing.T) {
 	const ms = time.Millisecond
 	for cpus, want := range map[float64][2]time.Duration{

@@ -26,8 +26,8 @@ var gatewayRoutes = []struct {
 	{"/feed/*", "/feed", "feed", "feed"},
 }
 
-// configureGateway writes the configuration of Caddy in its own format. That of Caddyfiles cannot answer errors within
-// the tracing directive, whose spans then end as successful if a service is down.
+// configureGateway writes the configuration of Caddy in its JSON format. A Caddyfile cannot answer errors within the
+// tracing directive, so spans would end as successful while a service is down.
 func configureGateway(e *estate) error {
 	type object = map[string]any
 	answer := object{"handler": "static_response", "status_code": "{http.error.status_code}"}

@@ -138,8 +138,8 @@ func (i *installer) systemPrograms(p *packageInfo) error {
 	return nil
 }
 
-// systemProgram returns the path of a system program, "" if there is none. Debian keeps those of PostgreSQL off the
-// PATH.
+// systemProgram returns the path of a system program, or "" if it is not found. Debian keeps PostgreSQL's programs off
+// the PATH.
 func (i *installer) systemProgram(p *packageInfo, name string) string {
 	for _, root := range []string{"/", filepath.Join(i.dir(p), "root")} {
 		for _, pattern := range []string{"usr/lib/postgresql/*/bin/", "usr/bin/", "usr/local/bin/"} {

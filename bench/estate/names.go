@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// address returns the host and port by which a program calls another: an IP address, or a name in the half of the run
-// that uses names. The resolver of Go programs knows no other hosts than the machine's, so these always use the IP
-// address. Their spans do not show it.
+// address returns the host and port by which a program calls another: an IP address or, in the half of the run that
+// uses names, a name. Go's resolver knows only the hosts of the machine, so Go programs always use the IP address.
+// Their spans do not show it.
 func (e *estate) address(from, to string) string {
 	port := e.link(from, to)
 	if !e.named || from == gateway || from == "registry" {
@@ -57,8 +57,8 @@ func (e *estate) resolver() []string {
 	return []string{"LD_PRELOAD=" + library, "NSS_WRAPPER_HOSTS=" + e.hostsFile()}
 }
 
-// useNames starts all programs with spans again, one after the other, and lets them call each other by name. The
-// requests go on, as with any deploy.
+// useNames restarts all programs with spans, one after the other, and lets them call each other by name. The requests
+// go on, as during any deploy.
 func (e *estate) useNames(ctx context.Context) error {
 	e.named = true
 	for i := range e.order {

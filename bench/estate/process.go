@@ -29,10 +29,10 @@ type command struct {
 	args []string
 	dir  string
 	env  []string
-	user *syscall.Credential // nil: the user of this process
+	user *syscall.Credential // nil for the user of this process
 }
 
-// process is a running program in a process group of its own.
+// process is a running program in its own process group.
 type process struct {
 	command
 	cmd    *exec.Cmd
@@ -164,7 +164,7 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// stop terminates the process and its descendants and waits for it. After the timeout it kills them.
+// stop terminates the process and its descendants and waits for it. It kills them after the timeout.
 func (g *group) stop(p *process, timeout time.Duration) {
 	tree := append(descendants(p.pid()), p.pid())
 	p.signal(syscall.SIGCONT)
@@ -189,7 +189,7 @@ func (g *group) stop(p *process, timeout time.Duration) {
 	g.running = slices.DeleteFunc(g.running, func(q *process) bool { return q == p })
 }
 
-// parentOf returns the parent of a process, 0 if it has exited.
+// parentOf returns the parent of a process, or 0 if the process has exited.
 func parentOf(pid int) int {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // without it the process has exited
 	_, rest, _ := cutLast(string(data), ") ")
@@ -243,8 +243,8 @@ func (g *group) run(ctx context.Context, c command) error {
 // ReaperCommand is the hidden command that calls Reap.
 const ReaperCommand = "estate-reaper"
 
-// Reap reads the process groups that another process starts and stops. At the end of in, also if that process was
-// killed, it kills the remaining groups and removes dir. A line is "+PID" or "-PID".
+// Reap reads the process groups that another process starts and stops. A line is "+PID" or "-PID". When in ends, even
+// because that process was killed, Reap kills the remaining groups and removes dir.
 func Reap(in io.Reader, dir string) error {
 	groups := make(map[int]bool)
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -49,7 +49,7 @@ func waitGone(t *testing.T, pid int) {
 	t.Errorf("process %d is still running", pid)
 }
 
-// stop ends a process that ignores SIGTERM and is stopped, with its descendants in other sessions.
+// stop ends a process that ignores SIGTERM and is stopped, including descendants in other sessions.
 func TestStop(t *testing.T) {
 	g := &group{logs: t.TempDir()}
 	p, child := family(t, g)

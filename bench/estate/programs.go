@@ -13,10 +13,10 @@ import (
 // program is a program of the estate. Its name is the service.name of its spans, unless service is set.
 type program struct {
 	name      string
-	service   string   // of one of several instances; "": name
+	service   string   // of one of several instances; by default name
 	packages  []string // to install
 	calls     []string // the programs that it calls through links; it runs only if all of them do
-	ready     string   // path that answers with a status below 500 once the program is ready; "": the port accepts
+	ready     string   // path that answers with a status below 500 once the program is ready; by default the port must accept connections
 	command   func(e *estate) command
 	configure func(e *estate) error              // writes the configuration before each start
 	prepare   func(e *estate) ([]command, error) // commands to run before the first start
@@ -36,7 +36,7 @@ func (p *program) serviceName() string {
 // httpbins is the number of instances of httpbin.
 const httpbins = 3
 
-// programs lists the programs in the order of their start. Toxiproxy, which carries the links between them, is not one.
+// programs lists the programs in the order of their start, without Toxiproxy, which carries the links between them.
 func programs() []program {
 	list := []program{
 		{name: "postgresql", packages: []string{"postgresql"}, external: true, command: postgresql, prepare: initPostgresql, after: createDatabases},
@@ -257,7 +257,7 @@ func orders(e *estate) command {
 		"--threads", "8", "--worker-tmp-dir", e.dir("orders"), "orders:app")
 }
 
-// worker returns the command of a worker. Threads, because the exporter of spans does not survive a fork.
+// worker returns the command of a worker. It uses threads, because the exporter of spans does not survive a fork.
 func worker(name string) func(*estate) command {
 	queue := map[string]string{mailer: "mail", reports: "reports"}[name]
 	return func(e *estate) command {

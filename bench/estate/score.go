@@ -25,8 +25,8 @@ type Case struct {
 	StartUnixNano  int64    `json:"start_unix_nano"`
 	EndUnixNano    int64    `json:"end_unix_nano"`
 	Raised         bool     `json:"raised"`
-	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil: not raised
-	RankService    *int     `json:"rank_service"`     // among the distinct services of that incident; nil: absent
+	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil if not raised
+	RankService    *int     `json:"rank_service"`     // among the distinct services of that incident; nil if absent
 	Suspects       []string `json:"suspects"`         // the distinct services of that incident; not nil
 	Requests       int      `json:"requests"`         // sent in the window through the faulty service
 	Failed         int      `json:"failed"`           // among them
@@ -36,7 +36,7 @@ type Case struct {
 	Addresses string `json:"addresses"` // by which programs call each other: ip or name
 	// the state of the service in sibyl's API at the end of the window, with the reason
 	Seen     string `json:"seen"`
-	Sentence string `json:"sentence"` // of that incident; "": not raised
+	Sentence string `json:"sentence"` // of that incident; "" if not raised
 	// sentences of incidents that had opened before and were open in the window; not nil
 	Open []string `json:"open"`
 
@@ -46,11 +46,11 @@ type Case struct {
 // Report is the result of a run.
 type Report struct {
 	Cases          []Case     `json:"cases"`           // not nil
-	Raised         float64    `json:"raised"`          // fraction of the cases, as are Top1 and Top3
+	Raised         float64    `json:"raised"`          // fraction of the cases, as Top1 and Top3 are
 	Top1           float64    `json:"top1"`            // the right service is the first suspect
-	Top3           float64    `json:"top3"`            // or among three
+	Top3           float64    `json:"top3"`            // or among the first three
 	FalseIncidents int        `json:"false_incidents"` // outside of all windows, or not the first one of its window
-	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows with their grace
+	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows and their grace
 	False          []Incident `json:"false"`           // not nil
 	Changing       []Incident `json:"changing"`        // while the programs started again with other addresses; not nil
 	Skipped        []Skipped  `json:"skipped"`         // not nil
@@ -113,8 +113,8 @@ func (c *Case) due() int64 { return c.EndUnixNano + grace.Nanoseconds() }
 // covers reports whether an incident opened at a time counts for the case.
 func (c *Case) covers(opened int64) bool { return opened >= c.StartUnixNano && opened <= c.due() }
 
-// score judges the cases. Incidents of the change count nowhere. learned and ended are the ends of the learning period
-// and of the run.
+// score judges the cases. Incidents during the change of addresses don't count. learned and ended are the ends of the
+// learning period and of the run.
 func (l *incidentLog) score(cases []Case, change period, learned, ended time.Time) Report {
 	r := Report{Cases: cases, False: []Incident{}, Changing: []Incident{}, Skipped: []Skipped{}}
 	if r.Cases == nil {
@@ -172,8 +172,8 @@ func (c *Case) noteOpen(x *Incident) {
 	}
 }
 
-// missed returns why a fault was not raised, or not named first: the effect on requests and what sibyl had. It is
-// empty for a fault that was named first.
+// missed returns the reason why a fault was not raised, or not named first: its effect on requests and the state of the
+// service in Sibyl. It is empty for a fault that was named first.
 func (c *Case) missed() string {
 	var why []string
 	switch {
@@ -221,7 +221,7 @@ func (c *Case) effect(window, healthy []sent) {
 	c.MeanMS, c.HealthyMeanMS = mean(window), mean(healthy)
 }
 
-// mean returns the mean time of requests in milliseconds, 0 without requests.
+// mean returns the mean time of requests in milliseconds, or 0 without requests.
 func mean(list []sent) float64 {
 	var sum time.Duration
 	for _, s := range list {

@@ -28,7 +28,7 @@ func suspects(services ...string) (list []Suspect) {
 	return list
 }
 
-// An incident counts if it opens in the window or within the grace; every other one is false.
+// An incident counts if it opens in the window or within the grace. Any other incident is false.
 func TestScoreWindows(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -55,7 +55,7 @@ func TestScoreWindows(t *testing.T) {
 	}
 }
 
-// Suspects are judged as they stand 60 s after the window.
+// Suspects are judged as of 60 s after the window.
 func TestScoreJudgement(t *testing.T) {
 	cases := []Case{faultAt("a", "cart", 100, 280)}
 	l := newIncidentLog()
@@ -71,7 +71,7 @@ func TestScoreJudgement(t *testing.T) {
 	}
 }
 
-// Suspects of an incident that closed early are judged as they stood then.
+// Suspects of an incident that closed early are judged as of its end.
 func TestScoreClosed(t *testing.T) {
 	cases := []Case{faultAt("a", "cart", 100, 280)}
 	l := newIncidentLog()
@@ -85,8 +85,8 @@ func TestScoreClosed(t *testing.T) {
 	}
 }
 
-// The first incident of a window is judged, and further ones are false. A database counts under each of its names, also
-// with its address.
+// The first incident of a window is judged, and further ones are false. A database may be named by any of its names,
+// with or without its address.
 func TestScoreRank(t *testing.T) {
 	cases := []Case{faultAt("a", "cart", 100, 280), faultAt("b", "kinto", 1000, 1180, postgresNames...), faultAt("c", "cart", 2000, 2180)}
 	cases[2].Addresses, cases[2].Seen = "ip", "well"

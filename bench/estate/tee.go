@@ -88,11 +88,11 @@ func (t *tee) close() error {
 	return errors.Join(err, t.recorder.close())
 }
 
-// recordAfter is the time for which a trace stays open for further spans. Later spans become a trace of their own.
+// recordAfter is the time for which a trace stays open for further spans. Later spans become a separate trace.
 const recordAfter = 5 * time.Minute
 
-// recorder writes traces to a file: a request in OTLP/JSON a line, with all spans of a trace, ordered by start. It is
-// safe for concurrent use.
+// recorder writes traces to a file. Each line is a request in OTLP/JSON with all spans of a trace, ordered by start. It
+// is safe for concurrent use.
 type recorder struct {
 	mu   sync.Mutex // guards all fields
 	file *os.File
@@ -160,7 +160,7 @@ func (r *recorder) addSpan(resource ptrace.ResourceSpans, scope ptrace.ScopeSpan
 	span.CopyTo(s.Spans().AppendEmpty())
 }
 
-// flush writes the traces that began before a time, ordered by start. It requires r.mu.
+// flush writes the traces that started before a time, ordered by start. It requires r.mu.
 func (r *recorder) flush(before pcommon.Timestamp) error {
 	var complete []pcommon.TraceID
 	for id, t := range r.open {

@@ -48,7 +48,8 @@ func (t *toxiproxy) send(ctx context.Context, method, path string, body any) err
 	return sendJSON(ctx, t.client, method, t.url+path, body)
 }
 
-// sendJSON sends a request with a JSON body, without one if body is nil. It returns an error unless the status is 2xx.
+// sendJSON sends a request with body as JSON, or without a body if that is nil. It returns an error unless the status
+// is 2xx.
 func sendJSON(ctx context.Context, client *http.Client, method, url string, body any) error {
 	var content io.Reader = http.NoBody
 	if body != nil {

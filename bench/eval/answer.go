@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Answer returns the investigation that an observer would act on: of an open incident, the one with the highest score
-// first, or of a problem, the best-ranked one first; one that located a cause before one that is active, and that
-// before others. It returns nil if there are none.
+// Answer returns the investigation that an observer would act on, or nil if there is no investigation. Open incidents
+// come before problems, and among incidents the highest score first, among problems the best rank. An investigation
+// that located a cause comes before an active one, and an active one before others.
 func Answer(core *engine.Core) *search.Investigation {
 	var best *search.Investigation
 	consider := func(v *search.Investigation) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
-// TestExplore: exploring requests add spans, which are counted apart from those of the search.
+// TestExplore: exploring requests add spans, which are counted separately from spans of the search.
 func TestExplore(t *testing.T) {
 	s := Simulation{
 		Seeds: []uint64{300}, Faults: []sim.Fault{sim.None}, Strategies: []string{"adaptive"},

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Rate is a fraction, a mean or a median over cases. It is NaN, and null in JSON, where there were no cases.
+// Rate is a fraction, a mean or a median over cases. If there are no cases, it is NaN, and null in JSON.
 type Rate float64
 
 // None is the rate of no cases.

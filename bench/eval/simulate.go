@@ -23,7 +23,7 @@ type Simulation struct {
 	App        sim.Config     // Seed and Fault are set by the run
 	Engine     engine.Options // Strategy and Seed are set by the run
 	Healthy    time.Duration  // after the learning period, before the fault; default one minute
-	Epochs     int            // most epochs until a problem is raised, and from then on; default 36
+	Epochs     int            // maximum epochs until a problem is raised, and again from then on; default 36
 	Workers    int            // runs at the same time; default 1
 }
 
@@ -33,12 +33,12 @@ type Run struct {
 	Fault       sim.Fault `json:"fault"`
 	Strategy    string    `json:"strategy"`
 	Target      string    `json:"target"`      // location of the fault, for people
-	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see locatable
+	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see minEffect
 	Significant bool      `json:"significant"` // a weaker claim: an effect of three standard errors over the whole run, however small
 
-	Raised      bool    `json:"raised"`       // a problem or an incident was raised after the fault began
-	Status      string  `json:"status"`       // of the investigation with the answer; empty: none
-	Rank        int     `json:"rank"`         // of the first correct suspect, from 1; 0: none
+	Raised      bool    `json:"raised"`       // a problem or an incident was raised after the fault started
+	Status      string  `json:"status"`       // of the investigation with the answer; empty without an investigation
+	Rank        int     `json:"rank"`         // of the first correct suspect, from 1; 0 if no suspect is correct
 	Answer      string  `json:"answer"`       // the first suspect
 	Detected    int     `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
 	Epochs      int     `json:"epochs"`       // from the first problem to the answer, or to the end of the run
@@ -47,18 +47,17 @@ type Run struct {
 	Peak        int     `json:"peak"`         // of these, enabled at the same time
 	SpanHits    int     `json:"span_hits"`    // spans of enabled tracepoints
 	ExploreHits int     `json:"explore_hits"` // of these, in exploring requests
-	Requests    int     `json:"requests"`     // since the fault began
+	Requests    int     `json:"requests"`     // since the fault started
 	FalseAlarms int     `json:"false_alarms"` // problems raised without a fault
 	GroupHours  float64 `json:"group_hours"`  // during which false alarms were counted
-	// FalseIncidents is the number of incidents without a fault, and Watched the hours in which there could have been
-	// some.
+	// FalseIncidents is the number of incidents without a fault, and Watched the time in which they could have opened.
 	FalseIncidents int           `json:"false_incidents"`
 	Watched        float64       `json:"watched_hours"`
 	Decide         time.Duration `json:"decide_ns"` // longest time to end an epoch
 }
 
-// Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress,
-// if not nil, after each run.
+// Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress
+// after each run, unless that is nil.
 func Simulate(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
 	if s.Healthy == 0 {
 		s.Healthy = time.Minute
@@ -113,7 +112,7 @@ feed:
 	return runs, err
 }
 
-// start is the time at which every simulation begins, fixed so that runs repeat.
+// start is the start of every simulation. It is fixed so that runs repeat.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
 // simulatedRun is a run in progress.
@@ -148,12 +147,12 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 		r.everything[tp.ID] = !tp.Baseline
 	}
 	now := r.advance(start, start.Add(options.Learning))
-	r.Decide = 0 // the end of learning is no decision
+	r.Decide = 0 // the end of learning is not a decision
 	healthy := now.Add(s.Healthy)
 	now = r.advance(now, healthy)
 	r.inject(now, s.Epochs)
 	if r.injected && !r.Locatable && !r.Significant {
-		return r.Run // the fault cannot be found, and no rate counts it
+		return r.Run // the fault cannot be found, so no rate counts it
 	}
 	for epoch := 1; epoch <= s.Epochs && !r.Raised; epoch++ {
 		now = r.advance(now, now.Add(r.epoch))
@@ -167,9 +166,9 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 	return r.Run
 }
 
-// A fault is locatable if it lies on the critical path of some request type and adds at least minEffect, as a fraction,
-// to its healthy mean duration, and more than three standard errors of the mean over effectPeriod. Smaller effects are
-// lost in the usual fluctuation of latencies from minute to minute.
+// A fault is locatable if it lies on the critical path of some request type and increases its mean duration noticeably:
+// by at least minEffect, a fraction of the healthy mean, and by more than three standard errors of the mean over
+// effectPeriod. Smaller effects are lost in the usual variation of latencies from minute to minute.
 const (
 	effectPeriod = 2 * time.Minute
 	minEffect    = 0.1
@@ -192,7 +191,7 @@ func (r *simulatedRun) inject(now trace.Nanos, epochs int) {
 	}
 }
 
-// advance executes the epochs from one time to another and returns the latter.
+// advance executes the epochs between from and to, and returns to.
 func (r *simulatedRun) advance(from, to trace.Nanos) trace.Nanos {
 	for ; from < to; from = from.Add(r.epoch) {
 		plan := r.plan()
@@ -238,7 +237,7 @@ func (r *simulatedRun) count(t *trace.Trace) {
 
 var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
-// alarms counts new problems and incidents, as false ones if there is no fault yet.
+// alarms counts new problems and incidents. They are false before the fault.
 func (r *simulatedRun) alarms() {
 	for i := range r.core.Problems() {
 		id := r.core.Problems()[i].ID.String()

@@ -15,7 +15,7 @@ type Report struct {
 	Strategies map[string]*Score `json:"strategies"`
 }
 
-// Score sums up runs. Rates are over the locatable ones with a fault.
+// Score sums up runs. Rates are over the locatable runs with a fault.
 type Score struct {
 	Cases     int `json:"cases"`     // runs with a fault
 	Locatable int `json:"locatable"` // of these
@@ -31,11 +31,11 @@ type Score struct {
 	Top3     Rate `json:"top3"`
 	Top3Low  Rate `json:"top3_low"`
 	Top3High Rate `json:"top3_high"`
-	// Raised is the fraction of locatable cases in which a problem was raised at all.
+	// Raised is the fraction of locatable cases with a problem.
 	Raised Rate `json:"raised"`
 	// Medians over the locatable cases: the fractions of executed tracepoints that were enabled ever and at the peak,
-	// and extra spans per 1 000 requests. Over those with a problem: epochs until it was raised, and from then to the
-	// answer.
+	// and extra spans per 1 000 requests. Medians over the cases with a problem: epochs until it was raised, and from
+	// then to the answer.
 	EnabledMedian  Rate `json:"enabled_median"`
 	PeakMedian     Rate `json:"peak_median"`
 	SpanHitsMedian Rate `json:"span_hits_median"`
@@ -43,11 +43,11 @@ type Score struct {
 	ExploreHits    Rate `json:"explore_hits_median"` // of these, in exploring requests
 	DetectedMedian Rate `json:"detected_median"`
 	EpochsMedian   Rate `json:"epochs_median"`
-	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
+	// FalseAlarms is the number per 1 000 group-hours without a fault, over all runs.
 	FalseAlarms    Rate    `json:"false_alarms_per_1000_group_hours"`
 	FalseAlarmsRaw int     `json:"false_alarms"`
 	GroupHours     float64 `json:"group_hours"`
-	// FalseIncidents is per week without a fault, of one installation, over all runs.
+	// FalseIncidents is the number per week without a fault, in one installation, over all runs.
 	FalseIncidents    Rate              `json:"false_incidents_per_week"`
 	FalseIncidentsRaw int               `json:"false_incidents"`
 	Watched           float64           `json:"watched_hours"`
@@ -55,7 +55,7 @@ type Score struct {
 	ByFault           map[string]*Score `json:"by_fault,omitempty"`
 }
 
-// Summarize sums up runs by strategy and, within, by fault.
+// Summarize sums up runs by strategy, and within a strategy by fault.
 func Summarize(runs []Run) Report {
 	report := Report{Strategies: make(map[string]*Score)}
 	for _, strategy := range distinct(runs, func(r *Run) string { return r.Strategy }) {
@@ -135,7 +135,7 @@ func ratio(a, b int) float64 {
 	return float64(a) / float64(b)
 }
 
-// rate returns k of n.
+// rate returns the fraction k of n.
 func rate(k, n int) Rate {
 	if n == 0 {
 		return None()
@@ -143,7 +143,8 @@ func rate(k, n int) Rate {
 	return Rate(ratio(k, n))
 }
 
-// Median returns the median of xs, of an even number the mean of the middle two. It is [None] if xs is empty.
+// Median returns the median of xs, or [None] if xs is empty. If the number of values is even, it is the mean of the
+// middle two.
 func Median(xs []float64) Rate {
 	if len(xs) == 0 {
 		return None()

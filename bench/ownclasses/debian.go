@@ -31,13 +31,13 @@ type debian struct {
 type debianPackage struct {
 	name, source, version string
 	depends               [][]string // alternatives of each dependency
-	content               *content   // nil: not read
+	content               *content   // nil until it is read
 }
 
-// content holds the files of a package that matter here.
+// content holds the relevant files of a package.
 type content struct {
 	Jars       []string // paths below the root; links are left out
-	Repository []string // of jars in Maven's layout, which may be copies of others
+	Repository []string // jars in Maven's layout, which may be copies of others
 	Scripts    []script
 }
 
@@ -118,7 +118,7 @@ func isJava(name string) bool {
 		strings.Contains(name, "scala") || strings.Contains(name, "groovy") || strings.Contains(name, "maven")
 }
 
-// closure returns a package and those on which it depends, directly or indirectly.
+// closure returns a package and its direct and indirect dependencies.
 func (d *debian) closure(name string) ([]*debianPackage, error) {
 	p := d.index[name]
 	if p == nil {
@@ -140,7 +140,8 @@ func (d *debian) closure(name string) ([]*debianPackage, error) {
 	return all, nil
 }
 
-// leadsToJava reports whether a package can have jars: programs and libraries of Java by name, or siblings of them.
+// leadsToJava reports whether a package can have jars. Programs and libraries of Java can, by their names, and so can
+// their siblings.
 func (d *debian) leadsToJava(p *debianPackage) bool {
 	if strings.HasPrefix(p.name, "lib") {
 		return true
@@ -155,7 +156,7 @@ func (d *debian) leadsToJava(p *debianPackage) bool {
 	return strings.Contains(p.name, "java")
 }
 
-// download downloads packages unless they are there.
+// download downloads packages that are not there yet.
 func (d *debian) download(ctx context.Context, packages []*debianPackage) error {
 	arguments := []string{"download", "--quiet"}
 	for _, p := range packages {
@@ -177,7 +178,7 @@ func (d *debian) download(ctx context.Context, packages []*debianPackage) error 
 // packages returns the folder of the downloaded packages.
 func (d *debian) packages() string { return filepath.Join(d.folder, "packages") }
 
-// file returns the downloaded file, empty if there is none.
+// file returns the downloaded file, or "" if there is no such file.
 func (p *debianPackage) file(d *debian) string {
 	files, err := filepath.Glob(filepath.Join(d.packages(), p.name+"_*.deb"))
 	if err != nil || len(files) == 0 {
@@ -186,7 +187,7 @@ func (p *debianPackage) file(d *debian) string {
 	return files[0]
 }
 
-// read reads the jars and scripts of a downloaded package. It keeps the result, since unpacking takes long.
+// read reads the jars and scripts of a downloaded package. It caches the result, since unpacking takes long.
 func (d *debian) read(ctx context.Context, p *debianPackage) error {
 	if p.content != nil {
 		return nil
@@ -293,7 +294,7 @@ func (d *debian) source(name string) (classify.Source, error) {
 	return s, nil
 }
 
-// deployment reads a program with its libraries. It returns nil and the reason if it does not fit into the set.
+// deployment reads a program with its libraries. If it does not fit into the set, it returns nil and the reason.
 func (d *debian) deployment(ctx context.Context, a application) (*labelled, string, error) {
 	packages, err := d.closure(a.name)
 	if err != nil {
@@ -334,7 +335,7 @@ const (
 	minForeign = 100
 )
 
-// unfit returns why an application is left out of the set, empty if it is not.
+// unfit returns the reason for leaving an application out of the set, or "" if it fits.
 func (l *labelled) unfit() string {
 	own, foreign := 0, 0
 	for i := range l.Sources {
@@ -363,8 +364,8 @@ var (
 	jarOption = regexp.MustCompile(`-jar\s+\S*?([^/\s"']+\.jar)`)
 )
 
-// mainClass returns the class that the scripts of a package start: the first name of a class in a script of the
-// program's name, in another one, or in the manifest of the jar that it starts.
+// mainClass returns the class that the scripts of a package start. It is the first name of a class in a script with the
+// program's name, or in another script, or in the manifest of the jar that the script starts.
 func mainClass(name string, scripts []script, d *classify.Deployment, own map[string]bool) string {
 	slices.SortStableFunc(scripts, func(a, b script) int { return rank(name, a.Path) - rank(name, b.Path) })
 	classes := make(map[string]bool)
@@ -397,7 +398,7 @@ func mainClass(name string, scripts []script, d *classify.Deployment, own map[st
 	return best
 }
 
-// rank orders scripts: those of the program's name, programs, others.
+// rank orders scripts: first the script with the program's name, then programs, then others.
 func rank(name, file string) int {
 	switch {
 	case path.Base(file) == name:

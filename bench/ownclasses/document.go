@@ -38,7 +38,7 @@ func tables(ours, others []score) string {
 	return b.String()
 }
 
-// shortName returns artifact and version of Maven's coordinates, and the name of a package.
+// shortName returns artifact and version of Maven coordinates, or the name of a package.
 func shortName(app string) string {
 	f := strings.Split(app, ":")
 	if len(f) < 3 {

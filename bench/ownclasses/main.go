@@ -1,15 +1,15 @@
 // Ownclasses trains and judges the classifier of an application's own classes, agents/jvm/classify.
 //
-// It downloads the applications of applications.txt with apt and Maven into a cache outside of the repository, counts
-// their classes by features in table.tsv, trains the model on that (agents/jvm/classify/weights.txt), and writes the
-// decisions of models about applications that they have not seen to bench/results/own-classes.md. With -table it uses
-// table.tsv as it is.
+// It downloads the applications of applications.txt with apt and Maven into a cache outside of the repository, and
+// counts their classes by features in table.tsv. From that it trains the model (agents/jvm/classify/weights.txt). It
+// writes the decisions of models about applications that they have not seen to bench/results/own-classes.md. With
+// -table it uses table.tsv as it is.
 //
 // # Labels
 //
-// A class of a Debian program is its own if the jar with it is built from the same source package; the jars of all
-// other packages on which the program depends are libraries. Classes of Maven's artifacts are own by the packages of
-// the project that publishes the application, listed by hand. No feature reads the labels.
+// A class of a Debian program is its own if its jar is built from the same source package. The jars of all other
+// packages on which the program depends are libraries. Classes of Maven artifacts are own if their package belongs to
+// the project that publishes the application, by a list made by hand. No feature reads the labels.
 //
 // # Columns
 //
@@ -24,9 +24,9 @@
 //
 // # Jars of several projects
 //
-// The set cannot teach how to judge them: Debian forbids programs to bundle libraries, which others do, so in Debian
-// all classes of such a jar are own. The feature place therefore tells nothing about them, which cost 0.8 % of the
-// right decisions when we introduced it (97.4 instead of 98.2 %).
+// We cannot learn from the set how to judge them. Debian forbids programs to bundle libraries, which others do, so in
+// Debian all classes of such a jar are own. The feature place therefore says nothing about them, which cost 0.8 % of
+// the right decisions when we introduced it (97.4 instead of 98.2 %).
 package main
 
 import (

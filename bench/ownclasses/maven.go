@@ -19,9 +19,8 @@ type maven struct{ folder string }
 // directory returns the name of the folder of an artifact.
 func directory(artifact string) string { return strings.ReplaceAll(artifact, ":", "_") }
 
-// download downloads the artifacts that are not there yet, in one run of Maven: a module for each, so that one that is
-// not available does not affect the others. It returns the messages of Maven if any is
-// not available.
+// download downloads the artifacts that are not there yet, in one run of Maven. Each has its own module, so an artifact
+// that is not available does not affect the others. If one is not available, download returns the messages of Maven.
 func (m maven) download(ctx context.Context, applications []application) (string, error) {
 	var modules strings.Builder
 	missing := false
@@ -51,7 +50,7 @@ func (m maven) download(ctx context.Context, applications []application) (string
 	return "", err
 }
 
-// file returns the downloaded artifact, empty if there is none.
+// file returns the downloaded artifact, or "" if there is no such file.
 func (m maven) file(artifact string) string {
 	files, err := filepath.Glob(filepath.Join(m.folder, directory(artifact), "artifact", "*.?ar"))
 	if err != nil || len(files) != 1 {
@@ -86,7 +85,7 @@ func (m maven) writeModule(name, artifact string) error {
 	return os.WriteFile(filepath.Join(folder, "pom.xml"), []byte(projectOf(name, plugin)), 0o600)
 }
 
-// deployment reads an application. It returns nil and the reason if it does not fit into the set.
+// deployment reads an application. If it does not fit into the set, it returns nil and the reason.
 func (m maven) deployment(a application) (*labelled, string, error) {
 	file := m.file(a.name)
 	if file == "" {

@@ -22,7 +22,7 @@ func table(t *testing.T) []row {
 	return rows
 }
 
-// The model is the one that the table trains, and the table is in the format that is written.
+// The model equals the model trained from the table, and the table is in the format that we write.
 func TestModelIsTrained(t *testing.T) {
 	rows := table(t)
 	for name, want := range map[string]string{weightsFile: naiveBayes(rows).String(), tableFile: formatTable(rows)} {
@@ -36,7 +36,7 @@ func TestModelIsTrained(t *testing.T) {
 	}
 }
 
-// The goals hold for applications that the model has not seen, and the file of results has these figures.
+// The model meets its goals for applications that it has not seen, and the file of results has these figures.
 func TestGoals(t *testing.T) {
 	scores := crossValidate(table(t), band, ours)
 	if s := summarize(scores, "debian"); s.apps < 50 || s.pooled < 0.97 || s.mean < 0.95 {
@@ -58,7 +58,7 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-// An application does not train the model that judges it.
+// An application is left out when its own model is trained.
 func TestCrossValidation(t *testing.T) {
 	f := []classify.Feature{{Name: "place", Value: "elsewhere"}}
 	rows := []row{{kind: "debian", app: "a", own: 9, foreign: 1, features: f}, {kind: "debian", app: "b", own: 1, foreign: 9, features: f}, {kind: "debian", app: "c", own: 1, foreign: 9, features: f}}
@@ -75,7 +75,7 @@ func TestCrossValidation(t *testing.T) {
 	}
 }
 
-// Naive Bayes: the log-odds are those of the shares, each application with the same weight.
+// Naive Bayes: the log-odds follow from the shares, with the same weight for each application.
 func TestNaiveBayes(t *testing.T) {
 	own, other := classify.Feature{Name: "place", Value: "main jar"}, classify.Feature{Name: "place", Value: "elsewhere"}
 	m := naiveBayes([]row{

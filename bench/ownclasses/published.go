@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify"
 )
 
-// published returns the features of a class as such, without regard to the application, for naive Bayes as published.
-// The abstract of the publication names the method, not the features: these are all that a class file and its place
-// tell.
+// published returns the features of a class alone, without regard to the application, for naive Bayes as published. The
+// abstract of the publication names the method, not the features. We use everything that a class file and its location
+// contain.
 func published(s *classify.Source, c classify.Class) []classify.Feature {
 	place := "jar"
 	if s.Kind == classify.Folder {
@@ -29,8 +29,8 @@ func published(s *classify.Source, c classify.Class) []classify.Feature {
 	}
 }
 
-// textbook trains naive Bayes with the estimates of textbooks: each class counts, and one is added to each count, that
-// of values never seen included.
+// textbook trains naive Bayes with the estimates of textbooks: each class counts, and one is added to each count,
+// including the counts of values never seen.
 func textbook(rows []row) model {
 	type count struct{ own, foreign float64 }
 	values := make(map[classify.Feature]count)

@@ -17,8 +17,8 @@ var applications string
 type application struct {
 	kind string         // debian or maven
 	name string         // of the package, or coordinates
-	own  *regexp.Regexp // packages of the application; nil: determined by Debian's source package
-	not  *regexp.Regexp // packages among those that are not; nil: none
+	own  *regexp.Regexp // packages of the application; nil if Debian's source package decides
+	not  *regexp.Regexp // packages matched by own that are not; may be nil
 }
 
 func parseApplications(text string) ([]application, error) {

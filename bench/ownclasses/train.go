@@ -14,7 +14,7 @@ const (
 // ours trains our model.
 func ours(rows []row) model { return naiveBayes(rows).LogOdds }
 
-// naiveBayes trains a naive Bayes classifier. Each application counts alike, however large it is.
+// naiveBayes trains a naive Bayes classifier. Each application has the same weight, however large it is.
 func naiveBayes(rows []row) classify.Model {
 	size := make(map[string]float64)
 	for _, r := range rows {

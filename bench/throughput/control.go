@@ -42,9 +42,9 @@ type ControlOptions struct {
 // catalogueFactor is the size of a service's catalogue relative to its enabled tracepoints.
 const catalogueFactor = 3
 
-// Control measures the control plane of a server, a process of its own, with agents in this process: the time until a
-// changed plan reaches all of them, the server's memory, and their reconnection after the server was killed. Agents
-// wait for plans, report the result of each, and back off after failures, as the Go library does.
+// Control measures the control plane of a server, a separate process, with agents in this process: the time until a
+// changed plan reaches all of them, the server's memory, and the reconnection of the agents after the server was
+// killed. Agents wait for plans, report the result of each, and back off after failures, as the Go library does.
 func Control(ctx context.Context, o ControlOptions) (*Result, error) {
 	dir, remove, err := dataDir()
 	if err != nil {
@@ -122,8 +122,8 @@ type fleet struct {
 	plans    map[string]decodedPlan // by hash
 }
 
-// decodedPlan is a plan and the report that it was applied. The fleet decodes each plan once: real agents decode theirs
-// on machines of their own.
+// decodedPlan is a plan and the report that it was applied. The fleet decodes each plan only once, because real agents
+// run on separate machines.
 type decodedPlan struct {
 	version int64
 	status  []byte
@@ -251,8 +251,8 @@ func appliedStatus(plan *protocol.Plan) []byte {
 	return encode(s)
 }
 
-// call sends a request, conditional on the plan's hash unless that is "". It returns the status code, 0 without an
-// answer, and the answer's body and ETag.
+// call sends a request, conditional on the plan's hash unless that is "". It returns the status code, the answer's body
+// and its ETag. The code is 0 if there is no answer.
 func (f *fleet) call(ctx context.Context, method, path string, body []byte, hash string) (code int, answer []byte, tag string) {
 	f.requests.Add(1)
 	r, err := http.NewRequestWithContext(ctx, method, f.base+path, bytes.NewReader(body))
@@ -309,7 +309,7 @@ func (f *fleet) newest() (version int64, n int, last time.Time) {
 	return version, n, last
 }
 
-// timeout is the longest time that a step of the benchmark may take.
+// timeout is the maximum time of a step of the benchmark.
 const timeout = 3 * time.Minute
 
 // waitUntil waits until done returns true. It returns an error after timeout or when ctx ends.
@@ -332,8 +332,9 @@ const (
 	forbid    = `{"kind":"forbid"}`
 )
 
-// changePlan changes the plan by overrides, Rounds times. It returns for each change the seconds from the end of the
-// epoch, when the engine decides on it, until the last agent received it, and the server's mean CPU time per change.
+// changePlan changes the plan by overrides, Rounds times. For each change it returns the seconds from the end of the
+// epoch, when the engine decides, until the last agent received the plan. It also returns the server's mean CPU time
+// per change.
 func (f *fleet) changePlan(ctx context.Context, server *server) (times []float64, cpu time.Duration, err error) {
 	if err := sendTrace(ctx, server.grpc); err != nil {
 		return nil, 0, err
@@ -389,7 +390,7 @@ func (f *fleet) override(ctx context.Context, service, i int, body string) error
 	}
 }
 
-// sendTrace sends one trace: the engine decides nothing before it has received traces.
+// sendTrace sends one trace, because the engine decides nothing before it has received one.
 func sendTrace(ctx context.Context, address string) error {
 	var table trace.Table
 	now := trace.Nanos(time.Now().UnixNano())
@@ -407,8 +408,8 @@ func sendTrace(ctx context.Context, address string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// restart kills the server, starts another ten seconds later with the same data, and measures the time and the requests
-// until all agents are registered again.
+// restart kills the server and starts another one ten seconds later with the same data. It measures the time and the
+// requests until all agents are registered again.
 func (f *fleet) restart(ctx context.Context, r *Result, server *server, dir string, args []string) error {
 	if err := server.kill(); err != nil {
 		return err

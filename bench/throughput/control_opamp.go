@@ -62,7 +62,7 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 	_ = c.Stop(context.WithoutCancel(ctx)) // the process exits soon
 }
 
-// must panics if err is not nil, for calls that fail only because of a bug.
+// must panics if err is not nil. It is for calls that fail only because of a bug.
 func must(err error) {
 	if err != nil {
 		panic(err)

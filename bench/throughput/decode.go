@@ -25,7 +25,7 @@ var wantedKeys = []string{
 	"error.type", "tenant",
 }
 
-// Decode measures Sibyl's decoder of OTLP and the Collector's, pdata, with the same input.
+// Decode compares Sibyl's decoder of OTLP with the Collector's, pdata, on the same input.
 func Decode(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	result := &Result{Benchmark: "decode"}

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// foldedModel is the published size model with which [stats.SizeModel] is compared. It folds sizes modulo the packet,
+// foldedModel is the published size model that we compare [stats.SizeModel] with. It folds sizes modulo the packet,
 // clusters transfers by latency per folded byte into normal, delayed and timed-out ones, and fits a line to the normal
 // ones. Its authors report 88.8 % overall accuracy and 32.7 % precision for delayed transfers.
 type foldedModel struct {
@@ -23,7 +23,7 @@ type foldedModel struct {
 // foldedSteps limits the iterations of 3-means, which converges in far fewer.
 const foldedSteps = 200
 
-// fitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. There must be some.
+// fitFolded fits the folded model to at least one transfer, with sizes in bytes and latencies in ns.
 func fitFolded(sizes, latencies []float64, segment int) foldedModel {
 	m := foldedModel{segment: segment}
 	ratios := make([]float64, len(sizes))
@@ -66,7 +66,8 @@ func nearestCenter(centers [3]float64, x float64) (best int) {
 	return best
 }
 
-// threeMeans returns the centers of three clusters, ascending: the best of Lloyd's algorithm from several starts.
+// threeMeans returns the centers of three clusters, ascending: the best result of Lloyd's algorithm from several
+// starts.
 func threeMeans(xs []float64) (centers [3]float64) {
 	lo, hi := slices.Min(xs), slices.Max(xs)
 	sorted := slices.Sorted(slices.Values(xs))

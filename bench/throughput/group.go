@@ -23,7 +23,7 @@ import (
 
 // Size of the input.
 const (
-	observationBytes  = 6 << 10 // of a request of 50 spans, about
+	observationBytes  = 6 << 10 // of a request of 50 spans, approximately
 	manyGroups        = 100_000
 	edgesPerGroup     = 20
 	groupsPerType     = 100
@@ -217,13 +217,13 @@ func newFullGrouper(ctx context.Context, n int) (*group.Grouper, error) {
 				g.Observe(one)
 			}
 		}
-		age := 1000 >> epoch // in ticks; leaves no window of the history empty
+		age := 1000 >> epoch // in ticks; every window of the history has requests
 		g.Close(trace.Nanos(1e15).Add(-time.Duration(age) * stats.Tick))
 	}
 	return g, nil
 }
 
-// groupObservation returns a request of group i, whose edges have contexts of their own.
+// groupObservation returns a request of group i. Its edges have contexts that no other group has.
 func groupObservation(i int) *observation.Observation {
 	o := &observation.Observation{
 		Entry: trace.OpOf(1, trace.Symbol(1+i/groupsPerType), trace.Server), Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Shape of the load. As with Collectors, the spans of a trace arrive in several requests.
+// Shape of the load. The spans of a trace arrive in several requests, as from Collectors.
 const (
 	spansPerRequest     = 512
 	spansPerLoadedTrace = 64
@@ -27,16 +27,16 @@ const (
 type IngestOptions struct {
 	Options
 	Program string   // path of sibyl
-	Against string   // path of another build, to compare with; empty: none
+	Against string   // path of another build to compare with; may be empty
 	Args    []string // more arguments of sibyl serve
 	Senders int      // concurrent requests
-	Rate    float64  // offered spans per second; 0: unlimited
+	Rate    float64  // offered spans per second; 0: no limit
 }
 
-// Ingest measures the whole service, a process of its own: from gRPC requests over loopback to durable and analysed.
-// It measures once the service has learned, and waits until no trace is open. With o.Against it measures a second
-// build at the same time, which gets the same requests. This process encodes the requests beforehand and sends them;
-// all share the machine.
+// Ingest measures the whole service, a separate process: from gRPC requests over loopback to durable and analysed. It
+// measures once the service has learned, and waits until no trace is open. With o.Against it measures a second build at
+// the same time, with the same requests. This process encodes the requests beforehand and sends them. All processes
+// share the machine.
 func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 	o.Options = o.withDefaults()
 	load, err := newLoad(o.Options)
@@ -68,7 +68,7 @@ func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 	return r, nil
 }
 
-// runServers runs a server of each program, and calls use while all run. It returns what each used.
+// runServers runs a server of each program, and calls use while all run. It returns the usage of each.
 func runServers(ctx context.Context, programs, args []string,
 	running []*server, use func([]*server) error,
 ) (all []*usage, err error) {
@@ -128,8 +128,8 @@ func newLoad(o Options) (*load, error) {
 	return l, nil
 }
 
-// splitTraces returns the contents of requests of spansPerRequest spans each: traces of n spans, each spread over
-// requestsPerTrace requests, or n if that is less.
+// splitTraces returns the contents of requests of spansPerRequest spans each. They contain n traces, each spread over
+// requestsPerTrace requests, or over n if that is less.
 func splitTraces(r *rand.Rand, table *trace.Table, kinds []shape, n int, begin trace.Nanos) [][]*trace.Trace {
 	requests := make([][]*trace.Trace, min(requestsPerTrace, n))
 	for range spansPerRequest * len(requests) / n {
@@ -142,7 +142,7 @@ func splitTraces(r *rand.Rand, table *trace.Table, kinds []shape, n int, begin t
 	return requests
 }
 
-// split distributes the spans of t, with their attributes, over n traces of the same ID, in turn.
+// split distributes the spans of t, with their attributes, in turn over n traces of the same ID.
 func split(t *trace.Trace, n int) []*trace.Trace {
 	parts := make([]*trace.Trace, n)
 	for i := range parts {
@@ -173,8 +173,8 @@ func offsets(data, pattern []byte) (at []int) {
 	}
 }
 
-// request returns request n of an endless sequence that repeats l. Repetitions, numbered from round, have other trace
-// IDs. Traces begin when the first of their requests is asked for. The caller frees the request.
+// request returns request n of an endless sequence that repeats l. Each repetition has other trace IDs; repetitions are
+// numbered from round. Traces start when the first of their requests is asked for. The caller frees the request.
 func (l *load) request(n int, round uint32) mem.Buffer {
 	k := n % len(l.data)
 	buf := l.buffers.Get(len(l.data[k]))

@@ -35,7 +35,7 @@ var probings = []probing{
 	}},
 	{"observed: the same, and the span of every wait by goroutine labels", func(own ...uint32) kernel.Spec {
 		s := observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
-		t := s.Targets[own[0]] // this program; the other one is not written in Go
+		t := s.Targets[own[0]] // this program; the other one is not in Go
 		t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(own[0])
 		s.Targets[own[0]] = t
 		return s
@@ -54,8 +54,8 @@ func observed(threshold uint64, t kernel.Target, pids ...uint32) kernel.Spec {
 	return s
 }
 
-// Kernel measures the cost of the kernel agent: two processes send a byte to and fro through pipes, which switches
-// threads as often as possible, while nothing is attached, another process or both are observed. The states
+// Kernel measures the cost of the kernel agent. Two processes send a byte to and fro through pipes, which switches
+// threads as often as possible. The agent is not attached, or observes another process, or observes both. These states
 // alternate, so that other work on the machine affects all of them.
 func Kernel(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.withDefaults()
@@ -92,7 +92,7 @@ func Kernel(ctx context.Context, o Options) (_ *Result, err error) {
 	return kernelResult(times), nil
 }
 
-// kernelResult returns the medians of the times, and of their ratios to the time without probes of the same round.
+// kernelResult returns the medians of the times, and of their ratios to the time without probes in the same round.
 func kernelResult(times [][]float64) *Result {
 	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two processes on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
 	for i := range times {
@@ -101,8 +101,8 @@ func kernelResult(times [][]float64) *Result {
 	return r
 }
 
-// compared returns the median of the times of each round as a value with a name, and the median and the quartiles of
-// their ratios to those without probes.
+// compared returns the median of the times of all rounds, and the median and the quartiles of the ratios of these times
+// to the times without probes, minus 1.
 func compared(name string, times, without []float64) []Value {
 	ratios := make([]float64, len(times))
 	for round := range ratios {

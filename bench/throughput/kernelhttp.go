@@ -22,10 +22,10 @@ import (
 
 const (
 	httpClients = 4   // requests at a time
-	httpRounds  = 101 // many short ones, since the CPU time of a request depends on what else uses the caches
+	httpRounds  = 101 // many short ones, since the CPU time of a request depends on other users of the caches
 )
 
-// httpProbings lists the states of the kernel agent whose cost a service pays. The first one has no probes.
+// httpProbings lists the states of the kernel agent that are compared. The first one has no probes.
 var httpProbings = []probing{
 	{"nothing attached", func(...uint32) kernel.Spec { return kernel.Spec{} }},
 	{"another process observed", func(...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, 1) }},
@@ -48,11 +48,11 @@ func steered(pid uint32, classes ...waits.Class) kernel.Spec {
 		t.Classes = t.Classes.With(c)
 	}
 	t.Events = t.Classes
-	t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(pid) // the service tells no name, which the probes do not need
+	t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(pid) // the service publishes no name, and the probes don't need one
 	return observed(uint64(100*time.Microsecond), t, pid)
 }
 
-// KernelHTTP measures the CPU time that the kernel agent costs a request of a Go service over HTTP. The states
+// KernelHTTP measures the CPU time that the kernel agent adds to a request of a Go service over HTTP. Its states
 // alternate, so that other work on the machine affects all of them.
 func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.withDefaults()
@@ -71,7 +71,7 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 		rounds = 1
 	}
 	times, probing := make([][]float64, len(httpProbings)), make([]float64, len(httpProbings))
-	for round := range rounds + 2 { // the first one warms up, the last one measures the probes, which costs, too
+	for round := range rounds + 2 { // the first one warms up; the last one measures the probes, which has a cost, too
 		meter := kernel.NewMeter(probes)
 		for i := range httpProbings {
 			if err := probes.Apply(httpProbings[i].target(s.pid)); err != nil {
@@ -100,7 +100,7 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 	return httpResult(times, probing), nil
 }
 
-// httpResult returns the medians of the times, and of their ratios to the time without probes of the same round.
+// httpResult returns the medians of the times, and of their ratios to the time without probes in the same round.
 func httpResult(times [][]float64, probing []float64) *Result {
 	r := &Result{Benchmark: "kernel-http", Input: fmt.Sprintf("requests of 2 KB of JSON over HTTP to a Go service, %d at a time, CPU time of the service, medians of %d alternating rounds", httpClients, len(times[0]))}
 	for i := range times {
@@ -111,7 +111,7 @@ func httpResult(times [][]float64, probing []float64) *Result {
 	return r
 }
 
-// play sends requests for a time. It returns the mean CPU time of the service for one in ns.
+// play sends requests for a time. It returns the service's mean CPU time per request in ns.
 func (s *service) play(ctx context.Context, duration time.Duration) (ns float64, elapsed time.Duration, requests int64, err error) {
 	before, err := s.cpuTime()
 	if err != nil {

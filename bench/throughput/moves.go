@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// moves has the times by which the traces of recent groups of requests are moved. The requests of a group share traces.
+// moves remembers by how much recent groups of requests were moved in time. The requests of a group share traces.
 type moves struct {
 	mu     sync.Mutex
 	recent [movesKept]move
@@ -21,10 +21,10 @@ type move struct {
 	by    uint64 // ns
 }
 
-// movesKept is more than the number of groups that are sent at the same time.
+// movesKept exceeds the number of groups that are sent at the same time.
 const movesKept = 1024
 
-// of returns the time by which a group moves, so that it begins now. first holds one of its times.
+// of returns the time by which a group must move to start now. first contains one of its times.
 func (m *moves) of(group int, first []byte) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *moves) of(group int, first []byte) uint64 {
 	return x.by
 }
 
-// Numbers of the fields of OTLP that lead to the times of spans.
+// Field numbers of OTLP on the way to the times of spans.
 const (
 	resourceSpans = 1
 	scopeSpans    = 2 // of resourceSpans

@@ -21,18 +21,18 @@ import (
 
 // Parameters of the overload and of its observation.
 const (
-	overloadSenders = 2048                  // most concurrent requests: several times the limit of the server
+	overloadSenders = 2048                  // maximum concurrent requests: several times the limit of the server
 	overloadConns   = 16                    // with room for twice as many requests
 	queryInterval   = 50 * time.Millisecond // between queries of the API
 	memoryInterval  = time.Second           // between samples of the server's memory
-	recoveryTime    = 12 * time.Second      // longest load afterwards
+	recoveryTime    = 12 * time.Second      // maximum length of the load afterwards
 )
 
-// Overload measures the behaviour of the whole service at factor times its capacity. In a third of o.Time it measures
-// the capacity with o.Senders senders. Then it offers factor times as much for o.Time, and finally half of the
-// capacity. Refused requests are not repeated. Server and load generator are separate processes on the same machine;
-// the server is limited to one core, because the generator could not overload it otherwise. The result contains the
-// rate that was really offered.
+// Overload measures the behaviour of the whole service at factor times its capacity. First it measures the capacity
+// with o.Senders senders, for a third of o.Time. Then it offers factor times as much for o.Time, and finally half of
+// the capacity. Refused requests are not repeated. Server and load generator are separate processes on the same
+// machine. The server is limited to one core, because otherwise the generator could not overload it. The result
+// contains the rate that was really offered.
 func Overload(ctx context.Context, o IngestOptions, factor float64) (*Result, error) {
 	o.Options = o.withDefaults()
 	load, err := newLoad(o.Options)
@@ -96,11 +96,11 @@ func (o IngestOptions) overload(ctx context.Context, s *server, load *load, fact
 	return r, nil
 }
 
-// offerStats counts requests that were sent once each.
+// offerStats counts requests, each sent only once.
 type offerStats struct {
 	accepted, refused, withoutRetryInfo int64
 	duration                            time.Duration
-	lastRefusal                         time.Duration // since the beginning; 0: none
+	lastRefusal                         time.Duration // since the start; 0 if there was no refusal
 }
 
 // perSecond returns the spans per second in n requests.

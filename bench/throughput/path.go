@@ -57,7 +57,7 @@ func (o Options) measurePaths(ctx context.Context, result *Result, name string, 
 	return nil
 }
 
-// wide returns a trace of n spans in which the root calls all others, one after the other.
+// wide returns a trace of n spans whose root calls all others, one after the other.
 func wide(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {
@@ -67,7 +67,7 @@ func wide(n int) *trace.Trace {
 	return t
 }
 
-// deep returns a trace of n spans in which each calls the next.
+// deep returns a trace of n spans, each of which calls the next.
 func deep(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {

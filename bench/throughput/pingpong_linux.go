@@ -43,7 +43,7 @@ func newPingPong() (*pingPong, error) {
 	return p, nil
 }
 
-// pin keeps a thread on the first CPU: both there, so that each of their waits switches the CPU to the other one.
+// pin pins a thread to the first CPU. If both threads are there, each of their waits switches the CPU to the other one.
 func pin(tid int) error {
 	var first unix.CPUSet
 	first.Set(0)
@@ -53,8 +53,8 @@ func pin(tid int) error {
 	return nil
 }
 
-// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both sides. Unlike the elapsed
-// time it does not depend on other programs that want the CPU.
+// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both sides together. Unlike the
+// elapsed time, it does not depend on other programs that want the CPU.
 func (p *pingPong) play(duration time.Duration) (float64, error) {
 	type result struct {
 		ns  float64

@@ -105,8 +105,8 @@ type treeNode struct {
 	depth    int
 }
 
-// newSearchCase returns a random tree in which tracepoints lie below baseline operations, and a problem with half of
-// the variance in its first edge.
+// newSearchCase returns a random tree with tracepoints below baseline operations, and a problem with half of the
+// variance in its first edge.
 func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 	r := rand.New(rand.NewPCG(seed, 3))
 	c := &searchCase{problem: detect.Problem{

@@ -28,18 +28,18 @@ type server struct {
 // usage lists the resources that a server used until it exited.
 type usage struct {
 	cpu  time.Duration
-	peak int64          // bytes of resident memory; 0: unknown
+	peak int64          // bytes of resident memory; 0 if unknown
 	log  map[string]any // the last log line, which holds counters
 }
 
-// number returns a counter of the last log line, 0 if it is missing.
+// number returns a counter of the last log line, or 0 if it is missing.
 func (u *usage) number(key string) float64 {
 	n, _ := u.log[key].(float64)
 	return n
 }
 
 // runServer starts a server with an empty data directory, calls use, and stops the server. env is its whole environment
-// and must not be nil. It returns the error of use, joined with that of the server.
+// and must not be nil. It joins the errors of use and of the server.
 func runServer(ctx context.Context, program string, env, args []string, use func(*server) error) (*usage, error) {
 	dir, remove, err := dataDir()
 	if err != nil {
@@ -159,7 +159,7 @@ const (
 	residentMemory = "VmRSS:"
 )
 
-// memory returns the bytes in a line of the server's /proc/PID/status, 0 if the system has none.
+// memory returns the bytes in a line of the server's /proc/PID/status, or 0 if the system lacks that file.
 func (s *server) memory(line string) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *server) memory(line string) int64 {
 // clockTick is the unit of times in /proc, the same on all architectures that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time that the server has used, 0 if the system does not report it.
+// cpuTime returns the CPU time that the server has used, or 0 if the system does not report it.
 func (s *server) cpuTime() time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {

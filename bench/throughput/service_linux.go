@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// service is a Go service in a process of its own.
+// service is a Go service in a separate process.
 type service struct {
 	command *exec.Cmd
 	in      io.WriteCloser

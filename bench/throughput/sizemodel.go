@@ -15,9 +15,9 @@ const (
 	transfersPerModel = 2000
 )
 
-// SizeModel measures how well the size models separate normal, delayed and timed-out transfers. The models are fitted
-// to one half of the transfers of many simulated networks and evaluated on the other. The folded model of the
-// literature gets the segment size as input; Sibyl's estimates it.
+// SizeModel measures how well the size models separate normal, delayed and timed-out transfers. They are fitted to one
+// half of the transfers of many simulated networks and evaluated on the other half. The folded model of the literature
+// gets the segment size as input; Sibyl's model estimates it.
 func SizeModel(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	n := networks

@@ -27,17 +27,17 @@ const (
 	drainLimit    = time.Minute // until no trace is open
 )
 
-// connections is the number of connections that the senders share, as a few Collectors would have.
+// connections is the number of connections that the senders share, like a few Collectors.
 const connections = 4
 
-// sustained holds the samples of a load that begins when all servers have learned.
+// sustained holds the samples of a load that starts when all servers have learned.
 type sustained struct {
 	learned time.Duration // from the first request
 	lasted  time.Duration // from then on
 	servers []sampled
 }
 
-// sampled holds the samples of a server, one at the beginning and one at the end of each period.
+// sampled holds the samples of a server, one at the start and one at the end of each period.
 type sampled struct {
 	cpu     []time.Duration
 	spans   []int64 // accepted
@@ -56,8 +56,8 @@ type target struct {
 }
 
 // sustain sends requests until all servers have learned and then for o.Time, at least two periods. Every server gets
-// every request, in turn as the first. Each sender waits for all answers before it sends the next request. Sustain
-// returns when no trace is open any more.
+// every request; they take turns in being first. Each sender waits for all answers before it sends the next request.
+// sustain returns once no trace is open.
 func (l *load) sustain(ctx context.Context, servers []*server, o IngestOptions) (m *sustained, err error) {
 	targets := make([]*target, len(servers))
 	for i, s := range servers {
@@ -119,7 +119,7 @@ func sample(ctx context.Context, targets []*target, length time.Duration) (*sust
 	}
 }
 
-// periodOf returns the length of a period of a load. A short one, as in tests, has three.
+// periodOf returns the length of a period. Short loads, as in tests, have three periods.
 func periodOf(length time.Duration) time.Duration { return min(loadPeriod, length/3) }
 
 // await waits until the status of a server fulfils a condition.
@@ -215,7 +215,7 @@ func (m *sustained) compare(r *Result) {
 	var cpu, memory []float64 // logarithms of the ratios, by period
 	for k := 1; k < len(a.cpu); k++ {
 		each := func(x *sampled) float64 { return float64(x.cpu[k]-x.cpu[k-1]) / float64(x.spans[k]-x.spans[k-1]) }
-		if ratio := each(a) / each(b); ratio > 0 && !math.IsInf(ratio, 0) { // not before the first answers
+		if ratio := each(a) / each(b); ratio > 0 && !math.IsInf(ratio, 0) { // infinite or 0 before the first answers
 			cpu = append(cpu, math.Log(ratio))
 		}
 		memory = append(memory, math.Log(float64(a.memory[k])/float64(b.memory[k])))

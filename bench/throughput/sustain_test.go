@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestLoadIsOfNow: the spans of a request begin now, within the length of a trace, and those of the other requests of
-// the same traces move by the same time.
+// TestLoadIsOfNow: the spans of a request start now, within the length of a trace. The spans of other requests of the
+// same traces move by the same time.
 func TestLoadIsOfNow(t *testing.T) {
 	l, err := newLoad(Options{Bytes: 1 << 20, Seed: 1})
 	if err != nil {

@@ -2,7 +2,7 @@
 // sibylbench prints the results.
 //
 // Benchmarks of parts generate their input in memory before the clock starts: at least [InputBytes] of distinct traces,
-// more than caches hold. Each measurement runs on one goroutine and one core, so that it includes the collection of its
+// more than fits into caches. Each measurement runs on one goroutine and one core, so it includes the collection of its
 // garbage.
 package throughput
 
@@ -25,11 +25,11 @@ const InputBytes = 64 << 20
 
 // Options configures a benchmark.
 type Options struct {
-	Bytes int           // least size of the input; 0: InputBytes
-	Time  time.Duration // least duration of a measurement; 0: a second
+	Bytes int           // minimum size of the input; 0: InputBytes
+	Time  time.Duration // minimum duration of a measurement; 0: a second
 	Seed  uint64        // of the generated input
 	Small bool          // shrink inputs whose size does not depend on Bytes, for tests
-	// Service is the command that runs [Serve]; nil: a hidden one of this program.
+	// Service is the command that runs [Serve]. It is a hidden command of this program by default.
 	Service []string
 }
 
@@ -101,8 +101,8 @@ type cost struct {
 }
 
 // measure calls pass, which processes the input once, first to warm up and then repeatedly for o.Time. It takes the
-// time of the fastest pass because other work on the machine only makes passes slower. It returns an error when ctx
-// ends or a pass fails.
+// time of the fastest pass, because other work on the machine only makes passes slower. It returns an error if ctx ends
+// or a pass fails.
 func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := pass(); err != nil {
@@ -126,7 +126,7 @@ func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	return cost{max(fastest, 1), float64(after.Mallocs-before.Mallocs) / float64(passes)}, nil
 }
 
-// rate returns the rate at which a pass processed n items.
+// rate returns the number of items per second of a pass over n items.
 func (c cost) rate(n int, key, noun string) Value {
 	x := float64(n) / c.time.Seconds()
 	return Value{key, x, millions(x) + " " + noun + "/s"}

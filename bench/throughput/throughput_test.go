@@ -40,7 +40,7 @@ func TestBenchmarks(t *testing.T) {
 	}
 }
 
-// checkOutput checks that r's JSON has each figure, none of them negative, and that its table has each row.
+// checkOutput checks that r's JSON has each figure, that no figure is negative, and that its table has each row.
 func checkOutput(t *testing.T, r *Result, keys []string) {
 	t.Helper()
 	var out bytes.Buffer

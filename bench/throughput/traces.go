@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shape is the call tree of a kind of request. Parents precede their children. Traces of the same shape
-// differ in their times.
+// shape is the call tree of a kind of request. Parents precede their children. Traces of the same shape differ only in
+// their times.
 type shape []call
 
 type call struct {
@@ -59,7 +59,7 @@ func (s *shape) add(table *trace.Table, parent int32, service, op int, kind trac
 	})
 }
 
-// newTrace returns a trace of shape s that begins at the given time. Its spans are shuffled.
+// newTrace returns a trace of shape s that starts at the given time. Its spans are shuffled.
 func (s shape) newTrace(r *rand.Rand, begin trace.Nanos) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, len(s))}
 	for i := range t.ID {
@@ -91,8 +91,8 @@ func (c *call) within(r *rand.Rand, p *trace.Span) (start, end trace.Nanos) {
 // spanBytes is the size of a span in memory.
 const spanBytes = int(unsafe.Sizeof(trace.Span{}))
 
-// requestTraces returns traces of n spans each that together fill the given number of bytes, of the given number of
-// shapes.
+// requestTraces returns traces of n spans each that together fill the given number of bytes. They have the given number
+// of shapes.
 func requestTraces(seed uint64, table *trace.Table, kinds, n, bytes int) []*trace.Trace {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := shapes(r, table, kinds, n)

@@ -17,7 +17,7 @@ const (
 	mostInstances            = 6
 )
 
-// app is the application at an instant. Only what the schedule does to it and the clock change it.
+// app is the application at an instant. Only the schedule and the clock change it.
 type app struct {
 	rng      *rand.Rand
 	table    *trace.Table
@@ -43,7 +43,7 @@ type service struct {
 	running   int
 	database  trace.Op // external
 	version   int
-	slow      float64 // factor on own times; 0: none
+	slow      float64 // factor on own times, or 0
 }
 
 // instance is a process of a service.
@@ -52,25 +52,25 @@ type instance struct {
 	version trace.Symbol
 	started trace.Nanos
 	number  int     // of its version
-	slow    float64 // factor on own times; 0: none
+	slow    float64 // factor on own times, or 0
 }
 
 // operation is a route of a service.
 type operation struct {
 	service  int
 	op       trace.Op
-	internal trace.Op // the span that a structural deploy adds; 0: none
+	internal trace.Op // the span that a structural deploy adds, or 0
 	added    structure
 	since    int // number of the version that added it
 	calls    []call
 	mean     float64 // own time in ns
 	cv       float64
-	query    float64 // mean duration of its statement in ns; 0: none
+	query    float64 // mean duration of its statement in ns; 0 without a statement
 	rate     float64 // calls per second at the peak of the traffic
 	requests float64 // requests per second through it
-	duration float64 // mean duration of those requests in ns
+	duration float64 // mean duration of these requests in ns
 
-	slow  float64 // factor on own times; 0: none
+	slow  float64 // factor on own times, or 0
 	fails float64 // probability of an error
 }
 
@@ -83,7 +83,7 @@ const (
 	anotherStatement
 )
 
-// call is a call of an operation, in a share of the cases.
+// call is a call of an operation, in a share of the executions.
 type call struct {
 	to    int
 	share float64
@@ -171,7 +171,7 @@ func (a *app) versionOf(i int) trace.Symbol {
 	return a.table.Symbol(fmt.Sprintf("1.%d.0", a.services[i].version))
 }
 
-// addOperations adds about each operations to n services from first on, which call some of others.
+// addOperations adds about each operations to each of n services, starting at first. They call some of others.
 func (a *app) addOperations(first, n, each int, others []int) (added []int) {
 	for s := range n {
 		for k := range 1 + a.rng.IntN(2*each-1) {
@@ -197,7 +197,8 @@ func (a *app) addOperation(service int, name string) int {
 	return len(a.ops) - 1
 }
 
-// someCalls returns n calls of distinct operations, the last of several of them in 70 % of the cases.
+// someCalls returns n calls of distinct operations. If there are several, the last one is made in 70 % of the
+// executions.
 func (a *app) someCalls(of []int, n int) (calls []call) {
 	for _, i := range a.rng.Perm(len(of))[:n] {
 		calls = append(calls, call{of[i], 1})
@@ -225,7 +226,7 @@ func (a *app) expected(op int) float64 {
 	return d
 }
 
-// count adds a rate of requests of a duration to the operations that they execute.
+// count adds a rate of requests of a duration to all operations that they execute.
 func (a *app) count(op int, rate, duration float64) {
 	o := &a.ops[op]
 	o.duration = (o.duration*o.requests + duration*rate) / (o.requests + rate)
@@ -236,7 +237,7 @@ func (a *app) count(op int, rate, duration float64) {
 	}
 }
 
-// advance changes traffic, drift and instances to those of an instant. It is called once a minute.
+// advance changes traffic, drift and instances to their values at an instant. It is called once a minute.
 func (a *app) advance(at trace.Nanos) {
 	const kept, spread = 0.983, 0.03 // of an hour's time constant
 	a.now, a.load = at, load(at)
@@ -251,7 +252,7 @@ func (a *app) advance(at trace.Nanos) {
 	}
 }
 
-// pick returns a random request type; -1 if it receives no requests now.
+// pick returns a random request type, or -1 if that type receives no requests now.
 func (a *app) pick() int {
 	i := min(sort.SearchFloat64s(a.until, a.rng.Float64()), len(a.types)-1)
 	if a.types[i].silent {
@@ -260,7 +261,7 @@ func (a *app) pick() int {
 	return i
 }
 
-// request makes the trace of a request that begins at an instant.
+// request makes the trace of a request that starts at an instant.
 func (a *app) request(op int, at trace.Nanos, t *trace.Trace) {
 	t.Reset()
 	a.spans++
@@ -278,8 +279,8 @@ func (a *app) open(t *trace.Trace, op trace.Op, service int, kind trace.Kind, at
 	return len(t.Spans) - 1
 }
 
-// serve adds the spans of an execution of an operation that begins at an instant. It returns the end, and whether it
-// failed.
+// serve adds the spans of an execution of an operation that starts at an instant. It returns the end and whether the
+// execution failed.
 func (a *app) serve(op int, at trace.Nanos, parent trace.SpanID, t *trace.Trace) (end trace.Nanos, failed bool) {
 	o := &a.ops[op]
 	s := &a.services[o.service]

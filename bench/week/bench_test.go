@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkHour plays an hour of 1 000 request types with 15 requests a second at the peak, in the morning of the first
-// day, after the night before it.
+// BenchmarkHour plays a morning hour of the first day, after the night before it: 1 000 request types with 15 requests
+// a second at the peak.
 func BenchmarkHour(b *testing.B) {
 	defaults, err := config.Load(config.Sources{})
 	if err != nil {

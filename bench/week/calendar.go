@@ -13,7 +13,7 @@ const (
 	week = 7 * day
 )
 
-// monday is the beginning of the first week, 5 January 2026 at midnight UTC.
+// monday is the start of the first week, 5 January 2026 at midnight UTC.
 const monday trace.Nanos = 1_767_571_200_000_000_000
 
 // hour is a point of the daily profile: the traffic at an hour relative to the peak.
@@ -22,7 +22,7 @@ type hour struct{ at, load float64 }
 // workday is the profile of a working day. The traffic between two points is interpolated.
 var workday = []hour{{0, 0.3}, {5, 0.3}, {7, 0.4}, {9.5, 1}, {12, 1}, {13, 0.85}, {14, 1}, {16.5, 1}, {20, 0.5}, {23, 0.3}, {24, 0.3}}
 
-// weekend is the traffic at a weekend relative to that of a working day.
+// weekend is the traffic at a weekend relative to a working day.
 const weekend = 0.5
 
 // load returns the traffic at an instant relative to the peak, in (0, 1].

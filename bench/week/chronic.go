@@ -16,9 +16,9 @@ import (
 
 // Chronic is the answer to a fault in an installation with many chronic problems.
 type Chronic struct {
-	Problems int `json:"problems"` // open when the fault begins
-	// Epochs is the number of epochs between the opening of the incident and its notification; nil: no incident opened,
-	// or it was not notified.
+	Problems int `json:"problems"` // open at the start of the fault
+	// Epochs is the number of epochs between the opening of the incident and its notification. It is nil if no incident
+	// opened or it was not notified.
 	Epochs  *int    `json:"notification_delay_epochs"`
 	Seconds float64 `json:"slowest_epoch_seconds"` // time that the slowest end of an epoch took during the fault
 }
@@ -77,7 +77,7 @@ func runChronic(ctx context.Context, o *Options) (*Chronic, error) {
 	return result, nil
 }
 
-// requests makes the requests that begin in an interval, and ingests those that end until its end.
+// requests makes the requests that start in an interval, and ingests the requests that end before its end.
 func (x *chronicRun) requests(from, to trace.Nanos) {
 	for at := from; at < to; at = at.Add(time.Duration(x.app.rng.ExpFloat64() / chronicRate * float64(time.Second))) {
 		t := &trace.Trace{}
@@ -91,7 +91,8 @@ func (x *chronicRun) requests(from, to trace.Nanos) {
 	}
 }
 
-// epoch ends an epoch, and returns the number of epochs since the incident opened that is notified now; nil if none is.
+// epoch ends an epoch. If an incident is notified now, it returns the number of epochs since that incident opened,
+// otherwise nil.
 func (x *chronicRun) epoch(at trace.Nanos) *int {
 	x.number++
 	before := slices.Clone(x.core.Problems())

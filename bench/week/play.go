@@ -29,7 +29,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	var chronic *Chronic
 	group, ctx := errgroup.WithContext(ctx)
 	chronicOptions := o
-	group.Go(func() (err error) { // beside the weeks, whose epochs take one core most of the time
+	group.Go(func() (err error) { // next to the weeks, whose epochs take one core most of the time
 		chronic, err = runChronic(ctx, &chronicOptions)
 		return err
 	})
@@ -103,14 +103,14 @@ func (q *player) next(at trace.Nanos, rate float64) trace.Nanos {
 	return at.Add(time.Duration(q.app.rng.ExpFloat64() / rate * float64(time.Second)))
 }
 
-// change makes the changes until an instant.
+// change makes the changes that are due at an instant.
 func (q *player) change(until trace.Nanos) {
 	for ; q.changed < len(q.schedule.changes) && q.schedule.changes[q.changed].at <= until; q.changed++ {
 		q.schedule.changes[q.changed].do(q.app)
 	}
 }
 
-// request makes a request. Traces that have ended by then are played.
+// request makes a request, and plays the traces that have ended by then.
 func (q *player) request(op int, at trace.Nanos) {
 	q.play(at)
 	t := &trace.Trace{}
@@ -122,7 +122,7 @@ func (q *player) request(op int, at trace.Nanos) {
 	heap.Push(&q.open, ending{end, t})
 }
 
-// play plays the traces that end until an instant, in the order of their ends.
+// play plays the traces that have ended by an instant, in the order of their ends.
 func (q *player) play(until trace.Nanos) {
 	for len(q.open) > 0 && q.open[0].at <= until {
 		t := q.open[0].trace

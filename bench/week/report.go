@@ -23,24 +23,24 @@ type Report struct {
 	HarmlessDeploysRaised int      `json:"harmless_deploys_raised"`  // with an incident of their service within a quarter of an hour
 	Deploys               int      `json:"deploys"`
 	Steps                 Steps    `json:"steps"`
-	LeakRaisedAtRatio     *float64 `json:"leak_raised_at_ratio"`                         // own time relative to the usual one when the first leak was raised; nil: not raised
+	LeakRaisedAtRatio     *float64 `json:"leak_raised_at_ratio"`                         // own time, relative to the usual one, when the first leak was raised; nil if it was not
 	IntermittentIncidents int      `json:"intermittent_incidents"`                       // within the first intermittent fault
 	OutageRaised          bool     `json:"outage_raised"`                                // all outages
 	ErrorsRaised          float64  `json:"errors_raised"`                                // share of the operations that failed
 	PodsRaised            float64  `json:"pods_raised"`                                  // share of the slow instances
-	OpenWithoutFault      float64  `json:"time_open_without_fault"`                      // share of the time outside of faults in which an incident was open
-	NotificationDelay     *int     `json:"notification_delay_epochs_under_5000_chronic"` // nil: no notification
+	OpenWithoutFault      float64  `json:"time_open_without_fault"`                      // share of the time outside of faults with an open incident
+	NotificationDelay     *int     `json:"notification_delay_epochs_under_5000_chronic"` // nil without a notification
 	Chronic               *Chronic `json:"chronic"`
 	Faults                []Fault  `json:"faults"`
 	False                 []False  `json:"false"`
 }
 
-// Steps sums up the steps. A step is raised if an incident that has its service among the first three suspects opens
-// within three minutes.
+// Steps sums up the steps. A step is raised if, within three minutes, an incident opens that has its service among the
+// first three suspects.
 type Steps struct {
 	Raised           int      `json:"raised"`
 	Of               int      `json:"of"`
-	SecondsMedian    *float64 `json:"seconds_median"` // of those raised at any time; nil: none
+	SecondsMedian    *float64 `json:"seconds_median"` // of the steps raised at any time; nil if there are none
 	WhileOpenRaised  int      `json:"while_others_open_raised"`
 	OfWhileOpen      int      `json:"of_while_others_open"`
 	AtDeploysRaised  int      `json:"at_deploys_raised"`
@@ -54,9 +54,9 @@ type Fault struct {
 	Kind    string   `json:"kind"`
 	From    int64    `json:"from_unix_nano"`
 	Service string   `json:"service"`
-	Factor  float64  `json:"factor"`     // on own times; 0: not slow
+	Factor  float64  `json:"factor"`     // on own times; 0 if it is not slow
 	Calls   float64  `json:"calls"`      // of the operation a second at that time
-	Lost    float64  `json:"lost_share"` // time that all requests lose, relative to their usual time
+	Lost    float64  `json:"lost_share"` // latency added to all requests, relative to their usual time
 	Seconds *float64 `json:"seconds_to_raise"`
 	Rank    *int     `json:"rank_service"`
 }
@@ -184,7 +184,7 @@ func (r *Report) raised(kind string) float64 {
 }
 
 // leakRaised returns the growth of a leak when the first incident opened that has its service among the first three
-// suspects; nil if none did. A day has incidents of other services, too.
+// suspects, or nil if no incident did. A day has incidents of other services, too.
 func (a *app) leakRaised(f *fault, incidents []engine.Incident) *float64 {
 	var ratio *float64
 	for i := range incidents {
@@ -224,8 +224,8 @@ func (a *app) falseIncident(x *engine.Incident) False {
 	return f
 }
 
-// raisedBy reports whether a deploy raised an incident of its service: one that opened soon after it, outside of all
-// faults of the service.
+// raisedBy reports whether a deploy raised an incident of its service, that is, whether one opened soon after it and
+// outside of all faults of the service.
 func (a *app) raisedBy(d *deploy, faults []fault, incidents []engine.Incident) bool {
 	return slices.ContainsFunc(incidents, func(x engine.Incident) bool {
 		return between(d.at, ofDeploy).Contains(x.Opened()) && x.Suspects[0].Service == a.services[d.service].name &&
@@ -236,8 +236,8 @@ func (a *app) raisedBy(d *deploy, faults []fault, incidents []engine.Incident) b
 	})
 }
 
-// openWithoutFault returns the share of the minutes outside of all faults, and of the minutes in which their incidents
-// close, in which an incident was open.
+// openWithoutFault returns the share of minutes with an open incident. It ignores faults and the minutes after them, in
+// which their incidents close.
 func openWithoutFault(faults []fault, r *backtest.Result) float64 {
 	open, all := 0, 0
 	for at := r.Learned; at < r.To; at = at.Add(time.Minute) {
@@ -289,7 +289,7 @@ func (r *Report) Table(out io.Writer) error {
 	return w.Flush()
 }
 
-// number formats a number; a dash if there is none.
+// number formats a number, or returns a dash for nil.
 func number[T any](x *T, format string) string {
 	if x == nil {
 		return "–"

@@ -14,7 +14,7 @@ import (
 // Kinds of faults.
 const (
 	stepFault         = "step"
-	backgroundFault   = "background" // lasts while a step begins
+	backgroundFault   = "background" // lasts while a step starts
 	podFault          = "pod"
 	errorsFault       = "errors"
 	outageFault       = "outage"
@@ -31,7 +31,7 @@ const (
 	pods           = 2
 	failing        = 3
 	stepLength     = 20 * time.Minute
-	faultLength    = 90 * time.Minute // of the faults during which steps begin
+	faultLength    = 90 * time.Minute // of the faults during which steps start
 	outageLength   = 30 * time.Minute
 	leakLength     = 24 * time.Hour
 	onOff, onTime  = 7 * time.Minute, 2 * time.Minute
@@ -40,7 +40,7 @@ const (
 	leakPerHour    = 1.05
 	intermittent   = 3
 	failureRate    = 0.15
-	apart          = 45 * time.Minute // least distance between faults that are no pair
+	apart          = 45 * time.Minute // minimum distance between faults that are not a pair
 	rollEvery      = 45 * time.Second // between instances that are replaced
 	leastCalls     = 1.0 / 6          // per second, of operations with a step
 	deployDuration = mostInstances * rollEvery
@@ -51,9 +51,9 @@ type fault struct {
 	kind    string
 	window  history.Interval
 	service int
-	op      int // of all kinds but outage: the request type
+	op      int // operation, or the request type of an outage
 	factor  float64
-	paired  bool // begins during a background fault
+	paired  bool // starts during a background fault
 }
 
 // deploy is a deploy of the schedule.
@@ -70,7 +70,7 @@ type change struct {
 	do func(*app)
 }
 
-// schedule is all that happens in the weeks after the first.
+// schedule contains all events of the weeks after the first.
 type schedule struct {
 	faults  []fault
 	deploys []deploy
@@ -129,7 +129,7 @@ func (p *planner) week() {
 	}
 }
 
-// free returns a random instant from Monday to Friday from which no fault is near for a time, and takes that time.
+// free takes a random interval of a length, from Monday to Friday and far from other faults, and returns its start.
 func (p *planner) free(length time.Duration) trace.Nanos {
 	for {
 		from := p.begin.Add(time.Duration(p.rng.Int64N(int64(5*day - length))))
@@ -141,7 +141,7 @@ func (p *planner) free(length time.Duration) trace.Nanos {
 	}
 }
 
-// workingHour returns a random instant in working hours from which no fault is near.
+// workingHour returns a random instant in working hours that is far from faults.
 func (p *planner) workingHour() trace.Nanos {
 	for {
 		at := p.begin.Add(time.Duration(p.rng.IntN(5))*day + 9*time.Hour + time.Duration(p.rng.Int64N(int64(9*time.Hour))))
@@ -165,8 +165,8 @@ func between(from trace.Nanos, length time.Duration) history.Interval {
 	return history.Interval{From: from, To: from.Add(length)}
 }
 
-// busy returns a random operation below the gateways that is called often enough at an instant, of another service than
-// not; the one called most often if none is.
+// busy returns a random operation below the gateways that is called often enough at an instant, but not of the service
+// not. If no operation is called often enough, it returns the busiest.
 func (p *planner) busy(at trace.Nanos, not int) int {
 	var eligible []int
 	for i := range p.app.ops {
@@ -195,7 +195,8 @@ func (p *planner) busiest() int {
 	return most
 }
 
-// factorFor returns the factor on own times of an operation by which requests through it take longer in the mean.
+// factorFor returns the factor on the own times of an operation that makes requests through it take longer by growth in
+// the mean.
 func (p *planner) factorFor(op int, growth float64) float64 {
 	o := &p.app.ops[op]
 	return 1 + growth*o.duration*o.requests/(o.mean*o.rate)
@@ -243,7 +244,7 @@ func (p *planner) outage(from trace.Nanos) {
 	p.add(fault{kind: outageFault, window: between(from, outageLength), service: p.app.ops[p.app.types[t].op].service, op: t})
 }
 
-// leakedAt returns the factor on own times after a time.
+// leakedAt returns the factor on own times at a time after the start of a leak.
 func leakedAt(since time.Duration) float64 {
 	f := 1.0
 	for range int(since / time.Hour) {

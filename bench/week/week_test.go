@@ -22,7 +22,7 @@ func testApp() *app {
 	return a
 }
 
-// TestLoad follows the traffic through a week: it changes gradually, and has its peak on working days.
+// TestLoad follows the traffic through a week: it changes gradually and has its peak on working days.
 func TestLoad(t *testing.T) {
 	last, most, mostAtWeekend := load(monday), 0.0, 0.0
 	for at := monday; at < monday.Add(week); at = at.Add(time.Minute) {
@@ -72,7 +72,7 @@ func meanThrough(a *app, op int) float64 {
 	return sum / n
 }
 
-// TestRequests checks the spans of requests: each begins and ends within its parent, and a failure reaches the root.
+// TestRequests checks the spans of requests: each starts and ends within its parent, and a failure reaches the root.
 func TestRequests(t *testing.T) {
 	a := testApp()
 	for i := range a.ops {
@@ -109,7 +109,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestPlan checks the schedule: its numbers, the distances between faults, and the faults that begin during others.
+// TestPlan checks the schedule: its numbers, the distances between faults, and the faults that start during others.
 func TestPlan(t *testing.T) {
 	a := testApp()
 	s := plan(testSeed, a, 3)
@@ -150,7 +150,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestJudge judges five incidents: of a step, in time; a second one of the same step; of a deploy; one that is late;
+// TestJudge judges five incidents: one of a step, in time; a second one of the same step; one of a deploy; a late one;
 // and one without a cause.
 func TestJudge(t *testing.T) {
 	a := testApp()

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// app is an installation at an instant: an application with the machines it runs on, and the way it is traced. Events
-// and faults change it.
+// app is an installation at an instant: an application, its machines, and the way it is traced. Events and faults
+// change it.
 type app struct {
 	rng       *rand.Rand
 	style     style
@@ -20,17 +20,17 @@ type app struct {
 	parties   []*backend // third parties
 	queues    []*queue
 	types     []*requestType
-	devices   []time.Duration // offsets of the clocks of phones; empty: no phones
+	devices   []time.Duration // offsets of the clocks of phones; empty without phones
 	phone     *pod            // resource of all phones
-	mobile    float64         // share of the requests that begin on a phone
+	mobile    float64         // share of the requests that start on a phone
 
 	traffic float64 // factor on the rates
-	noise   float64 // logarithm of a further one, which wanders
+	noise   float64 // logarithm of a second factor, which wanders
 	wires   map[[2]*service]*effect
 	address int // number of addresses given out
 }
 
-// style is the way in which an installation is traced and addressed. It does not change.
+// style determines how an installation is traced and addressed. It does not change.
 type style struct {
 	addresses addressing
 	domain    string  // of DNS names
@@ -40,11 +40,11 @@ type style struct {
 	podIP     bool    // resources have k8s.pod.ip
 	instance  bool    // resources have service.instance.id
 	zone      bool    // resources have cloud.availability_zone
-	remote    bool    // spans carry the flag that tells a remote parent
+	remote    bool    // spans carry the flag for remote parents
 	exception bool    // failed spans have an exception event
 	clientURL bool    // clients name the URL
 	routed    bool    // CLIENT spans are named after the route, not just the method
-	sampling  float64 // share of the requests that are recorded; rates are those of recorded ones
+	sampling  float64 // share of the requests that are recorded; rates count recorded requests
 	wire      float64 // mean time of a message between two services in ns
 }
 
@@ -87,7 +87,7 @@ type pod struct {
 	uid     string
 	ip      string
 	node    *node
-	version string // "": none recorded
+	version string // "" if not recorded
 	started trace.Nanos
 	effect  *effect
 }
@@ -115,7 +115,7 @@ func (o *operation) name() string {
 	return o.method + " " + o.route
 }
 
-// step is something that an execution does: one of the fields to, query, publish, inner and parallel is set.
+// step is an action of an execution: one of the fields to, query, publish, inner and parallel is set.
 type step struct {
 	to       *operation
 	query    *backend
@@ -135,7 +135,7 @@ type step struct {
 
 // backend is a database or a third party, which exports no spans.
 type backend struct {
-	system string // of a database; "": a third party
+	system string // of a database; "" for a third party
 	host   string
 	ip     string
 	port   int
@@ -159,14 +159,14 @@ type delivery uint8
 
 const (
 	inTrace   delivery = iota // process span below the producer
-	byLink                    // a trace of its own with a link
+	byLink                    // a separate trace with a link
 	byReceive                 // receive span below the producer, and the process span below that, after its end
 )
 
 // requestType is a kind of traffic.
 type requestType struct {
 	op     *operation
-	rate   float64 // recorded ones a second
+	rate   float64 // recorded requests a second
 	nature nature
 }
 
@@ -282,7 +282,7 @@ func (a *app) addServices(n int) {
 	}
 }
 
-// newPod returns a new pod of a service with the present version on a random node.
+// newPod returns a new pod of the current version of a service on a random node.
 func (a *app) newPod(s *service, started trace.Nanos) *pod {
 	s.replicas++
 	p := &pod{
@@ -328,7 +328,7 @@ func (a *app) addDatabase(s *service) *backend {
 // mostSpans is the largest expected number of spans below an operation.
 const mostSpans = 45
 
-// addOperations gives the services operations, callees first, and then calls the services that nobody calls.
+// addOperations gives the services operations, callees first, and then adds calls to services that nobody calls.
 func (a *app) addOperations() {
 	called := make(map[*service]bool)
 	for i := len(a.services) - 1; i >= 1; i-- {
@@ -502,11 +502,11 @@ func (a *app) addQueues() {
 	}
 }
 
-// rareLow and rareHigh are the shares between which one request type of each application lies.
+// rareLow and rareHigh bound the share of the rare request type of each application.
 const rareLow, rareHigh = 0.05, 0.08
 
-// addTypes adds the request types, with rates that sum to 1. The shares follow Zipf's law, but for one rare type. Each
-// type has an entry of its own in the first service.
+// addTypes adds the request types, with rates that sum to 1. The shares follow Zipf's law, except for one rare type.
+// Each type has its own entry in the first service.
 func (a *app) addTypes() {
 	n := 4 + a.rng.IntN(9)
 	sum, shares := 0.0, make([]float64, n)
@@ -547,7 +547,7 @@ func (a *app) addTypes() {
 	}
 }
 
-// smallest returns the operation behind the first service with the fewest spans.
+// smallest returns the operation with the fewest spans behind the first service.
 func (a *app) smallest() *operation {
 	best := a.services[1].ops[0]
 	for _, s := range a.services[1:] {
@@ -579,8 +579,8 @@ func (a *app) reached() map[*service]bool {
 	return seen
 }
 
-// addUntidiness adds to some applications what does not fit a tidy tree: work after the response, a hop without spans,
-// phones, streams and polls. Each is independent of the others.
+// addUntidiness adds traffic that does not fit a tidy tree to some applications: work after the response, a hop without
+// spans, phones, streams and polls. Each is drawn independently.
 func (a *app) addUntidiness() {
 	if a.chance(0.5) {
 		for range 1 + a.rng.IntN(3) {
@@ -624,8 +624,8 @@ func (a *app) consumes(s *service) bool {
 	return slices.ContainsFunc(a.queues, func(q *queue) bool { return q.consumer.service == s })
 }
 
-// addPhones adds phones. The clocks of most are right within a fifth of a second, the others between one second and
-// two minutes ahead or behind.
+// addPhones adds phones. Most clocks are right within a fifth of a second. The others are between one second and two
+// minutes ahead or behind.
 func (a *app) addPhones() {
 	a.mobile = a.between(0.2, 0.6)
 	app := &service{name: "mobile-app"}
@@ -643,8 +643,8 @@ func (a *app) addPhones() {
 	}
 }
 
-// limit sets the rate of recorded requests a second: log-uniform from 2 to 50, but at most so many that the spans of a
-// time stay within a number.
+// limit sets the rate of recorded requests a second. It is log-uniform from 2 to 50, but low enough for at most a
+// number of spans in a time.
 func (a *app) limit(spans float64, in time.Duration) {
 	rate := a.logUniform(2, 50)
 	rate = min(rate, max(1.5, spans/in.Seconds()/a.spansPerRequest()))
@@ -653,7 +653,7 @@ func (a *app) limit(spans float64, in time.Duration) {
 	}
 }
 
-// spansPerRequest returns the mean number of spans of the traffic of a request.
+// spansPerRequest returns the mean number of spans per request, averaged over all traffic.
 func (a *app) spansPerRequest() float64 {
 	spans, rate := 0, 0.0
 	const runs = 500

@@ -2,7 +2,7 @@ package wild
 
 import "fmt"
 
-// Codes of gRPC by those of HTTP.
+// grpcCodes maps codes of HTTP to codes of gRPC.
 var grpcCodes = map[int]int64{0: 0, 200: 0, 404: 5, 503: 14, 504: 4}
 
 // noResponse is the code of a call without an answer.
@@ -70,7 +70,7 @@ func (x *execution) callAttrs(st *step, address string, code int) []attr {
 	return append(attrs, x.answered(st, code)...)
 }
 
-// addressOf returns the address at which a pod is called.
+// addressOf returns the address that clients use for a pod.
 func (x *execution) addressOf(p *pod) string {
 	switch x.app.style.addresses {
 	case byPodIP:

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A running service and a backtest account for the same spans of a random application, by name and by IP address.
+// A running service and a backtest count the same spans of a random application, by name and by IP address.
 func TestCoverage(t *testing.T) {
 	for name, seed := range map[string]uint64{"by name": 1000, "by its IP": 1017} {
 		t.Run(name, func(t *testing.T) {

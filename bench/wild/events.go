@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// eventKinds are the harmless events. None makes requests slower or fail.
+// eventKinds are the harmless events. They make requests neither slower nor fail.
 var eventKinds = []string{
 	"deploy", "deploy-unversioned", "restart", "scale-up",
 	"scale-down", "renamed-route", "renamed-span", "new-endpoint",
@@ -20,7 +20,7 @@ const (
 	dropLength  = 12 * time.Minute
 )
 
-// lasting returns the time that an event takes.
+// lasting returns the duration of an event.
 func lasting(kind string) time.Duration {
 	switch kind {
 	case "batch-job":
@@ -31,8 +31,8 @@ func lasting(kind string) time.Duration {
 	return 2 * time.Minute
 }
 
-// event makes a harmless event happen now, to a service unless its kind concerns others. It returns the service that
-// changed; nil if the application has nothing that it could happen to.
+// event makes a harmless event happen now, to s unless its kind affects others. It returns the service that changed, or
+// nil if the application has no place for the event.
 func (g *generator) event(kind string, s *service) *service {
 	a := g.app
 	switch kind {
@@ -84,8 +84,8 @@ func (a *app) entry() *operation {
 	}
 }
 
-// deploy replaces the pods of a service by those of a new version, in which one operation has one more internal span.
-// Versions that are not announced leave the attribute as it is, or absent.
+// deploy replaces the pods of a service by pods of a new version, in which one operation has one more internal span. An
+// unannounced version doesn't change the attribute.
 func (g *generator) deploy(s *service, announced bool) {
 	if announced {
 		s.versioned = true
@@ -98,7 +98,7 @@ func (g *generator) deploy(s *service, announced bool) {
 	g.roll(s, g.now)
 }
 
-// rollEvery is the time between pods that are replaced.
+// rollEvery is the time between the replacements of two pods.
 const rollEvery = 30 * time.Second
 
 // roll replaces the pods of a service, one after the other.
@@ -153,7 +153,7 @@ func (g *generator) newEndpoint() *service {
 	return o.service
 }
 
-// batchJob runs a job of a service, again and again, that calls operations one after the other.
+// batchJob repeatedly runs a job of a service that calls operations one after the other.
 func (g *generator) batchJob() *service {
 	a := g.app
 	from := a.services[1+a.rng.IntN(len(a.services)-2)]

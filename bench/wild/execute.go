@@ -9,25 +9,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// begin is the time at which the traffic of every application begins.
+// begin is the start of the traffic of every application.
 const begin = trace.Nanos(1_780_300_800_000_000_000) // 1 June 2026, 8:00 UTC
 
-// effect is the change that a fault makes to the executions at the place that has it. Each field but strength, share
-// and window applies if it is not zero.
+// effect is the change that a fault makes to the executions at its place. Each field but strength, share and window
+// applies if it is not zero.
 type effect struct {
-	strength float64     // of added time in ns, factor or repetitions, as the fault defines; 0: no change, only counted
+	strength float64     // added time in ns, factor or repetitions, depending on the fault; 0 only counts executions
 	share    float64     // of the executions that it touches
 	added    bool        // strength ns are added to each touched execution
 	factor   bool        // own times are strength times longer
 	span     string      // name of an internal span that holds the added latency
 	repeated bool        // queries and calls are made 1+strength times
-	fails    bool        // touched executions fail before they do anything
-	quiet    bool        // failures show in codes of HTTP only, not in the status of spans
+	fails    bool        // touched executions fail at once
+	quiet    bool        // failures show only in codes of HTTP, not in the status of spans
 	from, to trace.Nanos // of growth
-	since    trace.Nanos // only pods that started since then are touched
+	since    trace.Nanos // only pods that started later are touched
 }
 
-// size returns the strength at a time: it grows from zero to its value between from and to if these are set.
+// size returns the strength at a time. If from and to are set, it grows from zero to its value between them.
 func (e *effect) size(at trace.Nanos) float64 {
 	if e.to == 0 {
 		return e.strength
@@ -54,7 +54,7 @@ type span struct {
 	remote     bool // the parent is in another process
 	linked     trace.ID
 	link       uint64
-	dropped    bool // its service exports none
+	dropped    bool // its service exports no spans
 }
 
 // attr is an attribute, with a text or a number.
@@ -63,7 +63,7 @@ type attr struct {
 	number    int64
 }
 
-// outcome is the way in which an execution ended.
+// outcome is the result of an execution.
 type outcome struct {
 	code  int // of HTTP; 0 and 200 are successes
 	quiet bool
@@ -71,17 +71,17 @@ type outcome struct {
 
 func (o outcome) failed() bool { return o.code >= 500 }
 
-// execution is a request in progress. Its traces have their spans in the order in which they began.
+// execution is a request in progress. Its traces have their spans in the order of their starts.
 type execution struct {
 	app      *app
 	traces   []*recorded
 	touched  bool
 	failures int
 	duration time.Duration // of the entry
-	seen     map[any]bool  // places that the request passed; nil: not asked for
+	seen     map[any]bool  // places that the request passed; nil if not needed
 }
 
-// ref is a span that others refer to.
+// ref is a reference to a span.
 type ref struct {
 	trace *recorded
 	index int
@@ -89,7 +89,7 @@ type ref struct {
 
 func (r ref) span() *span { return &r.trace.spans[r.index] }
 
-// execute returns the execution of a request of a type that begins at a time.
+// execute returns the execution of a request of a type that starts at a time.
 func (a *app) execute(t *requestType, at trace.Nanos) *execution {
 	x := &execution{app: a}
 	x.run(t, at)
@@ -133,7 +133,7 @@ func (x *execution) newTrace() *recorded {
 	return w
 }
 
-// drop removes the spans of services that export none, and empty traces.
+// drop removes the spans of services without export, and empty traces.
 func (x *execution) drop() {
 	kept := x.traces[:0]
 	for _, w := range x.traces {
@@ -160,7 +160,8 @@ func (x *execution) open(w *recorded, parent ref, p *pod, name string, kind trac
 	return ref{w, len(w.spans) - 1}
 }
 
-// see notes a place that the request passes, and returns whether its effect touches this execution, and counts that.
+// see records that the request passes a place. If the effect of the place touches this execution, it marks the
+// execution and returns true.
 func (x *execution) see(place any, e *effect) bool {
 	if x.seen != nil {
 		x.seen[place] = true
@@ -172,7 +173,7 @@ func (x *execution) see(place any, e *effect) bool {
 	return true
 }
 
-// mobile executes a request that a phone makes, whose clock may be wrong.
+// mobile executes a request from a phone, whose clock may be wrong.
 func (x *execution) mobile(t *requestType, w *recorded, at trace.Nanos) {
 	offset := x.app.devices[x.app.rng.IntN(len(x.app.devices))]
 	radio := func() time.Duration { return time.Duration(x.app.logNormal(25e6, 0.6)) }
@@ -261,7 +262,7 @@ func (x *execution) process(o *operation, p *pod, s ref, at trace.Nanos, server 
 	return now, out
 }
 
-// repeated returns steps whose first call or query is made n times more.
+// repeated returns steps whose first call or query is made n more times.
 func repeated(steps []step, n int) []step {
 	steps = append([]step(nil), steps...)
 	for i := range steps {
@@ -273,7 +274,7 @@ func repeated(steps []step, n int) []step {
 	return steps
 }
 
-// warm returns the factor on own times of a pod that is young: its caches are cold for half a minute.
+// warm returns the factor on own times of a young pod: its caches are cold for half a minute.
 func warm(p *pod, at trace.Nanos) float64 {
 	if p.started == 0 {
 		return 1
@@ -281,7 +282,7 @@ func warm(p *pod, at trace.Nanos) float64 {
 	return 1 + 0.4*math.Exp(-at.Sub(p.started).Seconds()/20)
 }
 
-// delay adds the time of an effect, in an internal span if it has one.
+// delay adds the time of an effect, in an internal span if the effect has one.
 func (x *execution) delay(e *effect, size float64, s ref, p *pod, now trace.Nanos) trace.Nanos {
 	end := now
 	if size > 0 {
@@ -341,7 +342,7 @@ func (x *execution) parallel(steps []step, s ref, p *pod, now trace.Nanos) (end 
 	return max(end, now), out
 }
 
-// call calls an operation of another service, again if that fails and the caller retries.
+// call calls an operation of another service. If the call fails and the caller retries, it calls again.
 func (x *execution) call(st *step, s ref, p *pod, now trace.Nanos) (trace.Nanos, outcome) {
 	for attempt := 0; ; attempt++ {
 		end, out := x.attempt(st, s, p, now)
@@ -414,7 +415,7 @@ func (x *execution) query(st *step, s ref, p *pod, now trace.Nanos) trace.Nanos 
 	return end
 }
 
-// calledBy is a backend with a service that calls it.
+// calledBy is a backend and a service that calls it.
 type calledBy struct {
 	backend *backend
 	caller  *service
@@ -448,7 +449,7 @@ func (x *execution) publish(q *queue, s ref, p *pod, now trace.Nanos) trace.Nano
 	var r ref
 	if q.delivery == byLink {
 		r = x.open(w, ref{}, to, "process "+q.name, trace.Consumer, at)
-		if x.app.chance(x.app.style.sampling) { // the consumer samples anew
+		if x.app.chance(x.app.style.sampling) { // the consumer makes its own sampling decision
 			r.span().linked, r.span().link = s.trace.id, c.span().id
 		} else {
 			binary.BigEndian.PutUint64(r.span().linked[8:], x.app.rng.Uint64())

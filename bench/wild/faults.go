@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of faults: a person who looks at the traces of the window would call the rest noise.
+// Minimum sizes of faults. A person who looks at the traces of the window would call anything smaller noise.
 const (
 	leastShare    = 0.03 // of the requests that a fault touches
 	leastRequests = 30   // recorded ones that it touches in its window
@@ -31,32 +31,32 @@ type fault struct {
 	detail  string // for people
 	place   place
 	effect  *effect
-	share   float64 // of the requests that it touches, as simulated beforehand, as is ratio
-	ratio   float64 // growth of the mean duration of the requests that it slows at its end; 0: it slows none
+	share   float64 // share of the touched requests; like ratio, simulated beforehand
+	ratio   float64 // growth, at its end, of the mean duration of the requests that it slows, or 0
 	touched int     // requests in its window that it touched
 	all     int     // requests in its window
 }
 
-// place is the true location of a fault. Each name that a person would call right counts.
+// place is the true location of a fault. A suspect is right if a person would accept its name.
 type place struct {
-	services []string // a suspect of one of these names is right
+	services []string // a suspect with one of these names is right
 	backend  *backend // a suspect that names it is right
 	queue    *queue   // a suspect that names it is right
-	node     *node    // a suspect is right if the node is its name, or the first of its instances
+	node     *node    // a suspect is right if it is the node, or if the node is the first of its instances
 }
 
-// injection is a fault that may be made.
+// injection is a fault that could be injected.
 type injection struct {
 	place     place
 	detail    string
 	effect    *effect
-	low, high float64 // between which ratio lies; 0: it slows no requests, or its strength is given
+	low, high float64 // bounds of ratio; 0 if the fault slows no requests, or if its strength is given
 	on, off   func()
-	begin     func() // what else happens at its start; may be nil
+	begin     func() // called at the start of the fault; may be nil
 }
 
-// inject makes a fault begin now, of a kind, and end after some time, at a random place where it is strong enough. It
-// returns false if there is no such place.
+// inject injects a fault of a kind now, for some time, at a random place where it is strong enough. It returns false if
+// there is no such place.
 func (g *generator) inject(kind string, length time.Duration, near *service) bool {
 	seen := g.survey()
 	choices := g.choices(kind, seen, length)
@@ -85,7 +85,7 @@ func (g *generator) inject(kind string, length time.Duration, near *service) boo
 	return false
 }
 
-// survey returns the share of the requests that pass each place.
+// survey returns, by place, the share of the requests that pass it.
 func (g *generator) survey() map[any]float64 {
 	const n = 800
 	seen := make(map[any]float64)
@@ -101,7 +101,7 @@ func (g *generator) survey() map[any]float64 {
 	return seen
 }
 
-// aside calls f with other random numbers, always the same ones at an instant.
+// aside calls f with separate random numbers, which are always the same at an instant.
 func (g *generator) aside(f func()) {
 	rng := g.app.rng
 	g.app.rng = rand.New(rand.NewPCG(g.seed, uint64(g.now)))
@@ -109,7 +109,7 @@ func (g *generator) aside(f func()) {
 	g.app.rng = rng
 }
 
-// pickRequest returns a random request type that is neither stream nor poll, probe or batch.
+// pickRequest returns a random request type, leaving out streams, polls, probes and batches.
 func (a *app) pickRequest() *requestType {
 	for {
 		if t := a.pick(); t.nature == request {
@@ -121,7 +121,7 @@ func (a *app) pickRequest() *requestType {
 // measurement is the effect of a fault in simulated requests.
 type measurement struct {
 	share float64 // of the requests that it touches
-	mean  float64 // duration of those in ns
+	mean  float64 // duration of these requests in ns
 }
 
 // measure simulates n requests at a time.
@@ -139,7 +139,7 @@ func (g *generator) measure(n int, at trace.Nanos) (m measurement) {
 	return measurement{float64(touched) / float64(n), sum / float64(max(1, touched))}
 }
 
-// calibrate sets the strength of a fault so that the requests that it touches are slower by a random ratio, and reports
+// calibrate sets the strength of a fault so that the requests it touches are slower by a random ratio. It reports
 // whether the fault is strong enough.
 func (g *generator) calibrate(x *injection, f *fault) bool {
 	const n = 1500
@@ -172,7 +172,7 @@ func (g *generator) calibrate(x *injection, f *fault) bool {
 		}
 		e.strength *= min(4, max(0.25, (want-1)/max(0.01, f.ratio-1)))
 	}
-	const most = 60 // factors and repetitions beyond are no longer likely
+	const most = 60 // larger factors and repetitions are not realistic
 	return f.ratio >= leastRatio && (e.added || e.strength < most)
 }
 
@@ -181,7 +181,8 @@ func (g *generator) enough(f *fault) bool {
 	return f.share >= leastShare && f.share*g.app.requests()*f.window.To.Sub(f.window.From).Seconds() >= leastRequests
 }
 
-// choices returns the places where a fault of a kind may happen. seen has the share of the requests that pass each.
+// choices returns the places where a fault of a kind may happen. seen is the share of the requests that pass each
+// place.
 func (g *generator) choices(kind string, seen map[any]float64, length time.Duration) []injection {
 	switch kind {
 	case "slow-pod", "outage", "leak":
@@ -198,7 +199,7 @@ func (g *generator) choices(kind string, seen map[any]float64, length time.Durat
 	return g.atOperations(kind, seen)
 }
 
-// atOperations returns the choices of the kinds that concern one operation.
+// atOperations returns the choices of the kinds that affect one operation.
 func (g *generator) atOperations(kind string, seen map[any]float64) (all []injection) {
 	for _, s := range g.app.services {
 		for _, o := range s.ops {
@@ -221,7 +222,7 @@ func (g *generator) atOperations(kind string, seen map[any]float64) (all []injec
 	return all
 }
 
-// adapt changes the injection of slow code into another kind.
+// adapt changes an injection of slow code into another kind.
 func (g *generator) adapt(kind string, x *injection, o *operation) {
 	rng := g.app.rng
 	switch e := x.effect; kind {
@@ -277,7 +278,7 @@ func (a *app) retry(o *operation) {
 	}
 }
 
-// atServices returns the choices of the kinds that concern a service or a pod.
+// atServices returns the choices of the kinds that affect a service or a pod.
 func (g *generator) atServices(kind string, seen map[any]float64, length time.Duration) (all []injection) {
 	for i, s := range g.app.services {
 		if s.unseen || i == 0 && kind == "outage" || seen[s] < leastShare && i > 0 {
@@ -352,7 +353,7 @@ func (g *generator) atBackends(kind string, seen map[any]float64) (all []injecti
 			effect: &effect{share: 1, added: true},
 		}
 		x.on, x.off = func() { b.effect = x.effect }, func() { b.effect = nil }
-		// The traces of a backend with one caller are the CLIENT spans of that service: both names say the same.
+		// If a backend has only one caller, its traces are the CLIENT spans of that service, so both names are right.
 		var callers []string
 		hidden := false
 		for _, s := range g.app.services {
@@ -372,7 +373,8 @@ func (g *generator) atBackends(kind string, seen map[any]float64) (all []injecti
 	return all
 }
 
-// atWires returns the pairs of services. The wire belongs to both: traces show only that the one waits for the other.
+// atWires returns the pairs of services. The wire belongs to both, because traces only show that one waits for the
+// other.
 func (g *generator) atWires(seen map[any]float64) (all []injection) {
 	for _, from := range g.app.services {
 		for _, to := range g.app.services {
@@ -394,7 +396,7 @@ func (g *generator) atWires(seen map[any]float64) (all []injection) {
 	return all
 }
 
-// atQueues returns the queues. Messages wait in the queue because its consumer takes them late: both are right.
+// atQueues returns the queues. Messages wait in the queue because its consumer takes them late, so both are right.
 func (g *generator) atQueues(seen map[any]float64) (all []injection) {
 	for _, q := range g.app.queues {
 		if seen[q] < leastShare || q.consumer.service.unseen {

@@ -30,8 +30,8 @@ type generator struct {
 	now     trace.Nanos
 	events  []happened
 	faults  []*fault
-	skipped []string // kinds of faults that the application has no place for
-	current *fault   // the fault that is on, or the last one
+	skipped []string // kinds of faults without a place in the application
+	current *fault   // the active fault, or the last one
 
 	later []change
 	open  endings
@@ -64,8 +64,8 @@ func (g *generator) minutes(low, high float64) time.Duration {
 	return time.Duration(g.app.between(low, high) * float64(time.Minute)).Round(time.Second)
 }
 
-// schedule draws the times of all kinds of faults and events, in random order with healthy time between. The first few
-// faults come before any event.
+// schedule draws the times of all kinds of faults and events, in random order with healthy time between them. The first
+// few faults come before any event.
 func (g *generator) schedule() {
 	rng := g.app.rng
 	faults, events := slices.Clone(faultKinds), slices.Clone(eventKinds)
@@ -100,7 +100,7 @@ func (g *generator) at(at trace.Nanos, do func()) {
 	slices.SortStableFunc(g.later, func(a, b change) int { return cmp.Compare(a.at, b.at) })
 }
 
-// lastEvent returns the kind of the latest harmless event; "none" before the first.
+// lastEvent returns the kind of the latest harmless event, or "none" before the first.
 func (g *generator) lastEvent() string {
 	if len(g.events) == 0 {
 		return "none"
@@ -129,7 +129,7 @@ func (g *generator) run(emit func(end trace.Nanos, w *recorded, data []byte) err
 	return g.flush(trace.MaxNanos, emit)
 }
 
-// happen makes the changes that are due, and the next item of the schedule.
+// happen makes the changes that are due, and starts the next item of the schedule.
 func (g *generator) happen() {
 	for len(g.later) > 0 && g.later[0].at <= g.now {
 		do := g.later[0].do
@@ -155,7 +155,7 @@ func (g *generator) happen() {
 	}
 }
 
-// near returns the service of the latest event in half of the cases: much of what fails was changed before.
+// near returns the service of the latest event in half of the cases, because faults often follow a change.
 func (g *generator) near() *service {
 	if len(g.events) == 0 || g.app.chance(0.5) {
 		return nil
@@ -187,7 +187,7 @@ func (g *generator) request(t *requestType) {
 	}
 }
 
-// flush emits the traces that end until a time.
+// flush emits the traces that have ended by a time.
 func (g *generator) flush(until trace.Nanos, emit func(trace.Nanos, *recorded, []byte) error) error {
 	for len(g.open) > 0 && g.open[0].at <= until {
 		next := g.open[0]

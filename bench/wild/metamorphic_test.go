@@ -29,7 +29,7 @@ const (
 	spansOfRecording = 45e3
 )
 
-// openingTolerance is the time by which incidents may open earlier or later in a changed recording.
+// openingTolerance bounds how much earlier or later an incident may open in a changed recording.
 const openingTolerance = time.Minute
 
 // recording is a short run of an application.
@@ -63,7 +63,7 @@ func record(t *testing.T, seed uint64, prepare func(*app), faults ...string) rec
 
 func unchanged(*app) {}
 
-// changed returns a copy of r in which each trace is changed.
+// changed returns a copy of r with each trace changed.
 func (r *recording) changed(change func(*recorded)) recording {
 	c := recording{app: r.app}
 	for _, w := range r.traces {
@@ -74,13 +74,13 @@ func (r *recording) changed(change func(*recorded)) recording {
 	return c
 }
 
-// arrival is a trace, or a part of one, at the time at which it arrives.
+// arrival is a trace, or a part of one, with its time of arrival.
 type arrival struct {
 	at trace.Nanos
 	*trace.Trace
 }
 
-// told is an incident as the tests compare it.
+// told is the part of an incident that the tests compare.
 type told struct {
 	opened trace.Nanos
 	first  string // service
@@ -116,7 +116,7 @@ func newPlayer(t *testing.T) *player {
 	}
 }
 
-// arrivals returns the traces of a recording as they end.
+// arrivals returns the traces of a recording, which arrive as they end.
 func (p *player) arrivals(r recording) (all []arrival) {
 	p.t.Helper()
 	enc := newEncoder(r.app)
@@ -149,10 +149,10 @@ func (p *player) play(all []arrival) (incidents []told) {
 	return incidents
 }
 
-// TestMetamorphic changes a recording in ways that change nothing about its faults: the incidents have the same first
+// TestMetamorphic changes a recording in ways that leave its faults alone. The incidents must have the same first
 // services and the same kinds, and open at the same times, give or take a minute.
 //
-// The recording is that of one application, with faults that it finds on plain traces, too.
+// The recording comes from one application, with faults that are also found in unchanged traces.
 func TestMetamorphic(t *testing.T) {
 	whole := record(t, metamorphicSeed, unchanged, "slow-code", "errors")
 	p := newPlayer(t)
@@ -194,13 +194,13 @@ func TestMetamorphic(t *testing.T) {
 	}
 }
 
-// sameIncident reports whether two incidents tell the same. The service of the second one may have its new name.
+// sameIncident reports whether two incidents are equal. The service of the second one may have its new name.
 func sameIncident(a, b told) bool {
 	return a.first == strings.TrimPrefix(b.first, newName) &&
 		a.kind == b.kind && a.opened.Sub(b.opened).Abs() <= openingTolerance
 }
 
-// newName begins the names that rename gives.
+// newName is the prefix of names given by rename.
 const newName = "new-"
 
 // rename gives all services, operations, databases and queues other names.
@@ -256,7 +256,7 @@ func splitPods() func(*recorded) {
 	return func(w *recorded) {
 		for i := range w.spans {
 			p := w.spans[i].pod
-			if w.id[0]&1 == 0 || p.node == nil { // phones are on no node
+			if w.id[0]&1 == 0 || p.node == nil { // phones have no node
 				continue
 			}
 			if twins[p] == nil {
@@ -270,10 +270,10 @@ func splitPods() func(*recorded) {
 	}
 }
 
-// addInnerSpans adds an INTERNAL span inside each SERVER and CONSUMER span, around all that is inside. It does not fail
-// with the span: instrumentation sets the status where the error leaves the service.
+// addInnerSpans adds an INTERNAL span inside each SERVER and CONSUMER span, around its whole content. The new span
+// never fails: instrumentation sets the status where the error leaves the service.
 func addInnerSpans(w *recorded) {
-	const other = 0x5a5a5a5a5a5a // makes another ID
+	const other = 0x5a5a5a5a5a5a // gives another ID
 	inside := make(map[uint64]bool)
 	for i := range w.spans {
 		if k := w.spans[i].kind; k == trace.Server || k == trace.Consumer {
@@ -296,7 +296,7 @@ func addInnerSpans(w *recorded) {
 	w.spans = all
 }
 
-// shiftClocks returns a change that shifts all clocks by a time, and that of each pod by a random error in addition.
+// shiftClocks returns a change that shifts all clocks by a time, and each pod's clock by an additional random error.
 func shiftClocks(by, wrong time.Duration) func(*recorded) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	offsets := make(map[*pod]time.Duration)
@@ -313,7 +313,7 @@ func shiftClocks(by, wrong time.Duration) func(*recorded) {
 	}
 }
 
-// streamsBeside returns event streams of the first service of a recording: one begins every twenty seconds, and lasts
+// streamsBeside returns event streams of the first service of a recording. One starts every twenty seconds, and lasts
 // for a minute and a half on average.
 func streamsBeside(r *recording) recording {
 	live := newApp(metamorphicSeed)
@@ -332,8 +332,8 @@ func streamsBeside(r *recording) recording {
 	return all
 }
 
-// permuted returns traces in parts, one for each service, as each exports its spans: up to four seconds late, which is
-// less than the six for which the service waits for further spans.
+// permuted returns traces in parts, one for each service, as the services export their spans. A part is up to four
+// seconds late; the service waits six for further spans.
 func permuted(all []arrival) (parts []arrival) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, x := range all {

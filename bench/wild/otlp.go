@@ -93,7 +93,7 @@ func (e *encoder) flags(s *span) uint32 {
 	return sampled | knows
 }
 
-// keyValue returns a KeyValue. A text that is empty makes it a number.
+// keyValue returns a KeyValue. If the text is empty, the value is a number.
 func keyValue(a attr) []byte {
 	var value []byte
 	if a.text != "" {
@@ -112,7 +112,7 @@ func fixed(b []byte, field protowire.Number, v uint64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), v)
 }
 
-// extent returns the end of the last span as its clock told it, which orders recordings.
+// end returns the end of the last span by its clock, which orders recordings.
 func (w *recorded) end() (end trace.Nanos) {
 	for i := range w.spans {
 		end = max(end, w.spans[i].end, w.spans[i].start)

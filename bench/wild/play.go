@@ -28,8 +28,8 @@ type Options struct {
 // progressEvery is the simulated time between two calls of Options.Progress.
 const progressEvery = 10 * time.Minute
 
-// Run lets the applications of some seeds run and judges the incidents. It returns an error if ctx ends, or if the
-// decoder refuses spans.
+// Run runs the applications of some seeds and judges the incidents. It returns an error if ctx ends, or if the decoder
+// refuses spans.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	answers := make([]answer, o.Seeds)
 	p := progress{report: o.Progress}

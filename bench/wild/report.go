@@ -22,9 +22,9 @@ type Report struct {
 	ByKind         map[string]Sum `json:"by_kind"`
 	AfterHarmless  Sum            `json:"after_harmless"`
 	BeforeHarmless Sum            `json:"before_harmless"`
-	// Coverage is the share of the spans in the tree of their root: all parents are present in the trace, and each span
-	// begins before its parent ends. It is a property of the traffic: an engine that judges only such trees judges so
-	// much.
+	// Coverage is the share of the spans in tidy traces: all parents are present in the trace, and each span starts
+	// before its parent ends. It is a property of the traffic. An engine that judges only such traces judges this
+	// share.
 	Coverage     float64       `json:"coverage"`
 	False        []False       `json:"false"`
 	Applications []Application `json:"applications"`
@@ -37,11 +37,11 @@ type Fault struct {
 	Kind    string   `json:"kind"`
 	After   string   `json:"after"` // the latest harmless event before it; "none"
 	Raised  bool     `json:"raised"`
-	Seconds *float64 `json:"seconds_to_raise"`  // nil: not raised
-	Rank    *int     `json:"rank_service"`      // among the suspects of the first incident; nil: none of them
+	Seconds *float64 `json:"seconds_to_raise"`  // nil if not raised
+	Rank    *int     `json:"rank_service"`      // among the suspects of the first incident; nil if no suspect is right
 	Share   float64  `json:"share_of_requests"` // that the fault touched
 	Touch   int      `json:"touched_requests"`
-	Ratio   float64  `json:"ratio"` // mean duration of these, relative to the usual one; 0: not slower
+	Ratio   float64  `json:"ratio"` // mean duration of these, relative to the usual one; 0 if they are not slower
 	Place   string   `json:"place"`
 	From    int64    `json:"from_unix_nano"`
 	To      int64    `json:"to_unix_nano"`
@@ -54,7 +54,7 @@ type Sum struct {
 	Raised  int      `json:"raised"`
 	First   int      `json:"first"`
 	Of      int      `json:"of"`
-	Seconds *float64 `json:"seconds_median"` // to raise; nil: no fault was raised
+	Seconds *float64 `json:"seconds_median"` // to raise; nil if no fault was raised
 }
 
 // False is an incident that opened outside of all faults.
@@ -63,7 +63,7 @@ type False struct {
 	Opened   int64    `json:"opened_unix_nano"`
 	After    string   `json:"after"`   // the latest event or end of a fault
 	Seconds  *float64 `json:"seconds"` // since then
-	Minutes  *float64 `json:"minutes"` // that it was open; nil: until the end
+	Minutes  *float64 `json:"minutes"` // that it was open; nil if it was open until the end
 	Suspects string   `json:"suspects"`
 }
 
@@ -77,7 +77,7 @@ type Application struct {
 	Untidy    []string `json:"untidy"`
 	Spans     int      `json:"spans"`
 	Traces    int      `json:"traces"`
-	Skipped   []string `json:"skipped"` // kinds of faults that it has no place for
+	Skipped   []string `json:"skipped"` // kinds of faults without a place in it
 }
 
 // describe returns the description of the application.
@@ -97,7 +97,7 @@ func (g *generator) describe(traces int) Application {
 	return d
 }
 
-// untidy returns what does not fit a tidy tree.
+// untidy lists the untidy features of an application.
 func (a *app) untidy() (list []string) {
 	add := func(name string, present bool) {
 		if present {
@@ -232,7 +232,7 @@ func (r *Report) falseIncidents(w io.Writer) {
 	}
 }
 
-// number formats a number; a dash if there is none.
+// number formats a number, or returns a dash for nil.
 func number[T any](x *T, format string) string {
 	if x == nil {
 		return "–"

@@ -14,21 +14,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// watch follows the incidents of a seed and keeps, for each fault, those that opened or came back in its window.
+// watch follows the incidents of a seed. For each fault it keeps the incidents that opened or returned in its window.
 type watch struct {
 	gen   *generator
 	table *trace.Table
 	known map[uint64]engine.Incident           // by ID: as of the last look
 	in    []map[uint64]sighting                // by fault and ID
-	open  []map[uint64]engine.Incident         // by fault: open before its window, and still in it
+	open  []map[uint64]engine.Incident         // by fault: opened before its window, and still open in it
 	spans struct{ received, judgeable uint64 } // judgeable: see [Report.Coverage]
 }
 
-// sighting is an incident that opened or came back in the window of a fault, as of the end of the window with its grace
-// or of the incident.
+// sighting is an incident that opened or returned in the window of a fault. Its state is as of its end, or as of the
+// end of the window and its grace.
 type sighting struct {
 	engine.Incident
-	at trace.Nanos // when it opened or came back
+	at trace.Nanos // when it opened or returned
 }
 
 func newWatch(g *generator, table *trace.Table) *watch {
@@ -78,8 +78,8 @@ func (w *watch) count(t *recorded) {
 	w.spans.judgeable += uint64(t.attached())
 }
 
-// attached returns the number of spans whose ancestors are all present up to the root of the trace, and each of which
-// begins before its parent ends. It is 0 if a parent is missing anywhere.
+// attached returns the number of spans that start before their parent ends, and whose ancestors all do. It is 0 if any
+// parent is missing in the trace.
 func (w *recorded) attached() (n int) {
 	index := make(map[uint64]int, len(w.spans))
 	for i := range w.spans {
@@ -105,10 +105,10 @@ func (w *recorded) attached() (n int) {
 
 // right reports whether a suspect is the true place of a fault.
 //
-// A name counts if it is a service of the place, or if it contains the address of the backend or the name of the queue.
-// Where a backend is called by an IP address, its system and port count if the application has no other such one. A
-// node counts if the suspect is the node itself, or if the first of the suspect's instances is the node: the incident
-// has then told which machine to drain.
+// A name is right if it is a service of the place, or if it contains the address of the backend or the name of the
+// queue. If a backend is called by an IP address, its system and port are right, unless the application has another one
+// with both. A node is right if the suspect is the node itself, or if the first of the suspect's instances is the node:
+// the incident then says which machine to drain.
 func (w *watch) right(p *place, s *compare.Suspect) bool {
 	name := w.table.Text(s.Service)
 	switch {
@@ -176,7 +176,7 @@ func (w *watch) judge(r *backtest.Result) answer {
 	return a
 }
 
-// answer returns the answer to fault i, by the first incident that opened or came back in its window.
+// answer returns the answer to fault i, from the first incident that opened or returned in its window.
 func (w *watch) answer(i int) Fault {
 	f := w.gen.faults[i]
 	out := Fault{
@@ -209,7 +209,7 @@ func (w *watch) answer(i int) Fault {
 	out.Raised = true
 	out.Seconds = new(first.at.Sub(f.window.From).Seconds())
 	for x, merged := w.in[i][first.Into()]; merged; x, merged = w.in[i][first.Into()] {
-		first = &x // whoever opens the merged one is shown this one
+		first = &x // the UI shows this one instead of the merged one
 	}
 	for k := range first.Suspects {
 		if w.right(&f.place, &first.Suspects[k]) {

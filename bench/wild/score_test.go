@@ -17,12 +17,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestScore plays incidents of testdata/score against faults. Times are minutes after the beginning.
+// TestScore plays incidents of testdata/score against faults. Times are minutes after the start.
 //
 // A line "fault FROM TO PLACE" is a fault; PLACE is service:NAME, wire:NAME:NAME, node:NAME, queue:NAME or
 // database:SYSTEM:HOST:IP. "event AT KIND SERVICE" is a harmless event. Each line "AT ID OPENED CLOSED SUSPECT…" is an
-// incident as seen at a time, open if CLOSED is a dash; "REOPENED/OPENED" came back. A suspect may name its first
-// instance, as in cart@node-1.
+// incident as seen at a time. It is open if CLOSED is a dash; if OPENED is "REOPENED/OPENED", it returned. A suspect
+// may name its first instance, as in cart@node-1.
 func TestScore(t *testing.T) {
 	datadriven.RunTest(t, "testdata/score", func(t *testing.T, d *datadriven.TestData) string {
 		s := newScoreTest()

@@ -15,10 +15,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// seeds are those of the applications in tests.
+// seeds select the applications in tests.
 var seeds = []uint64{1000, 1008, 1032, 1036, 1016, 1017}
 
-// tidied returns an application without anything untidy.
+// tidied returns an application without untidiness.
 func tidied(seed uint64) *app {
 	a := newApp(seed)
 	a.devices = nil
@@ -32,8 +32,8 @@ func tidied(seed uint64) *app {
 	return a
 }
 
-// TestTidyTraces checks the traces of applications without anything untidy: one root, each span within its parent, and
-// only one trace for a request.
+// TestTidyTraces checks the traces of applications without untidiness: one root, each span within its parent, and only
+// one trace for a request.
 func TestTidyTraces(t *testing.T) {
 	for _, seed := range seeds {
 		a := tidied(seed)
@@ -129,8 +129,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestFaults injects each kind of fault into some applications, and compares the requests that it touches with the same
-// requests without it, by other random numbers than those by which its strength was chosen.
+// TestFaults injects each kind of fault into some applications. It compares the requests that the fault touches with
+// the same requests without it, using other random numbers than for choosing its strength.
 func TestFaults(t *testing.T) {
 	for _, kind := range faultKinds {
 		injected := 0
@@ -150,7 +150,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkFault checks the latest fault of a generator, which is on.
+// checkFault checks the active fault of a generator.
 func checkFault(t *testing.T, g *generator) {
 	t.Helper()
 	f := g.faults[0]
@@ -192,7 +192,7 @@ func checkFault(t *testing.T, g *generator) {
 	}
 }
 
-// unharmed returns the mean duration of the requests that the fault touches if it only counts them.
+// unharmed returns the mean duration of the requests that the fault touches, with its effect removed.
 func (g *generator) unharmed(n int) float64 {
 	e := g.faults[0].effect
 	strength := e.strength
@@ -201,7 +201,7 @@ func (g *generator) unharmed(n int) float64 {
 	return g.measure(n, g.faults[0].window.To).mean
 }
 
-// TestEvents makes each kind of harmless event happen: requests become neither slower nor do they fail.
+// TestEvents makes each kind of harmless event happen: requests become neither slower nor fail.
 func TestEvents(t *testing.T) {
 	for _, kind := range eventKinds {
 		g := newGenerator(seeds[0])

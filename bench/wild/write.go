@@ -17,14 +17,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Write writes the traces of a seed to a file as OTLP in JSON lines, compressed if its name ends in .gz, and its faults
-// to another one as labels for a backtest.
+// Write writes the traces of a seed to a file as OTLP in JSON lines, compressed if its name ends in .gz. It writes the
+// faults to a second file, as labels for a backtest.
 func Write(ctx context.Context, seed uint64, traces, truth string) error {
 	return newGenerator(seed).writeFiles(ctx, traces, truth)
 }
 
 // Requests passes the first n traces of a seed to do, each as an OTLP request in protobuf with the time of its end, in
-// the order of these. It returns the error of do.
+// the order of their ends. It returns the error of do.
 func Requests(seed uint64, n int, do func(end trace.Nanos, request []byte) error) error {
 	err := newGenerator(seed).run(func(end trace.Nanos, _ *recorded, data []byte) error {
 		if n--; n < 0 {
@@ -79,8 +79,8 @@ func (g *generator) write(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// labels returns the faults as labels, one a line. The service of a label is one name of its place; the detail has the
-// place and the harmless event before it.
+// labels returns the faults as labels, one a line. The service of a label is one name of its place. The detail contains
+// the place and the harmless event before the fault.
 func (g *generator) labels() ([]byte, error) {
 	var lines []byte
 	for i, f := range g.faults {

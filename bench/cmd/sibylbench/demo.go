@@ -38,7 +38,7 @@ type demoFlags struct {
 	jvm      bool
 	kernel   bool
 
-	seeds     uint64 // of a series; 0: a single demo
+	seeds     uint64 // of a series; 0 for a single demo
 	firstSeed uint64
 	faults    []string
 }
@@ -231,7 +231,7 @@ func (p *process) javaPrograms(ctx context.Context, o *demo.Options) error {
 	return err
 }
 
-// javaHome returns the value of JAVA_HOME in an environment, "" if it is not set.
+// javaHome returns the value of JAVA_HOME in an environment, or "" if it is not set.
 func javaHome(environment []string) string {
 	for _, variable := range environment {
 		if home, found := strings.CutPrefix(variable, "JAVA_HOME="); found {

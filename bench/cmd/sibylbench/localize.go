@@ -141,7 +141,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	}
 	keys, err := ingest.NewKeys()
 	if !f.choose {
-		keys, err = defaults.Config.DecodedKeys() // as the service has them
+		keys, err = defaults.Config.DecodedKeys() // as in the service
 	}
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-// weekGC lets the heap grow to five times its live part: the state of weeks is scanned less often.
+// weekGC lets the heap grow to five times its live part, so that the collector scans the state of weeks less often.
 const weekGC = 400
 
 func (p *process) weekCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// schedulerClock selects, in the ID of the clock of a process, the time that its threads ran, in nanoseconds.
+// schedulerClock selects, in the ID of a process's clock, the time that its threads ran, in nanoseconds.
 const schedulerClock = 2
 
 // cpuTime returns the CPU time that a process has used.

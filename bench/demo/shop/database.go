@@ -22,7 +22,7 @@ const (
 	manyRows = 150_000 // enough for a missing index to matter
 )
 
-// openDatabase creates and opens the database of the service, with the given tables of the given number of rows.
+// openDatabase creates and opens the database of the service. Each table has the given number of rows.
 func (s *service) openDatabase(ctx context.Context, rows int, tables ...string) error {
 	file := url.URL{Scheme: "file", Path: filepath.Join(s.dir, fmt.Sprintf("%s-%d.db", s.name, s.instance))}
 	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
@@ -117,7 +117,7 @@ func (s *service) inserts(name, table string) step {
 	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
 	traced := s.traced("INSERT", table)
 	return s.leaf(name, func(c *call) error {
-		id := fewRows + c.request.Seed%fewRows // replaces rows, so that the size of the table is bounded
+		id := fewRows + c.request.Seed%fewRows // replaces rows, to bound the size of the table
 		err := traced(c, func(ctx context.Context) error {
 			_, err := s.database(c).ExecContext(ctx, statement, id, c.request.Items[0])
 			return err
@@ -129,7 +129,7 @@ func (s *service) inserts(name, table string) step {
 	})
 }
 
-// traced returns a function that executes a statement with a CLIENT span around it. As with the instrumentations of
+// traced returns a function that executes a statement with a CLIENT span around it. As in common instrumentations of
 // databases, the span is named after the operation, and attributes name the table.
 func (s *service) traced(operation, table string) func(c *call, statement func(context.Context) error) error {
 	called := s.callFlag(operation)
@@ -154,7 +154,7 @@ type database interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// database returns the connection that a call holds, or the pool if it holds none.
+// database returns the connection that a call holds, or else the pool.
 func (s *service) database(c *call) database {
 	if c.conn != nil {
 		return c.conn

@@ -57,7 +57,7 @@ const (
 type Edge struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
-	Target    string `json:"target,omitempty"` // of a call: the callee, if it is known
+	Target    string `json:"target,omitempty"` // of a call: the callee, if known
 }
 
 // String returns "service operation → target".
@@ -73,8 +73,8 @@ type Truth struct {
 	Edge
 	Waits  []string `json:"waits,omitempty"`  // classes of kernel waits in which its requests spend the additional time
 	Inside []string `json:"inside,omitempty"` // operations called by it that are a correct answer, too
-	Table  string   `json:"table,omitempty"`  // its statements on this table are a correct answer, too; "": none
-	Whole  bool     `json:"whole,omitempty"`  // it affects all of the process: its other operations, and calls of the service, too
+	Table  string   `json:"table,omitempty"`  // statements of it on this table are a correct answer, too; may be ""
+	Whole  bool     `json:"whole,omitempty"`  // it affects the whole process: its other operations, and calls of the service, are correct answers, too
 }
 
 // Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
@@ -99,7 +99,7 @@ func (t *Truth) Located(e *Edge) bool {
 // site is a possible location of a fault.
 type site struct {
 	Edge
-	step string // name of the faulty step, or of the host; "": the operation
+	step string // name of the faulty step or of the host; "" if the operation itself is faulty
 }
 
 // sites lists the possible locations of each fault.
@@ -117,13 +117,13 @@ var sites = map[Fault][]site{
 	Neighbour:  {{Edge: Edge{Service: "search", Operation: "rank.score"}}},
 }
 
-// waitsOf lists the classes of kernel waits in which requests spend the time of a fault. Those of the other faults
-// compute, or wait where the kernel sees no thread wait: for a goroutine, or for the network in the runtime of Go.
+// waitsOf lists, by fault, the classes of kernel waits that its requests spend time in. Requests with other faults
+// compute, or wait without a waiting thread: for a goroutine, or for the network in Go's runtime.
 var waitsOf = map[Fault][]string{
 	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"}, JavaLock: {"futex"},
 }
 
-// WaitsOf returns the classes of kernel waits in which requests spend the time of a fault.
+// WaitsOf returns the classes of kernel waits that requests with a fault spend time in.
 func WaitsOf(f Fault) []string { return waitsOf[f] }
 
 // placedFault is a fault at a location.
@@ -133,7 +133,7 @@ type placedFault struct {
 	seed uint64 // of the remaining choices
 }
 
-// newFault returns a fault at the location that the seed selects.
+// newFault returns a fault at a location that the seed selects.
 func newFault(kind Fault, seed uint64) (*placedFault, error) {
 	list := sites[kind]
 	if len(list) == 0 {
@@ -144,7 +144,7 @@ func newFault(kind Fault, seed uint64) (*placedFault, error) {
 	return &placedFault{kind: kind, site: s, seed: seed / uint64(len(list))}, nil
 }
 
-// faultAt returns the injected fault if it has the given kind and step, nil otherwise.
+// faultAt returns the injected fault if it has the given kind and step, otherwise nil.
 func (s *service) faultAt(kind Fault, step string) *placedFault {
 	f := s.fault.Load()
 	if f == nil || f.kind != kind || f.site.step != step {
@@ -200,7 +200,7 @@ func writeTruth(path string, t *Truth) error {
 	return nil
 }
 
-// prepare makes the changes of a fault that requests do not make.
+// prepare makes the changes of a fault that happen outside of requests.
 func (s *service) prepare(ctx context.Context, f *placedFault) error {
 	switch f.kind {
 	case Pool:

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files of the services. With a fault, a call of the disk lasts much longer than the way back to a CPU after it, also
-// where many programs want the CPUs.
+// Sizes of files. A faulty call of the disk takes much longer than the thread then waits for a CPU, even if many
+// programs want the CPUs.
 const (
 	recordBytes  = 4 << 10 // of a log
 	loggedBytes  = 1 << 20 // of a record with the fault [Fsync]
@@ -26,8 +26,8 @@ const (
 	alignment    = 4 << 10 // of reads past the page cache
 )
 
-// appends returns a function that writes a record to a log and syncs it. With the fault [Fsync] records are longer and
-// are synced again and again, for diskDelay.
+// appends returns a function that writes a record to a log and syncs it. The fault [Fsync] makes records longer and
+// syncs them repeatedly for diskDelay.
 func (s *service) appends(name string) (step, error) {
 	file, err := s.open(name + ".log")
 	if err != nil {
@@ -75,8 +75,8 @@ func rewrite(file *os.File, record []byte, q *Request) error {
 	return nil
 }
 
-// reads returns a function that reads from an archive, which the page cache holds. With the fault [Disk] it reads from
-// the disk, for diskDelay, as if the memory for the cache were gone.
+// reads returns a function that reads from an archive, which is in the page cache. The fault [Disk] makes it read from
+// the disk for diskDelay, as if there were no memory for the cache.
 func (s *service) reads(name string) (step, error) {
 	file, err := s.open(name + ".archive")
 	if err != nil {
@@ -124,14 +124,14 @@ func newArchive(file *os.File) *archive {
 		if err := file.Sync(); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", filepath.Base(file.Name()), err)
 		}
-		return openCold(file.Name()) // the process ends with it open
+		return openCold(file.Name()) // the file stays open until the process ends
 	})
 	return a
 }
 
 // read reads a random part of n bytes, at most coldBytes.
 func (a *archive) read(file *os.File, n int64) error {
-	b, _ := a.buffers.Get().(*[]byte) // New makes no others
+	b, _ := a.buffers.Get().(*[]byte) // New makes nothing else
 	defer a.buffers.Put(b)
 	if _, err := file.ReadAt((*b)[:n], rand.Int64N(archiveBytes/n)*n); err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(file.Name()), err)
@@ -139,9 +139,9 @@ func (a *archive) read(file *os.File, n int64) error {
 	return nil
 }
 
-// locked returns a function that computes under the lock of a file, for requests of several types. Threads wait for
-// such a lock, as they do for the mutexes of most languages; for a mutex of Go only goroutines would. With the fault
-// [Lock] a job holds the lock for most of the time.
+// locked returns a function that computes under a file lock, for requests of several types. Threads wait for such a
+// lock, as they do for the mutexes of most languages; only goroutines would wait for a Go mutex. The fault [Lock] is a
+// job that holds the lock for most of the time.
 func (s *service) locked(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
@@ -173,8 +173,7 @@ const (
 	lockFree = 60 * time.Millisecond
 )
 
-// holdLock runs a job that takes a lock again and again, as a backup does that uploads while it holds the lock, until
-// ctx ends.
+// holdLock runs a job that repeatedly takes a lock until ctx ends, like a backup that uploads while it holds the lock.
 func (s *service) holdLock(ctx context.Context, name string) {
 	pause := func(d time.Duration) {
 		select {

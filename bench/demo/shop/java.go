@@ -33,17 +33,17 @@ func JavaFaults() []Fault { return []Fault{JavaMethod, JavaLock, JavaGC, JavaQue
 type Java struct {
 	JVM           string   `json:"jvm"`           // program java
 	Service       string   `json:"service"`       // jar
-	OpenTelemetry string   `json:"opentelemetry"` // jar of OpenTelemetry's Java agent; "": none
-	Agent         string   `json:"agent"`         // jar of Sibyl's agent; "": none
+	OpenTelemetry string   `json:"opentelemetry"` // jar of OpenTelemetry's Java agent; may be ""
+	Agent         string   `json:"agent"`         // jar of Sibyl's agent; may be ""
 	Arguments     []string `json:"arguments"`     // of Sibyl's agent, beyond its endpoint
-	Search        string   `json:"search"`        // URL of the service search; "": the catalog calls no other service
+	Search        string   `json:"search"`        // URL of the service search; "" if the catalog calls no other service
 }
 
-// JavaService is the service of the shop that exists in Java, too.
+// JavaService is the service of the shop that also exists in Java.
 const JavaService = "catalog"
 
 // javaSites lists the possible locations of the faults of the catalog in Java. A method that is called too often is a
-// correct answer, too, as is a statement, under the name that OpenTelemetry's Java agent gives it.
+// correct answer, too, and so is a statement, under its name in OpenTelemetry's Java agent.
 var javaSites = map[Fault][]Truth{
 	JavaMethod: {{Edge: javaMethod("AttributeFormatter.format")}, {Edge: javaMethod("Facets.count")}},
 	JavaLock:   {{Edge: javaMethod("ViewCounter.count"), Waits: waitsOf[JavaLock]}},
@@ -78,10 +78,10 @@ type javaProcess struct {
 	address  string
 }
 
-// javaLimits are the arguments of the JVM. Garbage is expensive only in a heap that is not far too large.
+// javaLimits are the arguments of the JVM. Garbage is cheap in a heap that is far too large.
 var javaLimits = []string{"-Xmx192m"}
 
-// runJava runs a service in Java and its database until the end of its commands or of a process.
+// runJava runs a service in Java and its database until the commands end or one of the two processes exits.
 func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) (err error) {
 	j := &javaProcess{setup: setup}
 	if j.spans, err = startRelay(ctx, setup.OTLP); err != nil {
@@ -99,7 +99,7 @@ func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies
 	return j.serve(ctx, commands, replies)
 }
 
-// serve executes commands until the end of them, of ctx, or of a process.
+// serve executes commands until they end, ctx ends, or a process exits.
 func (j *javaProcess) serve(ctx context.Context, commands <-chan Command, replies *json.Encoder) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,7 +121,7 @@ func (j *javaProcess) serve(ctx context.Context, commands <-chan Command, replie
 	return execute(ctx, commands, replies, j.reply)
 }
 
-// arguments returns the arguments of the JVM that load the agents, as a user would.
+// arguments returns the arguments of the JVM that load the agents, as a user would write them.
 func (j *javaProcess) arguments() []string {
 	arguments := append([]string(nil), javaLimits...)
 	java := j.setup.Java
@@ -176,7 +176,7 @@ func (j *javaProcess) reply(ctx context.Context, c Command) Reply {
 	return Reply{Error: "the service in Java does not support this command"}
 }
 
-// inject switches the fault of the service, [None] off.
+// inject switches the fault of the service; [None] switches it off.
 func (j *javaProcess) inject(i *Injection) (bool, error) {
 	line := string(None)
 	if i.Fault != None {
@@ -198,7 +198,7 @@ func (j *javaProcess) inject(i *Injection) (bool, error) {
 // JavaPaths returns the paths of the catalog in Java. The gateway calls the first two.
 func JavaPaths() []string { return []string{"/list", "/item", "/compare", "/seller"} }
 
-// Warming up: without it, the compiler of the JVM would make the healthy time faster and faster.
+// The compiler of the JVM would make the healthy time faster and faster if the service were not warmed up.
 const (
 	warmUpRequests = 800         // to each path
 	warmUpTime     = time.Minute // more than one JVM may warm up at once

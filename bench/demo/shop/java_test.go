@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// Every fault of the catalog in Java is in methods that its source has, under the names that it uses for them.
+// Every fault of the catalog in Java is in methods that exist in its source, under the names used there.
 func TestJavaFaults(t *testing.T) {
 	source := make(map[string]string) // by class
 	files, err := filepath.Glob("../springcatalog/src/main/java/shop/catalog/*/*.java")
@@ -70,7 +70,7 @@ func TestJavaLocated(t *testing.T) {
 	}
 }
 
-// A relay counts spans, those of tracepoints apart, and passes them on.
+// A relay passes spans on, and counts them, with separate numbers for tracepoints.
 func TestSpanRelay(t *testing.T) {
 	sink, err := startRelay(t.Context(), "")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestSpanRelay(t *testing.T) {
 	}
 }
 
-// The services in Go leave faults of the one in Java alone.
+// The services in Go ignore faults of the service in Java.
 func TestJavaFaultElsewhere(t *testing.T) {
 	for _, kind := range JavaFaults() {
 		if injected, err := (&service{name: JavaService}).inject(t.Context(), &Injection{Fault: kind}); injected || err != nil {

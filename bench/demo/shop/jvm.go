@@ -21,10 +21,10 @@ type jvm struct {
 	command  *exec.Cmd
 	input    io.WriteCloser
 	exited   chan struct{} // closed when the process has exited
-	err      error         // set before
+	err      error         // set before exited is closed
 }
 
-// startJVM starts a program in dir, with variables beside those of this process.
+// startJVM starts a program in dir. variables are added to the environment of this process.
 func startJVM(name, portFile, java, dir string, arguments, variables []string) (j *jvm, err error) {
 	j = &jvm{name: name, portFile: portFile, command: exec.Command(java, arguments...), exited: make(chan struct{})} //nolint:noctx // stop ends it in order
 	j.command.Env = append(os.Environ(), append(variables, "PORTFILE="+portFile)...)
@@ -74,7 +74,7 @@ func (j *jvm) awaitPort(ctx context.Context) (string, error) {
 	}
 }
 
-// stop ends the process, and returns its failure if it exited before.
+// stop ends the process. If the process exited before, it returns its failure.
 func (j *jvm) stop() error {
 	select {
 	case <-j.exited:
@@ -94,17 +94,17 @@ func (j *jvm) stop() error {
 	return nil
 }
 
-// javaDatabase is the database of a service in Java, in a process of its own.
+// javaDatabase is the database of a service in Java, in a separate process.
 type javaDatabase struct {
 	*jvm
 	port, password string
 }
 
-// databasePassword is the environment variable with the password of the database. An empty one would let every user of
-// the host run code in the database.
+// databasePassword is the environment variable with the password of the database. If it were empty, every user of the
+// host could run code in the database.
 const databasePassword = "DATABASE_PASSWORD"
 
-// startJavaDatabase starts the database that is in the jar of the service.
+// startJavaDatabase starts the database, which is part of the service's jar.
 func startJavaDatabase(ctx context.Context, setup *Setup) (d *javaDatabase, err error) {
 	d = &javaDatabase{password: rand.Text()}
 	arguments := []string{"-Xmx256m", "-cp", setup.Java.Service, "-Dloader.main=shop.database.DatabaseServer", "org.springframework.boot.loader.launch.PropertiesLauncher"}

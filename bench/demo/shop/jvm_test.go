@@ -20,7 +20,7 @@ func javaSetup(t *testing.T, script string) *Setup {
 	return &Setup{Service: JavaService, Dir: dir, Java: &Java{JVM: java, Service: "catalog.jar"}}
 }
 
-// The database has a port and a password of its own, and exits at the end of its input.
+// The database has its own port and password, and exits at the end of its input.
 func TestJavaDatabase(t *testing.T) {
 	setup := javaSetup(t, `echo "$DATABASE_PASSWORD" >password; printf 4711 >"$PORTFILE"; cat; touch ended`)
 	d, err := startJavaDatabase(t.Context(), setup)
@@ -39,7 +39,7 @@ func TestJavaDatabase(t *testing.T) {
 	}
 }
 
-// The service does not go on without its database.
+// The service stops if its database does.
 func TestJavaDatabaseFails(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3": "the database of the service in Java does not start",

@@ -17,8 +17,8 @@ import (
 // neighbourThreads is the number of threads of the noisy neighbour that never stop computing.
 const neighbourThreads = 8
 
-// startNeighbour starts another process on the CPU of this one, which is bound to it. Otherwise the scheduler would
-// spread the load over all CPUs, and all services of the shop, which are on one host, would suffer.
+// startNeighbour binds this process to a CPU and starts another process there. Otherwise the scheduler would spread the
+// load over all CPUs, and all services of the shop, which are on one host, would suffer.
 func (s *service) startNeighbour() error {
 	cpu, err := lastCPU()
 	if err != nil {
@@ -60,11 +60,11 @@ func lastCPU() (int, error) {
 	return 0, errors.New("this process has no CPU")
 }
 
-// neighbourNice is the nice value of the noisy neighbour: each of its threads has the weight of three usual ones, as in
-// a container with more CPU shares.
+// neighbourNice is the nice value of the noisy neighbour. It gives each of its threads the weight of three usual ones,
+// as in a container with more CPU shares.
 const neighbourNice = -5
 
-// bindThreads binds all threads of this process to a CPU. Those that they start inherit it.
+// bindThreads binds all threads of this process to a CPU. Threads that they start inherit the binding.
 func bindThreads(cpu int) error {
 	var one unix.CPUSet
 	one.Set(cpu)
@@ -94,7 +94,7 @@ func eachThread(do func(tid int) error) error {
 	return nil
 }
 
-// Disturb computes on one CPU until the end of in or of ctx: the noisy neighbour of a service.
+// Disturb computes on one CPU until in or ctx ends. It is the noisy neighbour of a service.
 func Disturb(ctx context.Context, in io.Reader, cpu string) error {
 	number, err := strconv.Atoi(cpu)
 	if err != nil {
@@ -103,9 +103,9 @@ func Disturb(ctx context.Context, in io.Reader, cpu string) error {
 	if err := bindThreads(number); err != nil {
 		return err
 	}
-	// Without the right to a higher weight, the service only gets a ninth of the CPU.
+	// The service still gets only a ninth of the CPU if this process may not raise its weight.
 	_ = eachThread(func(tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, neighbourNice) })
-	runtime.GOMAXPROCS(neighbourThreads + 1) // another one notices the end of the input
+	runtime.GOMAXPROCS(neighbourThreads + 1) // one more thread to notice the end of the input
 	for range neighbourThreads {
 		go func() { // ends with the process
 			for ctx.Err() == nil {

@@ -1,6 +1,6 @@
-// Package shop is an application for demos of Sibyl. Its services are processes of their own that communicate over HTTP
-// and gRPC, use databases, locks, disks and a third party, and have tracepoints in all their functions. One of several
-// faults can be injected. The services do real work.
+// Package shop is an application for demos of Sibyl. Each service is a separate process. The services communicate over
+// HTTP and gRPC, use databases, locks, disks and a third party, and have tracepoints in all their functions. They do
+// real work. One of several faults can be injected.
 //
 // A process reads commands from its standard input and writes a reply to each to its standard output, both as lines of
 // JSON. It exits at the end of its input, and therefore also when its parent dies.
@@ -32,7 +32,7 @@ import (
 // NeighbourCommand is the hidden command of this program that runs [Disturb]. Its argument is a CPU.
 const NeighbourCommand = "demo-neighbour"
 
-// Command is a command to a process. One of its fields is set.
+// Command is a command to a process. Exactly one of its fields is set.
 type Command struct {
 	Setup  *Setup              `json:"setup,omitempty"`  // the first command
 	Peers  map[string][]string `json:"peers,omitempty"`  // the second command: serve, with these addresses of the replicas of each service
@@ -49,8 +49,8 @@ type Setup struct {
 	Truth    string `json:"truth"`    // file for the [Truth] about the fault, written by the process that injects it
 	OTLP     string `json:"otlp"`     // address for traces over gRPC
 	Labels   bool   `json:"labels"`   // label goroutines and threads with their spans, for the kernel agent
-	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
-	Java     *Java  `json:"java"`     // the service is this program; nil: it is in Go
+	Control  string `json:"control"`  // URL of the server that sends plans; may be empty
+	Java     *Java  `json:"java"`     // the program that is the service; nil if it is in Go
 }
 
 // Injection selects a fault. The seed determines its location.
@@ -67,7 +67,7 @@ type FixedPlan struct {
 // Reply is the reply to a command.
 type Reply struct {
 	Address  string  `json:"address,omitempty"`  // to Setup: the listening address
-	Process  int     `json:"process,omitempty"`  // to Setup: ID of the process that serves, if it is another one
+	Process  int     `json:"process,omitempty"`  // to Setup: ID of the process that serves, if it is a different one
 	Resolver string  `json:"resolver,omitempty"` // to Setup: the address of the name server, if it runs in this process
 	Injected bool    `json:"injected,omitempty"` // to Inject: the fault is in this process
 	Report   *Report `json:"report,omitempty"`
@@ -78,7 +78,7 @@ type Reply struct {
 type Report struct {
 	Tracepoints int    `json:"tracepoints"` // executed functions and calls
 	Spans       uint64 `json:"spans"`       // ended spans
-	Extra       uint64 `json:"extra"`       // of these, not baseline
+	Extra       uint64 `json:"extra"`       // of these, not in the baseline
 
 	CPU time.Duration `json:"cpu_ns"` // used by the process
 }
@@ -94,7 +94,7 @@ type service struct {
 	calls     map[string]*atomic.Bool // by name of a CLIENT span: whether there was such a call
 	files     []*os.File
 	archives  map[string]*archive // by name of the function
-	neighbour func() error        // ends the noisy neighbour; nil: there is none
+	neighbour func() error        // ends the noisy neighbour; may be nil
 
 	db          *sql.DB
 	peers       map[string][]string
@@ -108,7 +108,7 @@ type service struct {
 	large atomic.Pointer[string] // text of replies with pictures; nil until it is needed
 }
 
-// Run runs a process of the shop until the end of in or of ctx.
+// Run runs a process of the shop until in or ctx ends.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

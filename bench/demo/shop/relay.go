@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/replay"
 )
 
-// spanRelay is an OTLP endpoint in front of another one that counts the spans of a program without counters.
+// spanRelay is an OTLP endpoint in front of another one. It counts the spans of a program that has no counters.
 type spanRelay struct {
 	ptraceotlp.UnimplementedGRPCServer
 
@@ -25,7 +25,7 @@ type spanRelay struct {
 	spans, extra atomic.Uint64
 }
 
-// startRelay starts a relay in front of the address to; "": spans are only counted.
+// startRelay starts a relay in front of the address to. If to is "", it only counts spans.
 func startRelay(ctx context.Context, to string) (*spanRelay, error) {
 	r := &spanRelay{server: grpc.NewServer()}
 	if to != "" {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolver is the name under which processes know the address of the shop's name server.
+// Resolver is the key for the address of the shop's name server among the addresses of services.
 const Resolver = "resolver"
 
-// The name server answers as soon as it can, or with the fault [DNS] later.
+// The name server answers at once, or later if it has the fault [DNS].
 const (
 	dnsDelay    = 80 * time.Millisecond
 	dnsTimeout  = 5 * time.Second // of a query, as in the C library
@@ -26,8 +26,8 @@ const (
 	dnsAttempts = 32 // addresses of loopback to try
 )
 
-// listenDNS opens a socket for the name server: at the usual port of an address of loopback, as local resolvers do, or
-// at a free port if that needs rights that this process lacks.
+// listenDNS opens a socket for the name server: at port 53 of a loopback address, as local resolvers do, or at a free
+// port if this process may not use port 53.
 func listenDNS(ctx context.Context) (net.PacketConn, error) {
 	var l net.ListenConfig
 	for i := range dnsAttempts {
@@ -43,7 +43,7 @@ func listenDNS(ctx context.Context) (net.PacketConn, error) {
 	return c, nil
 }
 
-// serveDNS answers queries until the socket is closed. It knows every name: all of them are this host.
+// serveDNS answers queries until the socket is closed. Every name resolves to this host.
 func (s *service) serveDNS(c net.PacketConn) {
 	buffer := make([]byte, dnsMessage)
 	for {
@@ -63,7 +63,7 @@ func (s *service) serveDNS(c net.PacketConn) {
 	}
 }
 
-// answerDNS returns the answer to a query for a host; nil if it is none.
+// answerDNS returns the answer to a query for a host, or nil for anything else.
 func answerDNS(query []byte) (reply []byte, host string) {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil || m.Response || len(m.Questions) != 1 {
@@ -83,9 +83,9 @@ func answerDNS(query []byte) (reply []byte, host string) {
 	return reply, strings.TrimSuffix(q.Name.String(), ".")
 }
 
-// resolves returns a function that looks up the name of a host as programs do that use the C library: without a cache,
-// through a socket that is connected to the name server, for whose answer the thread waits in poll. The resolver of Go
-// would only park its goroutine, and no thread would wait.
+// resolves returns a function that looks up the name of a host as C programs do: without a cache, through a socket that
+// is connected to the name server. The thread waits in poll for the answer. Go's resolver would only park its
+// goroutine, and no thread would wait.
 func (s *service) resolves(name, host string) step {
 	return s.leaf(name, func(c *call) error {
 		server, err := netip.ParseAddrPort(s.peers[Resolver][0])

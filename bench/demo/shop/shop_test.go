@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSites: each location of each fault is a function of its service or a call that it makes. The shop has at least
-// 150 functions in at least four levels.
+// TestSites: each location of each fault is a function of its service or a call made by the service. The shop has at
+// least 150 functions in at least four levels.
 func TestSites(t *testing.T) {
 	names, total, deepest := make(map[string][]string), 0, 0
 	for _, name := range slices.Compact(Services()) {
@@ -76,8 +76,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestLocated: a fault is located by its operation. A call may have a target, without which a statement does not tell
-// its table.
+// TestLocated: a fault is located by its operation. A call may have a target; a statement without one doesn't show its
+// table.
 func TestLocated(t *testing.T) {
 	call := &Truth{Edge: Edge{Service: "payment", Operation: httpCall}}
 	whole := &Truth{Edge: Edge{Service: "search", Operation: "rank.score"}, Whole: true}

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
 )
 
-// step is a part of the work of a service for a request.
+// step is a part of a service's work for a request.
 type step struct {
 	do     func(c *call) error
 	inside []*function // called by it directly
@@ -29,7 +29,7 @@ type step struct {
 type call struct {
 	ctx     context.Context //nolint:containedctx // scoped to the call; steps replace it
 	request *Request
-	conn    *sql.Conn // held connection to the database; nil: none
+	conn    *sql.Conn // held connection to the database; may be nil
 	reply   []byte
 }
 
@@ -58,10 +58,10 @@ func (s *service) fn(name string, steps ...step) step {
 	}}
 }
 
-// leaf returns a function that calls no others.
+// leaf returns a function that calls no other functions.
 func (s *service) leaf(name string, do func(c *call) error) step { return s.fn(name, step{do: do}) }
 
-// register registers the tracepoints of all functions, with the caller of each function that has only one.
+// register registers the tracepoints of all functions. A function with only one caller gets it as a hint.
 func (s *service) register() {
 	for _, f := range s.functions {
 		for _, inner := range f.inside {
@@ -159,8 +159,8 @@ func burn(rounds int) {
 	}
 }
 
-// branch returns a function with an inefficient branch. With the fault [SlowPath], requests with one value of an
-// attribute take it.
+// branch returns a function with an inefficient branch. Requests with one value of an attribute take it if there is the
+// fault [SlowPath].
 func (s *service) branch(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
@@ -171,8 +171,8 @@ func (s *service) branch(name string, rounds int) step {
 	})
 }
 
-// builds returns a function that builds a tree of small objects. With the fault [GC] it also retains a large tree and
-// discards many.
+// builds returns a function that builds a tree of small objects. The fault [GC] makes it also keep a large tree and
+// discard many.
 func (s *service) builds(name string, objects int) step {
 	var kept atomic.Pointer[object] // makes each garbage collection expensive
 	return s.leaf(name, func(c *call) error {
@@ -203,8 +203,8 @@ func grow(n int) *object {
 	return &object{left: grow((n - 1) / 2), right: grow(n - 1 - (n-1)/2), name: make([]byte, 24)}
 }
 
-// encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies
-// have far more text.
+// encodes returns a function that sets the reply: products as compressed JSON. The fault [Payload] adds far more text
+// to some replies.
 func (s *service) encodes(name string) step {
 	text := description(normalText)
 	return s.leaf(name, func(c *call) error {

@@ -27,7 +27,7 @@ type telemetry struct {
 	extra    atomic.Uint64
 }
 
-// exportInterval is the longest delay of spans before they are exported. It is short because a demo is.
+// exportInterval is the longest delay before spans are exported. It is short because demos are short.
 const exportInterval = 500 * time.Millisecond
 
 // startTracing sets up tracing, like an ordinary service.

@@ -95,7 +95,7 @@ func (s *service) httpClient() *http.Client {
 	return &http.Client{Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator))}
 }
 
-// httpCall is the name of the spans of calls over HTTP, whatever they call.
+// httpCall is the span name of all calls over HTTP.
 const httpCall = "HTTP POST"
 
 // post returns a step that calls a path of another service over HTTP and decompresses its reply.
@@ -158,7 +158,7 @@ func (s *service) rpc(service, method string) step {
 	}}
 }
 
-// callFlag returns the flag for calls whose spans have the given name. Executed calls count as tracepoints.
+// callFlag returns the flag for calls with the given span name. Executed calls count as tracepoints.
 func (s *service) callFlag(span string) *atomic.Bool {
 	if s.calls[span] == nil {
 		s.calls[span] = new(atomic.Bool)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// newTestService returns a service without functions, in a folder of its own.
+// newTestService returns a service without functions in its own folder.
 func newTestService(t *testing.T, name string) *service {
 	t.Helper()
 	s := &service{name: name, dir: t.TempDir(), calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
@@ -71,11 +71,11 @@ func TestDNSFault(t *testing.T) {
 	}
 }
 
-// TestLock: a lock is held by one caller at a time, and released even if it fails.
+// TestLock: a lock is held by one caller at a time, and is released even if the function fails.
 func TestLock(t *testing.T) {
 	s := newTestService(t, "inventory")
 	var running sync.WaitGroup
-	var held atomic.Int64 // the race detector does not know of locks of files
+	var held atomic.Int64 // the race detector doesn't know file locks
 	for range 8 {
 		running.Go(func() {
 			err := s.withLock("stock.update", func() error {

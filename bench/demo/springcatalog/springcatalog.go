@@ -25,7 +25,7 @@ import (
 //go:embed pom.xml src
 var source embed.FS
 
-// Programs lists the files with which the service runs.
+// Programs lists the files that the service needs.
 type Programs struct {
 	JVM           string // program java
 	Service       string // jar of the service
@@ -52,9 +52,9 @@ func (e *UnavailableError) Error() string { return e.reason }
 // unavailable returns an error for a missing program.
 func unavailable(missing string) error { return &UnavailableError{missing + ": " + advice} }
 
-// Build returns the programs. It builds them in the cache folder unless that has them, and reports that to out. home is
-// the value of JAVA_HOME, which Maven reads, too; "": the JDK is on the PATH. It returns an [UnavailableError] if the
-// machine lacks something.
+// Build returns the programs. Unless the cache folder has them, it builds them there and says so on out. home is the
+// value of JAVA_HOME, which Maven also reads; if it is "", the JDK is on the PATH. Build returns an [UnavailableError]
+// if the machine lacks something.
 func Build(ctx context.Context, home, cache string, out io.Writer) (*Programs, error) {
 	jvm, err := findJVM(ctx, home)
 	if err != nil {
@@ -76,7 +76,7 @@ func Build(ctx context.Context, home, cache string, out io.Writer) (*Programs, e
 	return p, nil
 }
 
-// findJVM returns the path of the JVM of the JDK in the folder home; "": of the one on the PATH.
+// findJVM returns the path of the JVM in the JDK folder home, or on the PATH if home is "".
 func findJVM(ctx context.Context, home string) (string, error) {
 	find := exec.LookPath
 	if home != "" {
@@ -102,7 +102,7 @@ func findJVM(ctx context.Context, home string) (string, error) {
 
 var versionNumber = regexp.MustCompile(`javac (?:1\.)?(\d+)`)
 
-// javaVersion returns the version in the output of javac, 0 if there is none.
+// javaVersion returns the version in the output of javac, or 0 if it contains none.
 func javaVersion(text string) int {
 	m := versionNumber.FindStringSubmatch(text)
 	if m == nil {
@@ -132,7 +132,8 @@ func sourceHash() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// build builds the jars in a temporary folder, which becomes dir once it is complete: another demo may do the same.
+// build builds the jars in a temporary folder, which becomes dir once it is complete, because another demo may do the
+// same.
 func build(ctx context.Context, maven, cache, dir string) (err error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err

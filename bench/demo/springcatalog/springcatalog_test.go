@@ -20,7 +20,7 @@ func script(t *testing.T, programs map[string]string) {
 	t.Setenv("JAVA_HOME", "")
 }
 
-// Without a JDK, Maven or its libraries, the error is a line with the reason and a remedy.
+// The error is a line with the reason and a remedy if the JDK, Maven or a library is missing.
 func TestBuildFails(t *testing.T) {
 	const java, noVersion = "echo javac 17.0.15", "echo javac"
 	for want, programs := range map[string]map[string]string{
@@ -46,7 +46,7 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// The jars are built once for the same source.
+// The jars are built only once for the same source.
 func TestBuildOnce(t *testing.T) {
 	tools := os.Getenv("PATH")
 	script(t, map[string]string{

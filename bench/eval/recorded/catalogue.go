@@ -11,7 +11,6 @@ import (
 // Baseline selects the operations of recorded traces that are always enabled. All others are tracepoints.
 type Baseline string
 
-// The baselines.
 const (
 	// Services is the baseline of OpenTelemetry providers that Sibyl controls: parentless, SERVER and CONSUMER spans.
 	Services Baseline = "services"
@@ -43,7 +42,7 @@ type catalogue struct {
 	order  []trace.Op // by name
 }
 
-// point is an operation: a tracepoint, or part of the baseline.
+// point is an operation: either a tracepoint or part of the baseline.
 type point struct {
 	id       trace.Symbol
 	baseline bool
@@ -52,9 +51,9 @@ type point struct {
 	callee   uniqueOp // of a CLIENT: the SERVER operation that it calls
 }
 
-// uniqueOp is an operation that is the same in all traces, or known to differ.
+// uniqueOp is an operation that may differ from trace to trace.
 type uniqueOp struct {
-	op      trace.Op // 0: none, or several
+	op      trace.Op // 0 if unknown or if there are several
 	several bool
 }
 
@@ -68,7 +67,7 @@ func (o *uniqueOp) see(op trace.Op) {
 }
 
 // newCatalogue derives the catalogue from complete traces: the structure of the program as agents know it, without
-// times. It does not depend on labels and windows.
+// times. It ignores labels and windows.
 func newCatalogue(traces []*recordedTrace, baseline Baseline, table *trace.Table) *catalogue {
 	c := &catalogue{points: make(map[trace.Op]*point)}
 	for _, t := range traces {
@@ -144,8 +143,8 @@ func (c *catalogue) switchable() int {
 	return n
 }
 
-// place returns the operation that the own time of op points to. The own time of a CLIENT is spent on the way to its
-// callee, so that is the callee, if there is only one and it was seen; otherwise it is op itself.
+// place returns the operation that the own time of op points to, usually op itself. A CLIENT spends its own time on the
+// way to its callee, so that is the place if it is unique and was seen.
 func (c *catalogue) place(op trace.Op, seen func(*point) bool) trace.Op {
 	p := c.points[op]
 	if p != nil && p.callee.op != 0 && seen(c.points[p.callee.op]) {

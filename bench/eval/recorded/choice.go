@@ -25,37 +25,37 @@ type Choice struct {
 	Baseline   Baseline
 	Strategies []string
 	Engine     engine.Options // Learning and Strategy are set for each case
-	Slices     int            // most epochs of a window without an answer
+	Slices     int            // maximum epochs of a window without an answer
 }
 
 // Rules of a run of one case with one strategy:
 //
 //  1. The catalogue lists every operation of the recording. Operations outside the baseline are disabled, and their
 //     spans are hidden.
-//  2. Times without traces are left out: slices of an epoch follow each other without gaps.
-//  3. The history consists of all traces outside of all windows. The engine learns from all of it: first from the part
-//     after the window, then from the part before.
+//  2. We leave out times without traces: slices of an epoch follow each other without gaps.
+//  3. The history consists of all traces outside of all windows. The engine first learns from the part after the
+//     window, then from the part before.
 //  4. Then the traces of the window follow, repeatedly if necessary, with new trace IDs, as requests that happen to
 //     take the same time. A repetition adds requests for tracepoints to appear in, not evidence, but the engine cannot
-//     know that. Problems raised before any repetition are counted apart.
+//     know that. Problems raised before any repetition are counted separately.
 //  5. The plan of an epoch determines the visible spans of the next. A request's arm is drawn from its identity and the
 //     engine's seed.
-//  6. The answer is the incident that opened in the window and has the highest score, with its investigation. The run
-//     ends when that has located a suspect, or when no candidate is left. Without an incident the answer is the
-//     investigation of a problem, as in simulations, at the end of the run.
+//  6. The answer is the investigation of the incident that opened in the window and has the highest score. The run ends
+//     when that investigation has located a suspect, or when no candidate is left. Without an incident the answer is
+//     the investigation of a problem at the end of the run, as in simulations.
 //
-// A control for each case has no window: the last tenth of the history, 1/controlFraction, runs once as if it were a
-// window, after learning from the rest. A problem raised there is a false alarm.
+// A control for each case has no window. It learns from all but the last tenth of the history (1/controlFraction), and
+// runs that tenth once as if it were a window. A problem raised there is a false alarm.
 const controlFraction = 10
 
 // NoStrategy is the name of a run with the baseline alone, without tracepoints to choose from.
 const NoStrategy = "none"
 
-// ErrNoHistory is returned if every trace lies in the window of some case.
+// ErrNoHistory means that every trace lies in the window of some case.
 var ErrNoHistory = errors.New("no trace begins outside of all windows: nothing to learn from")
 
-// Choose runs each case against the engine, once with each strategy. The set must have been read with Keep.
-// Progress, if not nil, is called after each run.
+// Choose runs each case against the engine, once with each strategy. The set must have been read with Keep. It calls
+// progress after each run, unless that is nil.
 func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)) (*ChoiceReport, error) {
 	slices.SortStableFunc(s.traces, byStart)
 	r := &runner{Choice: c, table: s.Table, catalogue: newCatalogue(s.traces, c.Baseline, s.Table)}
@@ -89,7 +89,7 @@ func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)
 	return report, nil
 }
 
-// normal returns the traces that begin outside of all windows, in order.
+// normal returns the traces that start outside of all windows, in order.
 func (s *Set) normal() []*recordedTrace {
 	windows := s.Windows()
 	var traces []*recordedTrace
@@ -101,7 +101,7 @@ func (s *Set) normal() []*recordedTrace {
 	return traces
 }
 
-// within returns the traces that begin in w, in order.
+// within returns the traces that start in w, in order.
 func (s *Set) within(w history.Interval) []*recordedTrace {
 	var traces []*recordedTrace
 	for _, t := range s.traces {
@@ -125,13 +125,13 @@ type caseRun struct {
 	ChoiceResult
 	core *engine.Core
 	now  trace.Nanos
-	// window is the time at which the window begins.
+	// window is the start of the window.
 	window trace.Nanos
 	ever   map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
 	out    trace.Trace           // scratch
 }
 
-// began is the time at which every run begins, fixed so that runs repeat.
+// began is the start of every run. It is fixed so that runs repeat.
 const began = trace.Nanos(1_700_000_000_000_000_000)
 
 // newRun returns a run of c after the engine has learned from history.
@@ -202,7 +202,7 @@ func (r *runner) history(normal []*recordedTrace, window history.Interval) []sli
 	return history
 }
 
-// epoch executes a slice. again is the number of its previous executions.
+// epoch executes a slice that was executed again times before.
 func (g *caseRun) epoch(s slice, again int) {
 	arms := g.arms()
 	for _, t := range s.traces {
@@ -238,10 +238,10 @@ func (g *caseRun) count() {
 	}
 }
 
-// raised reports whether there is a problem, or an incident that opened since the window began.
+// raised reports whether there is a problem, or an incident that opened since the start of the window.
 func (g *caseRun) raised() bool { return len(g.core.Problems()) > 0 || g.incident() != nil }
 
-// settling is the time after which the suspects of an incident hardly change any more.
+// settling is the time after which the suspects of an incident hardly change.
 const settling = incident.Window / 2
 
 // answered reports whether the suspects of the incident have settled and its search has ended.
@@ -254,8 +254,8 @@ func (g *caseRun) answered() bool {
 	return v != nil && v.Status >= search.Located
 }
 
-// incident returns the incident that opened, or opened again, since the window began and has the highest score; nil if
-// there is none.
+// incident returns the incident with the highest score that opened, or reopened, since the start of the window. It
+// returns nil if there is no such incident.
 func (g *caseRun) incident() *engine.Incident {
 	var best *engine.Incident
 	all := g.core.Incidents()
@@ -268,7 +268,7 @@ func (g *caseRun) incident() *engine.Incident {
 	return best
 }
 
-// investigation returns the investigation with the answer; nil if there is none.
+// investigation returns the investigation with the answer, or nil if there is no answer.
 func (g *caseRun) investigation() *search.Investigation {
 	if x := g.incident(); x != nil {
 		return g.core.Investigation(x.ID)
@@ -276,7 +276,7 @@ func (g *caseRun) investigation() *search.Investigation {
 	return eval.Answer(g.core)
 }
 
-// plan is a plan, prepared for selecting arms.
+// plan is a plan with an index for selecting arms.
 type plan struct {
 	version int64
 	arms    []enabled
@@ -355,8 +355,8 @@ func (g *caseRun) score(window []*recordedTrace) {
 	}
 }
 
-// scoreSuspects looks the labelled service up in the suspects of an incident. The labelled operation, if there is one,
-// must be among the operations of the suspect.
+// scoreSuspects looks the labelled service up in the suspects of an incident. If an operation is labelled, it must be
+// among the operations of the suspect.
 func (g *caseRun) scoreSuspects(x *engine.Incident) {
 	for i, s := range x.Suspects {
 		g.Suspects = append(g.Suspects, g.table.Text(s.Service))

@@ -9,8 +9,8 @@ type ChoiceReport struct {
 	Baseline    Baseline `json:"baseline"`
 	Tracepoints int      `json:"tracepoints"` // outside the baseline
 	History     int      `json:"history"`     // traces outside of all windows
-	// FalseAlarms is the number of problems raised in ControlSlices slices of the history, over all cases. Their
-	// histories are mostly the same traces.
+	// FalseAlarms is the number of problems raised in ControlSlices slices of the history, over all cases. The
+	// histories of the cases are mostly the same traces.
 	FalseAlarms   int                     `json:"false_alarms"`
 	ControlSlices int                     `json:"control_slices"`
 	Strategies    map[string]*ChoiceScore `json:"strategies"` // NoStrategy among them
@@ -23,21 +23,21 @@ type ChoiceScore struct {
 	Cases   []ChoiceResult       `json:"cases"`
 }
 
-// ChoiceSum sums up cases. Fractions are over all of them.
+// ChoiceSum sums up cases. Fractions are over all cases of the sum.
 type ChoiceSum struct {
 	Count int `json:"count"`
-	// Top1 and Top3 are the fractions of cases with the labelled operation first, and among the first three, of the
-	// suspects. Visible is the fraction in which it was ever visible, which says little by itself.
+	// Top1 and Top3 are the fractions of cases whose labelled operation is the first suspect, or one of the first
+	// three. Visible is the fraction of cases whose labelled operation was ever visible, which says little on its own.
 	Top1    float64 `json:"top1"`
 	Top3    float64 `json:"top3"`
 	Visible float64 `json:"visible"`
-	Raised  float64 `json:"raised"` // in which a problem was raised
-	// Raised and Top1 of the cases in which the problem was raised before the window's traces were repeated, over all
-	// cases.
+	Raised  float64 `json:"raised"` // fraction with a problem
+	// RaisedFirst and Top1First are the same fractions, but count only problems raised before the window's traces were
+	// repeated.
 	RaisedFirst float64 `json:"raised_unrepeated"`
 	Top1First   float64 `json:"top1_unrepeated"`
-	// Medians over the cases in which a problem was raised: the fraction of executed tracepoints that were ever
-	// enabled, slices of the window until the answer, and extra spans per 1 000 requests.
+	// Medians over the cases with a problem: the fraction of executed tracepoints that were ever enabled, slices of the
+	// window until the answer, and extra spans per 1 000 requests.
 	EnabledMedian  eval.Rate `json:"enabled_median"`
 	SlicesMedian   eval.Rate `json:"slices_median"`
 	SpanHitsMedian eval.Rate `json:"span_hits_median"`
@@ -48,13 +48,13 @@ type ChoiceResult struct {
 	Name     string        `json:"name"`
 	Fault    string        `json:"fault"`
 	Traces   int           `json:"traces"`           // in the window
-	Recorded int           `json:"window_slices"`    // slices that the window has before its traces are repeated
-	Raised   *int          `json:"raised"`           // slice of the window at the end of which the first problem was raised, from 1; nil: none
+	Recorded int           `json:"window_slices"`    // slices of the window before its traces are repeated
+	Raised   *int          `json:"raised"`           // slice of the window, from 1, whose end raised the first problem; nil without a problem
 	Repeated bool          `json:"repeated"`         // whether the window's traces had been repeated by then
-	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty: none
-	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil: none
+	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty without an investigation
+	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil if no suspect has it
 	Visible  bool          `json:"visible"`          // whether the labelled operation was ever enabled or belongs to the baseline
-	Suspects []string      `json:"suspects"`         // services that the incident names, the first of them; empty: no incident
+	Suspects []string      `json:"suspects"`         // services that the incident names, in order; empty without an incident
 	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects of the investigation; not nil
 	Slices   int           `json:"slices"`           // executed slices of the window
 	Executed int           `json:"executed"`         // tracepoints that requests of the window executed, enabled or not

@@ -71,7 +71,7 @@ func TestHiding(t *testing.T) {
 	} {
 		var table trace.Table
 		tp := recordedTraceOf(t, cartTrace, &table)
-		table.Symbol(trace.KeyPlan) // so that it is written
+		table.Symbol(trace.KeyPlan) // so that the table contains it
 		table.Symbol(trace.KeyArm)
 		s := enabled{plan: 3, on: make(map[trace.Symbol]bool)}
 		for _, name := range c.on {
@@ -85,7 +85,7 @@ func TestHiding(t *testing.T) {
 	}
 }
 
-// TestCatalogue: the catalogue has parents and owners that are the same in all traces.
+// TestCatalogue: a parent or an owner is in the catalogue only if it is the same in all traces.
 func TestCatalogue(t *testing.T) {
 	var table trace.Table
 	traces := []*recordedTrace{recordedTraceOf(t, cartTrace, &table), recordedTraceOf(t, `
@@ -120,7 +120,7 @@ shop call client: parent "shop GET /cart server", owner "GET /cart", baseline fa
 	}
 }
 
-// TestDivide: slices begin at multiples of the epoch, without empty ones.
+// TestDivide: slices start at multiples of the epoch, and empty slices are left out.
 func TestDivide(t *testing.T) {
 	at := func(ns ...trace.Nanos) []*recordedTrace {
 		var traces []*recordedTrace
@@ -138,7 +138,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// wholeShop writes a case set of a shop with five requests per second, whose cart's price is slow from second 300 to
+// wholeShop writes a case set of a shop with five requests per second. The price of its cart is slow from second 300 to
 // 360. The second case, from 400 to 430, is healthy.
 func wholeShop(t *testing.T) string {
 	t.Helper()
@@ -187,7 +187,7 @@ func choose(t *testing.T, dir string, c Choice) (*ChoiceReport, error) {
 	return s.Choose(t.Context(), c, nil)
 }
 
-// TestChoose: with tracepoints, a slow operation below the baseline is located; without, it is only raised. Runs
+// TestChoose: a slow operation below the baseline is located with tracepoints, and only raised without them. Runs
 // repeat.
 func TestChoose(t *testing.T) {
 	dir := wholeShop(t)
@@ -228,7 +228,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestLabelsOnlyScoreChoices changes everything in the labels but the windows: the answers must stay.
+// TestLabelsOnlyScoreChoices changes everything in the labels except the windows. The answers must stay the same.
 func TestLabelsOnlyScoreChoices(t *testing.T) {
 	dir := wholeShop(t)
 	choice := Choice{Baseline: Services, Strategies: []string{"adaptive"}}

@@ -17,8 +17,8 @@ type Pairs struct {
 	HealthyHours   float64 `json:"healthy_hours"`
 }
 
-// NoticePairs plays a stream like that of [Set.Notice], but in each window the traces of two cases are laid over each
-// other: a random pair of cases of different services, each of which was noticed alone with its service first.
+// NoticePairs plays a stream as [Set.Notice] does, but lays the traces of two cases over each other in each window. The
+// cases of a pair are random and of different services. Each was noticed alone with its service first.
 func (s *Set) NoticePairs(ctx context.Context, stream Stream, alone *backtest.Score, number int, seed uint64, options backtest.Options) (*Pairs, error) {
 	score, err := s.play(ctx, stream, s.pairs(alone, number, seed), options)
 	if err != nil {

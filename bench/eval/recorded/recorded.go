@@ -1,14 +1,14 @@
 // Package recorded measures how well faults are located in recorded traces with labels.
 //
-// A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each
-// case is a window of time in which a fault was active. The history of all cases is every trace that begins outside
-// of all windows, before and after. Labels are used for scoring only: [compare.Normal.Compare] receives the
+// A case set is a directory with the traces, TracesName, possibly compressed (.gz, .zst), and the labels, CasesName.
+// Each case is a window of time in which a fault was active. The history of all cases is every trace that starts
+// outside of all windows, before or after. Labels are used for scoring only: [compare.Normal.Compare] receives the
 // window and nothing else.
 //
 // [Set.Localize] compares with all spans visible at all times. [Set.Notice] plays a stream made of the traces through
-// the engine, which does not know the windows. [Set.Choose] lets the engine choose the
-// instrumentation: it runs the traces against the engine, epoch by epoch, hides the spans of disabled tracepoints,
-// and attaches their children to the nearest visible span above.
+// the engine, which does not know the windows. [Set.Choose] lets the engine choose the instrumentation. It runs the
+// traces against the engine, epoch by epoch, hides the spans of disabled tracepoints, and attaches their children to
+// the nearest visible span above.
 package recorded
 
 import (
@@ -33,7 +33,7 @@ const (
 	CasesName  = "cases.jsonl"
 )
 
-// compressions are the endings that TracesName may have, in the order in which they are tried.
+// compressions are the possible endings of TracesName, in the order of the attempts.
 var compressions = []string{"", ".gz", ".zst"}
 
 // Case is one labelled fault, with the window in which it was active.
@@ -57,13 +57,13 @@ type Set struct {
 type Options struct {
 	Input file.Options
 	Path  critpath.Options
-	// Keep keeps the complete traces, for [Set.Choose], and KeepAll all of them, for [Set.Notice]: about 100 bytes per
-	// span.
+	// Keep keeps the complete traces, for [Set.Choose]. KeepAll keeps all traces, for [Set.Notice]. Both take about 100
+	// bytes per span.
 	Keep, KeepAll bool
 }
 
-// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records
-// among the traces are reported by options and left out.
+// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed. It skips broken
+// records among the traces and reports them through options.
 func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 	cases, err := backtest.ReadLabels(ctx, filepath.Join(dir, CasesName), nil)
 	if err != nil {

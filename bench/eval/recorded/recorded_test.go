@@ -162,7 +162,7 @@ func TestLocalize(t *testing.T) {
 	}
 }
 
-// TestLabelsOnlyScore changes everything in the labels but the windows: the rankings must stay.
+// TestLabelsOnlyScore changes everything in the labels except the windows. The rankings must stay the same.
 func TestLabelsOnlyScore(t *testing.T) {
 	other := strings.NewReplacer("cart", "nobody", "shop", "somebody", "slow", "else", "Get", "Put").Replace(labels)
 	a, err := ask(t, set(t, TracesName, shop(), labels))

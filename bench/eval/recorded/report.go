@@ -37,21 +37,22 @@ type Result struct {
 	Ranking []Entry `json:"ranking"` // by falling score; not nil
 	// RankService is the rank of the labelled service among the distinct services of Ranking.
 	RankService *int `json:"rank_service"`
-	// RankOperation is the rank of the labelled operation in Ranking, nil also if no operation is labelled.
+	// RankOperation is the rank of the labelled operation in Ranking. It is nil if the ranking lacks it, or if no
+	// operation is labelled.
 	RankOperation *int   `json:"rank_operation"`
 	Reason        string `json:"reason,omitempty"` // why Ranking is empty
 
 	Target Target `json:"-"`
 }
 
-// Entry is a suspected operation. Every service has at least one, which stands for the whole service and has its
-// score. Further entries have a score of their own. Score is as in [compare.Suspect].
+// Entry is a suspected operation. The first entry of a service stands for the whole service and has its score. Further
+// entries have their own scores. Score is the score in [compare.Suspect].
 type Entry struct {
 	Service   string  `json:"service"`
-	Operation string  `json:"operation"` // "" if none is suspected
+	Operation string  `json:"operation"` // "" if no operation is suspected
 	Score     float64 `json:"score"`
 
-	Whole *compare.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
+	Whole *compare.Suspect `json:"-"` // with its parts, if the entry stands for a service; otherwise nil
 }
 
 func result(c *Case, suspects []compare.Suspect, reason string, table *trace.Table) Result {

@@ -13,36 +13,35 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Stream configures a continuous stream made of a case set: healthy traces, then the window of each case, in the order
-// of time, followed by healthy traces.
+// Stream configures a continuous stream made of a case set: healthy traces, then the windows of all cases in the order
+// of time, each followed by healthy traces.
 type Stream struct {
-	Learn   time.Duration // of healthy traces at the beginning
+	Learn   time.Duration // of healthy traces at the start
 	Between time.Duration // of healthy traces after each window
 }
 
-// streamStart is the time at which a stream begins.
+// streamStart is the start of every stream.
 const streamStart trace.Nanos = 1_700_000_000_000_000_000
 
-// Constants of a stream.
 const (
-	// pause is the longest time without a healthy trace. Longer ones, such as windows, are shortened to it.
+	// pause is the longest time without a healthy trace. Longer pauses, such as windows, are shortened to it.
 	pause = 2 * time.Second
 	// leastHealthy is the shortest extent of the healthy traces of a stream.
 	leastHealthy = time.Minute
 )
 
-// ErrFewHealthy is the error of [Set.Notice] if there are too few healthy traces.
+// ErrFewHealthy means that there are too few healthy traces for [Set.Notice].
 var ErrFewHealthy = fmt.Errorf("the traces outside of all windows cover less than %v, too little to make a stream of", leastHealthy)
 
 // Notice plays a stream made of the set through the engine, and scores the incidents. The set must have been read with
-// KeepAll. Options.Table is not used. It returns [ErrFewHealthy] if it cannot make a stream.
+// KeepAll. It ignores options.Table, and returns [ErrFewHealthy] if it cannot make a stream.
 func (s *Set) Notice(ctx context.Context, stream Stream, options backtest.Options) (*backtest.Score, error) {
 	cases := slices.Clone(s.Cases)
 	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Window.From, b.Window.From) })
 	return s.play(ctx, stream, slices.Collect(slices.Chunk(cases, 1)), options)
 }
 
-// play plays a stream with the given windows, each with the traces of one or more cases, through the engine.
+// play plays a stream with the given windows through the engine. Each window has the traces of one or more cases.
 func (s *Set) play(ctx context.Context, stream Stream, windows [][]Case, options backtest.Options) (*backtest.Score, error) {
 	w, err := s.weave(stream, windows)
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *Set) weave(stream Stream, windows [][]Case) (*woven, error) {
 	return w, nil
 }
 
-// outside returns the traces that begin outside of all windows, with pauses shortened.
+// outside returns the traces that start outside of all windows, with pauses shortened.
 func outside(all []movedTrace, windows []history.Interval) (healthy []movedTrace) {
 	var last trace.Nanos
 	var cut time.Duration
@@ -122,13 +121,13 @@ func outside(all []movedTrace, windows []history.Interval) (healthy []movedTrace
 	return healthy
 }
 
-// add adds t, later by a duration.
+// add adds t, delayed by a duration.
 func (w *woven) add(t movedTrace, by time.Duration, turn int) {
 	t.start, t.end, t.shift, t.turn = t.start.Add(by), t.end.Add(by), t.shift+by, turn
 	w.traces = append(w.traces, t)
 }
 
-// playHealthy adds healthy traces for a time. When they are used up, they come again with other IDs.
+// playHealthy adds healthy traces for a time. When they are used up, they are repeated with other IDs.
 func (w *woven) playHealthy(length time.Duration) {
 	first := w.healthy[0].start
 	whole := w.healthy[len(w.healthy)-1].start.Sub(first) + 1
@@ -145,8 +144,8 @@ func (w *woven) playHealthy(length time.Duration) {
 	}
 }
 
-// playWindow adds the traces of the windows of some cases, laid over each other. It reports whether there are any.
-// Cases without traces are left out. The traces of each window have IDs of their own.
+// playWindow adds the traces of the windows of some cases, laid over each other. It skips cases without traces and
+// reports whether it added any trace. Each window gives its traces new IDs.
 func (w *woven) playWindow(all []movedTrace, cases []Case, window int) bool {
 	begin := w.clock
 	for _, c := range cases {
@@ -164,7 +163,7 @@ func (w *woven) playWindow(all []movedTrace, cases []Case, window int) bool {
 	return w.clock > begin
 }
 
-// move sets out to t as it is in the stream.
+// move sets out to the trace as it appears in the stream.
 func (t *movedTrace) move(out *trace.Trace) {
 	out.Reset()
 	out.Append(t.of)

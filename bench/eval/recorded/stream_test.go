@@ -15,7 +15,7 @@ import (
 
 const second = trace.Nanos(1e9)
 
-// everySecond returns a set with a trace every second, of one second, and none between 100 s and 200 s.
+// everySecond returns a set with a trace of one second every second, except between 100 s and 200 s.
 func everySecond(until trace.Nanos, cases ...Case) *Set {
 	s := &Set{Cases: cases, Table: &trace.Table{}}
 	for at := range until {
@@ -33,7 +33,7 @@ func windowOf(name string, from, to trace.Nanos) Case {
 	}
 }
 
-// A stream begins with healthy traces without gaps, which also follow each window, and are repeated with other IDs.
+// A stream starts with healthy traces without gaps, which also follow each window, and are repeated with other IDs.
 func TestWeave(t *testing.T) {
 	s := everySecond(300, windowOf("late", 240, 260), windowOf("early", 20, 40), windowOf("empty", 120, 140))
 	w, err := s.weave(Stream{Learn: 40 * time.Second, Between: 20 * time.Second}, [][]Case{s.Cases[1:2], s.Cases[2:], s.Cases[:1]})
@@ -122,7 +122,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// When the healthy traces are used up, they begin anew.
+// When the healthy traces are used up, they start again.
 func TestWeaveRepeats(t *testing.T) {
 	w, err := everySecond(100).weave(Stream{Learn: 5 * time.Minute}, nil)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordedTrace is a complete trace, from which partly instrumented ones are derived.
+// recordedTrace is a complete trace, which partly instrumented traces are derived from.
 type recordedTrace struct {
 	start   trace.Nanos  // of its primary root
 	whole   *trace.Trace // every span, with its attributes and joins
-	parents []int32      // of each span; -1: none
+	parents []int32      // of each span; -1 for roots
 }
 
 // newRecordedTrace copies the trace of p.
@@ -34,7 +34,7 @@ func newRecordedTrace(p *critpath.Path) *recordedTrace {
 	return t
 }
 
-// above returns the nearest span above span i that ok accepts; -1 if none.
+// above returns the nearest span above span i that ok accepts, or -1 if it accepts no span.
 func (t *recordedTrace) above(i int32, ok func(int32) bool) int32 {
 	for range t.parents { // bounded because of cycles
 		if i = t.parents[i]; i < 0 || ok(i) {
@@ -53,14 +53,14 @@ var (
 // enabled holds the enabled tracepoints of a request.
 type enabled struct {
 	plan int64
-	arm  trace.Symbol // 0: none
+	arm  trace.Symbol // 0 without an arm
 	on   map[trace.Symbol]bool
 	all  bool // all tracepoints are enabled: the request explores
 }
 
-// instrument sets out to the trace that would have been recorded with the tracepoints of e enabled, later by shift and
-// with another ID. It has the spans of the baseline and of the tracepoints of e, each a child of the nearest visible
-// span above. Spans of tracepoints have Tracepoint set; each parentless span carries the plan and the arm.
+// instrument sets out to the trace that would have been recorded with the tracepoints of e enabled, delayed by shift
+// and with another ID. It has the spans of the baseline and of the tracepoints of e, each a child of the nearest
+// visible span above. Spans of tracepoints have Tracepoint set. Each parentless span carries the plan and the arm.
 func (t *recordedTrace) instrument(c *catalogue, e enabled, id trace.ID, shift time.Duration, out *trace.Trace) {
 	out.Reset()
 	out.ID = id
@@ -108,13 +108,13 @@ func (t *recordedTrace) instrument(c *catalogue, e enabled, id trace.ID, shift t
 	}
 }
 
-// slice holds the traces that begin in one epoch.
+// slice holds the traces that start in one epoch.
 type slice struct {
 	start  trace.Nanos
 	traces []*recordedTrace
 }
 
-// divide divides the traces, ordered by start, into epochs counted from a time. Epochs without traces are left out.
+// divide divides the traces, ordered by start, into epochs counted from a time. It leaves out epochs without traces.
 func divide(traces []*recordedTrace, from trace.Nanos, epoch time.Duration) []slice {
 	var all []slice
 	for _, t := range traces {

@@ -1,5 +1,5 @@
-// Package yardstick provides search strategies that published ones are compared with. They rank candidates without
-// regard to evidence or cost, and the product does not offer them.
+// Package yardstick provides search strategies to compare the published ones with. They ignore evidence and cost, and
+// the product does not offer them.
 package yardstick
 
 import (
@@ -35,7 +35,7 @@ func random(q *search.Question) []search.Pick {
 	return inOrder(q, list, "at random")
 }
 
-// flat picks candidates spread evenly over the leading region that has any.
+// flat picks candidates spread evenly over the first leading region that has candidates.
 func flat(q *search.Question) []search.Pick {
 	for r := range q.Regions {
 		list := q.Within(r)
@@ -52,8 +52,8 @@ func flat(q *search.Question) []search.Pick {
 	return nil
 }
 
-// variables picks attribute captures directly below the leading location that has any. Without any it picks like
-// [search.Hierarchical].
+// variables picks attribute captures directly below the first leading location that has some. If no location has
+// captures, it picks like [search.Hierarchical].
 func variables(q *search.Question) []search.Pick {
 	var picks []search.Pick
 	for r := range q.Regions {

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// question has two regions: 1 to 20 in the first, of which 3 and 4 are variables and even ones lie deeper; 21 and 22
-// in the second.
+// question has two regions. The first holds candidates 1 to 20: 3 and 4 are variables, and even ones lie deeper. The
+// second holds 21 and 22.
 func question() *search.Question {
 	q := &search.Question{Seed: 1, Regions: []search.Region{{Share: 0.6, To: 20}, {Share: 0.4, From: 20, To: 22}}}
 	for i := range 22 {
@@ -34,8 +34,8 @@ func picked(picks []search.Pick) []trace.Symbol {
 	return list
 }
 
-// TestPicks compares the picks of each strategy with ones worked out by hand; of random ones only their number and
-// kind is known.
+// TestPicks compares the picks of each strategy with picks worked out by hand. It checks only number and kind of random
+// picks.
 func TestPicks(t *testing.T) {
 	want := map[string][]trace.Symbol{
 		"breadth-first": {1, 5, 7, 9, 11, 13, 15, 17},
