@@ -356,7 +356,7 @@ func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	return flush()
 }
 
-// begin returns the start of the first span in t of a queried service, or the zero time if there is none.
+// begin returns the start of the first span in t of a queried service. It is the zero time if t has no such span.
 func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {
