@@ -1,5 +1,5 @@
 // Package client queries a running service over its HTTP API, and prints the answers for a terminal. Errors carry a
-// hint. The methods of [Client] return text from traces as it is; the Show functions escape it.
+// hint. The methods of [Client] return text from traces unchanged; the Show functions escape it.
 package client
 
 import (
@@ -27,13 +27,14 @@ const (
 type Client struct {
 	http   http.Client
 	server string // its URL, without a slash at the end
-	token  string // empty: without
+	token  string // may be empty
 }
 
 // timeout limits the duration of a request.
 const timeout = 30 * time.Second
 
-// New returns a client of the service at a URL, whose path is the base path of the service. An empty token sends none.
+// New returns a client of the service at a URL, whose path is the base path of the service. No token is sent if it is
+// empty.
 func New(server, token string) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -43,7 +44,7 @@ func New(server, token string) (*Client, error) {
 	return &Client{http: http.Client{Timeout: timeout}, server: base, token: token}, nil
 }
 
-// Problems returns up to most open problems that match q, in its order; 0: all.
+// Problems returns up to most open problems that match q, in its order. If most is 0, it returns all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.ProblemList) (*[]contract.Problem, *string) {
 		return &l.Items, l.NextCursor
@@ -56,8 +57,8 @@ var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
 const minPrefix = 4
 
-// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID; or a closed one, named by either
-// of the latter.
+// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID. A closed problem is named by its
+// ID or a prefix.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
@@ -69,7 +70,8 @@ func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDet
 	return Get[contract.ProblemDetail](ctx, c, nil, "problems", id)
 }
 
-// Status returns the status of the service, and its time when it answered; zero if it does not tell.
+// Status returns the status of the service, and the service's time when it answered. The time is zero if the answer
+// has none.
 func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error) {
 	a, err := c.do(ctx, http.MethodGet, nil, nil, []string{"status"})
 	if err != nil {
@@ -79,15 +81,15 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	at, _ := http.ParseTime(a.header.Get("Date")) // zero if it is missing
+	at, _ := http.ParseTime(a.header.Get("Date")) // zero if missing
 	return status, at, nil
 }
 
-// Silence is the time without traces from which they are missed.
+// Silence is the time without traces until they count as missing.
 const Silence = time.Minute
 
-// Silence returns a sentence that says that no traces arrive; empty if they do, or have not begun to. now is the time
-// unless the service tells its own.
+// Silence returns a sentence that says that no traces arrive. It returns "" if traces do arrive, or if none has ever
+// arrived. now is the current time, for answers without a time.
 func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
@@ -106,7 +108,7 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) + "): incidents cannot be noticed. sibyl doctor says what to do.", nil
 }
 
-// Webhooks returns the configured webhooks and destinations of e-mails with their deliveries.
+// Webhooks returns the configured webhooks and e-mail destinations with their deliveries.
 func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	list, err := Get[contract.WebhookList](ctx, c, nil, "webhooks")
 	if err != nil {
@@ -115,7 +117,7 @@ func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	return list.Items, nil
 }
 
-// SampleTraces returns a typical trace of each of the busiest request types, of at most this many.
+// SampleTraces returns a typical trace of each of the busiest request types, for at most this many types.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
 	groups, err := Get[contract.GroupList](ctx, c, contract.ListGroupsParams{
 		Level: new(contract.LevelRequestType),
@@ -135,7 +137,7 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 		if len(samples.Items) == 0 {
 			continue
 		}
-		if trace, err := c.Trace(ctx, samples.Items[0].Trace); err == nil { // it may just have been deleted
+		if trace, err := c.Trace(ctx, samples.Items[0].Trace); err == nil { // the trace may just have been deleted
 			traces = append(traces, *trace)
 		}
 	}
@@ -172,7 +174,7 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
 }
 
-// noProblem returns the error for the name of a problem that is not in the list of open ones.
+// noProblem returns the error for a name that isn't in the list of open problems.
 func (c *Client) noProblem(ctx context.Context, name string, open *contract.ProblemList) error {
 	if incident, err := c.findIncident(ctx, name); err == nil && len(name) >= minPrefix {
 		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
@@ -183,7 +185,8 @@ func (c *Client) noProblem(ctx context.Context, name string, open *contract.Prob
 	return fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
-// withPrefix returns the IDs in a list that begin with a prefix, each once; none if the prefix is too short.
+// withPrefix returns the distinct IDs in a list that start with a prefix. The result is empty if the prefix is too
+// short.
 func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 	for i := range list.Items {
 		id := list.Items[i].ID
@@ -194,14 +197,14 @@ func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 	return found
 }
 
-// Tracepoints returns up to most tracepoints that match q, in its order; 0: all.
+// Tracepoints returns up to most tracepoints that match q, in its order. If most is 0, it returns all.
 func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.TracepointList) (*[]contract.Tracepoint, *string) {
 		return &l.Items, l.NextCursor
 	}, "tracepoints")
 }
 
-// Agents returns up to most agents that match q; 0: all.
+// Agents returns up to most agents that match q. If most is 0, it returns all.
 func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.AgentList) (*[]contract.Agent, *string) {
 		return &l.Items, l.NextCursor
@@ -251,7 +254,7 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 	return c.tell(ctx, http.MethodDelete, nil, "tracepoints", id)
 }
 
-// DeadLetters returns up to most dead letters, oldest first; 0: all.
+// DeadLetters returns up to most dead letters, oldest first. If most is 0, it returns all.
 func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
 	return getPages(ctx, c, nil, most, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) {
 		return &l.Items, l.NextCursor
@@ -263,7 +266,7 @@ func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadL
 	return Get[contract.DeadLetterDetail](ctx, c, nil, "webhooks", "dead", number)
 }
 
-// BackUp makes the service replace its backup, and returns the directory on the machine of the service.
+// BackUp makes the service replace its backup, and returns the backup's directory on the machine of the service.
 func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
 	made, err := send[contract.Backup](ctx, c, http.MethodPost, nil, "backup")
 	if err != nil {

@@ -213,7 +213,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// The name of an unknown problem is an error that leads on: to the incident of that name, or to the list.
+// The name of an unknown problem is an error with a hint: to the incident of that name, or to the list.
 func TestNoProblem(t *testing.T) {
 	c, _ := serve(t)
 	for name, want := range map[string]string{

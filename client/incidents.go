@@ -18,7 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
-// Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
+// Incidents returns up to most incidents that match q: open ones first, then the others, latest first. If most is 0,
+// it returns all.
 func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.IncidentList) (*[]contract.Incident, *string) {
 		return &l.Items, l.NextCursor
@@ -57,7 +58,7 @@ func (c *Client) CommentOnIncident(ctx context.Context, name, text string) error
 	return c.tell(ctx, http.MethodPost, contract.CommentRequest{Text: text}, "incidents", id, "comments")
 }
 
-// AcknowledgeIncident acknowledges an incident, named as for [Client.Incident], with a text that may be empty.
+// AcknowledgeIncident acknowledges an incident, named as for [Client.Incident]. The text may be empty.
 func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
@@ -66,7 +67,7 @@ func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) err
 	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "acknowledge")
 }
 
-// MuteIncident mutes an incident, named as for [Client.Incident], with a text that may be empty.
+// MuteIncident mutes an incident, named as for [Client.Incident]. The text may be empty.
 func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
@@ -75,8 +76,8 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "mute")
 }
 
-// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal,
-// with a text that may be empty.
+// AcceptIncident accepts the behaviour of an open incident since its onset as normal. The incident is named as for
+// [Client.Incident], and the text may be empty.
 func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	return c.tell(ctx, http.MethodPost, contract.AcceptRequest{Text: &text}, "incidents", id, "accept")
 }
 
-// findIncident returns the ID of the incident with a place in the list, or a prefix of the ID.
+// findIncident returns the ID of the incident at a place in the list, or with a prefix of the ID.
 func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
 	prefix := strings.ToLower(name)
 	if incidentID.MatchString(prefix) {
@@ -135,7 +136,7 @@ const (
 	lastedWidth   = 13
 )
 
-// ShowIncidents writes a list of incidents, in its order: for each a line of a table, and its sentence.
+// ShowIncidents writes a list of incidents, in its order. Each has a line in a table, and its sentence.
 func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	unwell := len(list.Attention) > 0 && list.Open == 0 && !list.Learning // an open incident slows callers, too
@@ -168,10 +169,10 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	return p.flush(w)
 }
 
-// namedServices is the number of services that a sentence names.
+// namedServices is the maximum number of services in a sentence.
 const namedServices = 5
 
-// attention returns a sentence about the services that need attention. There are some.
+// attention returns a sentence about the services that need attention. There must be at least one.
 func attention(list *contract.IncidentList) string {
 	var named []string
 	for i := range list.Attention[:min(len(list.Attention), namedServices)] {
@@ -189,8 +190,8 @@ func attention(list *contract.IncidentList) string {
 		" attention: " + strings.Join(named, ", ") + ". sibyl services shows why."
 }
 
-// added formats a score, which is in usual durations of a request: as a plain number behind a service it would read
-// like a version.
+// added formats a score, in units of a request's usual duration. A plain number after a service would look like a
+// version.
 func added(score float64) string { return "+" + units.Percent(score) }
 
 // incident writes the line of an incident, its sentence, and its notes.
@@ -239,8 +240,8 @@ var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2}
 // minutes is the layout of times to the minute.
 const minutes = "15:04"
 
-// localTimes returns the sentence of x with its time in the local zone, like all other times, and dated if it does not
-// lie within one day. Names of services follow the time, and may look like one.
+// localTimes returns the sentence of x with its time in the local zone, like all other times. The time includes dates
+// unless it lies within one day. Names of services follow the time, and may look like one.
 func localTimes(x *contract.Incident, now time.Time) string {
 	found := period.FindStringSubmatch(x.Sentence)
 	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Ended != nil) {
@@ -278,7 +279,7 @@ func notes(n *contract.Notes) (all []string) {
 	return all
 }
 
-// Limits of the evidence shown of an incident; JSON output holds all of it.
+// Limits of the evidence shown for an incident; JSON output contains all of it.
 const (
 	shownIncidentSuspects = 5
 	shownParts            = 3 // instances and operations of a suspect
@@ -410,7 +411,7 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 	}
 }
 
-// owner returns the name and, if it is known, the contact of an owner.
+// owner returns the name and, if known, the contact of an owner.
 func owner(o *contract.Owner) string {
 	if o.Contact == nil {
 		return clean(o.Name)
@@ -435,7 +436,8 @@ const (
 	requestsWidth = 22
 )
 
-// requestTypes writes the affected request types with their times and failures, and below them the usual ones.
+// requestTypes writes the affected request types with their times and failures, each followed by a line with its usual
+// values.
 func (p *page) requestTypes(types []contract.IncidentRequestType) {
 	if len(types) == 0 {
 		return

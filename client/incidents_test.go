@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// The time in the sentence of an incident is in the local zone, like the times beside it.
+// The time in the sentence of an incident is in the local zone, like the times next to it.
 func TestLocalTimes(t *testing.T) {
 	defer func(zone *time.Location) { time.Local = zone }(time.Local)
 	time.Local = time.FixedZone("", 2*3600)

@@ -17,7 +17,7 @@ func (c *Client) Objectives(ctx context.Context) (*contract.ObjectiveList, error
 	return Get[contract.ObjectiveList](ctx, c, nil, "objectives")
 }
 
-// ShowObjectives writes a list of objectives: for each a line with its state, and one with its burn rates.
+// ShowObjectives writes a list of objectives. Each has a line with its state, and a line with its burn rates.
 func ShowObjectives(w io.Writer, list *contract.ObjectiveList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -66,7 +66,7 @@ func (p *page) objective(x *contract.Objective) {
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
 }
 
-// left describes the part of a budget that is left.
+// left describes the remaining part of a budget.
 func left(remaining float64) string {
 	if remaining < 0 {
 		return "budget spent " + units.Ratio(1-remaining) + " times"
@@ -74,7 +74,7 @@ func left(remaining float64) string {
 	return units.Percent(remaining) + " of the budget left"
 }
 
-// goal describes what an objective demands.
+// goal describes the goal of an objective.
 func goal(x *contract.Objective) string {
 	if x.BelowNs == nil {
 		return "at most " + percent(100*x.Budget) + " fail"

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Get returns the answer to GET of the path with these elements below /api/v1. The query is nil or one of the
-// contract's structs of parameters.
+// Get returns the answer to GET of a path below /api/v1 with these elements. The query is nil or one of the contract's
+// structs of parameters.
 func Get[T any](ctx context.Context, c *Client, query any, path ...string) (*T, error) {
 	return get[T](ctx, c, values(query), path)
 }
@@ -31,7 +31,7 @@ func get[T any](ctx context.Context, c *Client, query url.Values, path []string)
 	return decode[T](c, a)
 }
 
-// send sends a body as JSON, nil for a request without one, and returns the answer.
+// send sends body as JSON, unless it is nil, and returns the answer.
 func send[T any](ctx context.Context, c *Client, method string, body any, path ...string) (*T, error) {
 	a, err := c.do(ctx, method, nil, body, path)
 	if err != nil {
@@ -40,7 +40,7 @@ func send[T any](ctx context.Context, c *Client, method string, body any, path .
 	return decode[T](c, a)
 }
 
-// tell is send for a request whose answer has no content that matters.
+// tell is like send, but ignores the content of the answer.
 func (c *Client) tell(ctx context.Context, method string, body any, path ...string) error {
 	_, err := c.do(ctx, method, nil, body, path)
 	return err
@@ -72,7 +72,7 @@ func (c *Client) do(ctx context.Context, method string, query url.Values, body a
 	if err != nil {
 		return answer{}, c.withHint(err)
 	}
-	defer func() { _ = response.Body.Close() }() // it was only read
+	defer func() { _ = response.Body.Close() }() // only read, so errors don't matter
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
 		return answer{}, c.withHint(err)
@@ -118,8 +118,8 @@ func (c *Client) request(
 	return r, nil
 }
 
-// values returns the parameters in a struct of the contract, or no parameters if it is nil. The names are in the tag
-// form; nil fields are left out.
+// values returns the parameters in a struct of the contract. parameters may be nil. The names come from the form tags.
+// Nil fields are omitted.
 func values(parameters any) url.Values {
 	q := url.Values{}
 	if parameters == nil {
@@ -150,7 +150,7 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
-// refused returns the error in an answer that is not successful.
+// refused returns the error in an answer that isn't successful.
 func (c *Client) refused(status int, body []byte) error {
 	var e contract.Error
 	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
@@ -177,7 +177,7 @@ func (c *Client) withHint(err error) error {
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
 	}
-	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and shows bytes
+	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and contains raw bytes
 		return fmt.Errorf("%s does not speak HTTP: name the address "+
 			"of the API with --server, whose default port is 8321",
 			c.server)
@@ -188,8 +188,9 @@ func (c *Client) withHint(err error) error {
 // pageSize is the largest page requested.
 const pageSize = 1000
 
-// getPages reads a list page by page, until it has most items (0: all) or the last page. Parts returns the place of its
-// items, and the cursor of the next page, nil after the last page. The other fields come from the page read last.
+// getPages reads a list page by page, until it has most items, or all if most is 0. parts returns pointers to the
+// items of a page, and the cursor of the next page, or nil after the last page. The other fields come from the page
+// read last.
 func getPages[L, T any](
 	ctx context.Context, c *Client, query any, most int, parts func(*L) (items *[]T, next *string), path ...string,
 ) (*L, error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Parameters that are not given are left out.
+// Parameters that aren't set are omitted.
 func TestValues(t *testing.T) {
 	q := contract.ListProblemsParams{
 		Limit:  new(3),

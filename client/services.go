@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Services returns up to most services that match q, those of open incidents first; 0: all.
+// Services returns up to most services that match q, those with open incidents first. If most is 0, it returns all.
 func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.ServiceList) (*[]contract.Service, *string) {
 		return &l.Items, l.NextCursor
@@ -24,7 +24,7 @@ func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, mo
 // Service returns a service, named by its name or its ID.
 func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDetail, error) {
 	id := name
-	if strings.ContainsAny(name, "/%") { // cannot be part of a path
+	if strings.ContainsAny(name, "/%") { // can't be part of a path
 		list, err := c.Services(ctx, contract.ListServicesParams{Q: &name}, 0)
 		if err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDet
 	return detail, err
 }
 
-// shownServiceParts bounds the parts of each kind of a service that are shown; JSON output holds all.
+// shownServiceParts limits the parts of a service that are shown, for each kind; JSON output contains all.
 const shownServiceParts = 20
 
 // ShowService writes a service with its operations, callers, callees, instances and deploys.
@@ -81,7 +81,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	return p.flush(w)
 }
 
-// inside writes the operations inside a service with their durations; nothing if there are none.
+// inside writes the operations inside a service with their durations. It writes nothing if there are none.
 func (p *page) inside(all []contract.ServiceSpans) {
 	if len(all) == 0 {
 		return
@@ -112,8 +112,8 @@ func (p *page) inside(all []contract.ServiceSpans) {
 	}
 }
 
-// servicePart writes a table of the parts of a service below a title; nothing if there are none. more parts are not
-// listed.
+// servicePart writes a table of the parts of a service below a title, or nothing if n is 0. more is the number of
+// parts that aren't listed.
 func (p *page) servicePart(title, head string, n, more int, row func(i int) loadRow) {
 	if n == 0 {
 		return
@@ -134,8 +134,8 @@ func loadLegend(to time.Time) string {
 	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, without the operations inside the service."
 }
 
-// ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need
-// attention, the reason.
+// ShowServices writes a table of services with the load of the last minutes next to the usual load. Services that need
+// attention are followed by the reason.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -169,7 +169,7 @@ var loadColumns = [...]struct {
 	{"OWN TIME", func(l *contract.ServiceLoad) string { return units.Nanos(of(l.OwnNs)) }},
 }
 
-// Widths of the columns of services: usual values stand beside the present ones, or below them if lines are short.
+// Widths of the columns of services. Usual values are next to the current ones, or below them if lines are short.
 const (
 	stateWidth  = len("not judged")
 	besideWidth = 17
@@ -179,7 +179,7 @@ const (
 // loadRow is a row of a table of loads.
 type loadRow struct {
 	label, name string
-	now, usual  *contract.ServiceLoad // usual nil: unknown
+	now, usual  *contract.ServiceLoad // usual is nil if unknown
 	state       contract.ServiceState
 	reason      string
 }
@@ -192,8 +192,8 @@ func serviceRow(x *contract.Service) loadRow {
 	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
 }
 
-// loadTable writes services, or parts of one, with their loads and, below those that need attention, the reason. head
-// is that of their names.
+// loadTable writes services, or parts of one, with their loads. Those that need attention are followed by the reason.
+// head is the title of the names.
 func (p *page) loadTable(head string, all []loadRow) {
 	name, stateColumn := terminal.Width(head), 0
 	for i := range all {
@@ -246,10 +246,10 @@ func (p *page) loadTable(head string, all []loadRow) {
 	}
 }
 
-// longestName is the width from which names of services and of their parts are shortened.
+// longestName is the maximum width of names of services and their parts. Longer names are shortened.
 const longestName = 44
 
-// serviceState names a state as the web UI does.
+// serviceState names a state like the web UI.
 func serviceState(s contract.ServiceState) string {
 	switch s {
 	case contract.ServiceStateIncident:

@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// Services are read page by page, and written with their usual values beside or, on narrow terminals, below; unknown
-// ones as a dash, and without control characters.
+// Services are read page by page. Their usual values are next to the current ones or, on narrow terminals, below them.
+// Unknown values are written as a dash, and control characters are removed.
 func TestServices(t *testing.T) {
 	const (
 		rest  = `"total":2,"epoch":null,"learning":false,"from":"2026-01-02T02:00:00Z","to":"2026-01-02T03:04:05Z","now_from":"2026-01-02T02:54:00Z","bin_ns":1,"states":{}`

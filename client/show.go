@@ -34,7 +34,7 @@ func (p *page) dim(text string) string  { return p.style.Paint(terminal.Dim, tex
 // clean escapes text from traces for a terminal.
 func clean(text string) string { return terminal.Printable(text) }
 
-// of returns *x; NaN if x is nil, which means unknown.
+// of returns *x, or NaN if x is nil, which means unknown.
 func of(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -49,7 +49,7 @@ func nanos(x *int64) string {
 	return units.Duration(time.Duration(*x))
 }
 
-// perSecond formats ns of added latency per second.
+// perSecond formats added latency in ns per second.
 func perSecond(x *float64) string {
 	switch ns := of(x); {
 	case ns != ns:
@@ -61,7 +61,7 @@ func perSecond(x *float64) string {
 	}
 }
 
-// loses returns the time that requests lose per second as part of a list; empty if they lose none or it is unknown.
+// loses returns the added latency per second as part of a list, or "" if it is zero or unknown.
 func loses(x *float64) string {
 	if of(x) >= 1 {
 		return "loses " + perSecond(x) + ", "
@@ -138,7 +138,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	return p.flush(w)
 }
 
-// hint returns a quiet text in lines, indented by n spaces.
+// hint returns a dimmed text in lines, indented by n spaces.
 func (p *page) hint(text string, n int) string {
 	var b strings.Builder
 	for line := range strings.Lines(p.style.Wrap(text, n)) {
@@ -155,8 +155,8 @@ func problemRow(rank, id, state, since, lost, p50, p99 string) string {
 		"  " + terminal.PadLeft(lost, 9) + "  " + terminal.PadLeft(p50, 7) + "  " + terminal.PadLeft(p99, 7)
 }
 
-// stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
-// as a resource, and "gone" as lost.
+// stateText names a state of an investigation, like the web UI. "exhausted" would suggest a full pool or disk, and
+// "gone" something lost.
 func stateText(s contract.State) string {
 	if s == contract.StateExhausted {
 		return "inconclusive"
@@ -181,7 +181,7 @@ func problemState(x *contract.Problem) string {
 // incidentName names the incident that contains a problem.
 func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
-// learning writes that nothing of a kind is reported yet, and how long that takes.
+// learning writes that nothing of a kind is reported yet, and how long this will take.
 func (p *page) learning(kind string, left *int64) {
 	if left == nil {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
@@ -212,7 +212,7 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// within returns the number of requests on which the figures of a problem rest, and the time in which they arrived.
+// within returns the number of requests behind the figures of a problem, and the time in which they arrived.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
 		return ", " + units.Count(int(x.Requests)) + " in " + units.Span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
@@ -220,10 +220,10 @@ func within(x *contract.Problem) string {
 	return ""
 }
 
-// Limits of the evidence shown; JSON output holds all of it.
+// Limits of the evidence shown; JSON output contains all of it.
 const (
 	shownEdges        = 6
-	leastEdge         = 0.005 // share from which edges after the first are shown
+	leastEdge         = 0.005 // smallest share of further edges that are shown
 	shownExplanations = 5
 	shownCauses       = 3
 	shownSuspects     = 3
@@ -258,10 +258,10 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 	return p.flush(w)
 }
 
-// minRecovery is the smallest fraction of the mean or of the p99 for which a recovery is shown.
+// minRecovery is the smallest recovery to show, as a fraction of the mean or of the p99.
 const minRecovery = 0.05
 
-// causes writes slower hosts and versions, the recoveries that matter, and the places that rise and fall together.
+// causes writes slower hosts and versions, the recoveries that matter, and the places whose times are correlated.
 func (p *page) causes(d *contract.ProblemDetail) {
 	var only, gains, together []string
 	for i := range d.Contrasts {
@@ -280,7 +280,7 @@ func (p *page) causes(d *contract.ProblemDetail) {
 	p.lines("Rise and fall together", together)
 }
 
-// lines writes the first of some lines below a title; nothing if there are none.
+// lines writes the first lines of all below a title, or nothing if all is empty.
 func (p *page) lines(title string, all []string) {
 	if len(all) == 0 {
 		return
@@ -300,7 +300,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	edges, shown := d.Edges, 0
 	for i := range edges[:min(len(edges), shownEdges)] {
 		e := &edges[i]
-		if i > 0 && !(share(e) >= leastEdge) { // or unknown
+		if i > 0 && !(share(e) >= leastEdge) { // or if the share is unknown
 			break
 		}
 		shown++
@@ -318,7 +318,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	}
 }
 
-// whole names the quantity that shares of a problem are of, as its diagnosis does.
+// whole names the quantity that is divided into shares of a problem, like its diagnosis.
 func whole(x *contract.Problem) string {
 	switch {
 	case x.Kind == contract.KindShifted:
@@ -329,7 +329,7 @@ func whole(x *contract.Problem) string {
 	return "slowdown"
 }
 
-// entry writes a number, a text, and a note, which begins a line of its own if both do not fit into one.
+// entry writes a number, a text, and a note. The note starts a new line if both don't fit into one.
 func (p *page) entry(number, text, note string) {
 	const column = 10
 	p.printf("  %s %s", terminal.PadLeft(number, column-3), text)
@@ -339,7 +339,7 @@ func (p *page) entry(number, text, note string) {
 	p.printf(" %s\n", p.dim(note))
 }
 
-// investigation writes the state of a search with the places of most time.
+// investigation writes the state of a search with the places that take most time.
 func (p *page) investigation(d *contract.InvestigationDetail, located *contract.LocatedPlace) {
 	v := &d.Investigation
 	p.printf("\n%s %s", p.bold("Investigation"), stateText(v.State))

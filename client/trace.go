@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Traces returns up to most kept traces that match q, in its order; 0: all.
+// Traces returns up to most kept traces that match q, in its order. If most is 0, it returns all.
 func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most int) (*contract.TraceList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) {
 		return &l.Items, l.NextCursor
@@ -33,7 +33,7 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 	return Get[contract.Trace](ctx, c, nil, "traces", id)
 }
 
-// tracePrefix matches the beginning of the ID of a trace, or all of it.
+// tracePrefix matches the ID of a trace or a prefix of it.
 var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
 
 // findTrace returns the ID of the kept trace with a prefix of the ID.
@@ -83,13 +83,13 @@ func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ t
 // Limits of a trace as text.
 const (
 	shownSpans    = 60
-	unusualFrom   = 95 // percentile from which a span is longer than usual
+	unusualFrom   = 95 // percentile from which a span counts as unusually long
 	leastPathPart = 0.005
-	continued     = 4 // columns by which the further lines of a span are indented
+	continued     = 4 // indentation of a span's continuation lines
 )
 
-// ShowTrace writes a trace: the spans that carry its critical path, those that failed, and those longer than usual, in
-// the order of their start.
+// ShowTrace writes a trace: the spans on its critical path, failed spans, and unusually long spans, in the order of
+// their start.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339), units.Duration(time.Duration(t.DurationNs)), units.Plural(len(t.Spans), "span"))
@@ -119,7 +119,7 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 	return p.flush(w)
 }
 
-// unusual reports whether a span is longer than nearly all of its operation.
+// unusual reports whether a span is longer than nearly all spans of its operation.
 func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentile >= unusualFrom }
 
 // spanText describes a span of a trace of the given duration in ns.

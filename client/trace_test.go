@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// TestShowTrace: a trace shows its difference from normal ones, the spans of its critical path, failed ones and
-// unusually long ones, with control characters escaped, and survives spans that are their own ancestors.
+// TestShowTrace: the output shows how a trace differs from normal ones, and the spans on its critical path, failed
+// spans and unusually long spans. Control characters are escaped, and spans may be their own ancestors.
 func TestShowTrace(t *testing.T) {
 	comparison := &contract.TraceComparison{Sentence: "This request took 80 ms longer than such requests usually do."}
 	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Comparison: comparison, Spans: []contract.Span{
@@ -49,7 +49,7 @@ shop GET /cart (server): 100 ms, 10 ms of its own on the critical path (10 %
 	}
 }
 
-// Traces are read page by page, found by the beginning of their ID, and written in lines of the terminal.
+// Traces are read page by page, found by a prefix of their ID, and written in lines of the terminal's width.
 func TestTraces(t *testing.T) {
 	const a, b = "0114a5fa724917998cc31597940696c8", "0733d175000000000000000000000000"
 	item := func(id, operation string) string {

@@ -21,23 +21,24 @@ type agent struct {
 	catalogue              *catalogue
 	catalogueChanged       chan struct{} // closed when the agent gets another catalogue
 	since, seen            time.Time
-	polls                  int                // requests for plans that wait for an answer
-	cancelPoll             context.CancelFunc // ends the latest poll; nil: it has ended
+	polls                  int                // pending requests for plans
+	cancelPoll             context.CancelFunc // ends the latest poll; nil if it has ended
 	pollNumber             int                // of the latest poll
 	released               bool               // its connection ended
 	conflicts              int                // messages of other sessions with its ID
 
 	version  int64 // of the plan that it applied last
 	hash     string
-	problem  string // why it did not apply the last plan, or not all of it; empty: none
+	problem  string // why it applied none or only part of the last plan; may be empty
 	on       int    // applied tracepoints of that plan
 	failed   int    // tracepoints of that plan that it could not enable
 	reported time.Time
 	outcomes []protocol.Outcome // ascending by ID
-	usage    search.Usage       // since the previous status, if both are about one plan
+	usage    search.Usage       // since the previous status, if both are about the same plan
 }
 
-// Refusals of agents. Except after ErrPages, an agent should try again later; over HTTP the answer says when.
+// Reasons to refuse an agent. Except after ErrPages, an agent should try again later. Over HTTP, the answer contains
+// the delay.
 var (
 	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID", "choose another ID, or wait until that agent is gone")
 	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
@@ -51,14 +52,14 @@ var (
 const overHTTP = "http"
 
 // idTimeout is the time after which a silent agent that does not poll loses its ID to another session. It is short, so
-// that an agent that was killed and restarted soon gets its ID back.
+// that a restarted agent soon gets its ID back.
 const idTimeout = 5 * time.Second
 
 // Caller identifies the sender of a message.
 type Caller struct {
 	ID        string   // chosen by the agent
-	Session   string   // chosen by the agent when it starts; empty: unknown
-	Principal string   // name of its token
+	Session   string   // chosen by the agent when it starts; empty if unknown
+	Principal string   // the name of its token
 	Transport string   // http or opamp
 	Services  []string // see Identity
 }
@@ -71,14 +72,14 @@ func (c *Caller) speaksFor(service string) bool {
 	})
 }
 
-// owns reports whether c may speak for a tracepoint. Its ID must name its service, since reports and plans name
-// tracepoints by their IDs only: else an agent could claim the ID of a tracepoint of another service for its own.
+// owns reports whether c may speak for a tracepoint. The ID must name the tracepoint's service, because reports and
+// plans contain only IDs. Otherwise an agent could claim the ID of another service's tracepoint.
 func (c *Caller) owns(t *protocol.Tracepoint) bool {
 	return len(c.Services) == 0 || c.speaksFor(t.Service) && strings.HasPrefix(t.ID, t.Service+"/")
 }
 
-// ownsAll reports whether c may speak for all tracepoints of a catalogue. An incomplete one has no plan. The caller
-// holds mu of the plane.
+// ownsAll reports whether c may speak for all tracepoints of a catalogue. An incomplete catalogue is allowed, as it
+// has no plan. The caller holds mu of the plane.
 func (c *Caller) ownsAll(list *catalogue) bool {
 	if len(c.Services) == 0 || !list.complete() {
 		return true
@@ -91,7 +92,7 @@ func (c *Caller) ownsAll(list *catalogue) bool {
 	return !list.unnamed
 }
 
-// lookup returns the agent that c identifies, and updates the time of its last message. The caller of lookup holds mu.
+// lookup returns the agent identified by c, and updates the time of its last message. The caller holds mu.
 func (p *Plane) lookup(c Caller) (*agent, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 }
 
 // Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil
-// if the catalogue is known. The error is one of those above.
+// if the catalogue is known. The error is one of the above.
 //
 // An ID belongs to the session that registered it for as long as that session polls. Another session that uses it
 // meanwhile is refused with ErrConflict. A session that uses it later gets it, and the former session is then refused
@@ -163,7 +164,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		p.detachCatalogue(a)
 		close(a.catalogueChanged)
 		a.catalogueChanged = make(chan struct{})
-		p.setOutcomes(a, nil) // the old ones are those of another program
+		p.setOutcomes(a, nil) // the old outcomes are from another program
 		a.catalogue, a.usage, a.on, a.failed = list, search.Usage{}, 0, 0
 		list.agents++
 	}
@@ -171,9 +172,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// makeRoom removes an agent of the token with the most agents, unless the token with the given name would then have as
-// many, and reports whether it did: agents with one token cannot keep out those with another. An agent that is still
-// there registers again. The caller holds mu.
+// makeRoom removes an agent of the token with the most agents, so that agents with one token can't keep out agents
+// with another. It reports whether it did: it doesn't if the token with the given name would then have as many
+// agents. A removed agent that is still running registers again. The caller holds mu.
 func (p *Plane) makeRoom(principal string) bool {
 	most := 0
 	for _, n := range p.perPrincipal {
@@ -198,7 +199,7 @@ var shownPrefixes = []string{
 	"k8s.pod.name", "k8s.namespace.name", "container.id", "os.type",
 }
 
-// maxAttributes bounds the attributes kept of an agent.
+// maxAttributes limits the number of attributes kept for an agent.
 const maxAttributes = 24
 
 // shownAttributes returns the attributes of a resource that are kept.
@@ -256,7 +257,7 @@ func (p *Plane) remove(a *agent) {
 	}
 }
 
-// detachCatalogue removes a from the agents of its catalogue. The caller holds mu.
+// detachCatalogue removes a from its catalogue. The caller holds mu.
 func (p *Plane) detachCatalogue(a *agent) {
 	if a.catalogue == nil {
 		return
@@ -267,10 +268,10 @@ func (p *Plane) detachCatalogue(a *agent) {
 	a.catalogue = nil
 }
 
-// jitter returns a fraction in [0, 1) that depends on the ID of an agent only. It spreads the requests of many agents
-// over time.
+// jitter returns a fraction in [0, 1) that depends only on an agent's ID. It spreads the requests of many agents over
+// time.
 func jitter(id string) float64 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // it never fails
+	_, _ = h.Write([]byte(id)) // never fails
 	return float64(h.Sum32()) / (1 << 32)
 }

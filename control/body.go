@@ -16,10 +16,10 @@ import (
 
 const (
 	bodyTimeout = 20 * time.Second // for reading a body, and for waiting until it can be decoded
-	freeBytes   = 64 << 10         // of each message that do not count, so that small messages are never refused
+	freeBytes   = 64 << 10         // bytes of each message that are not counted, so small ones are never refused
 )
 
-// errBusy refuses a message because messages in memory have too many bytes, or too many wait to be decoded.
+// errBusy refuses a message because the messages in memory are too large, or too many wait to be decoded.
 var errBusy = refusal.New(refusal.Overloaded, "too many messages are being processed", "try again")
 
 // Meter counts the bytes of a message while it is read and processed. It is not safe for concurrent use.
@@ -124,7 +124,7 @@ func refuseBody(err error) error {
 }
 
 // acquireDecoder waits until the body of a request may be decoded. The caller calls release afterwards. Few bodies are
-// decoded at a time, so that plans are not delayed.
+// decoded at a time, so that plans aren't delayed.
 func (p *Plane) acquireDecoder(r *http.Request) (release func(), err error) {
 	timer := time.NewTimer(bodyTimeout)
 	defer timer.Stop()

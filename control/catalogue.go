@@ -13,25 +13,25 @@ import (
 // catalogue is a list of tracepoints, shared by all agents that announced the same one.
 type catalogue struct {
 	protocol.Catalogue
-	pages     [][]protocol.Tracepoint // received pages by number; nil: all were received
+	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
 	requested []time.Time             // when an agent was last asked for the page
 	agents    int
-	idle      time.Time     // since when it has no agents
+	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
 
 	services map[string]bool // of its tracepoints; nil while pages are missing
-	unnamed  bool            // an ID does not begin with its service and a slash
+	unnamed  bool            // an ID does not start with its service and a slash
 
 	mu   sync.Mutex            // guards the fields below; locked after Plane.mu
 	all  []protocol.Tracepoint // ascending by ID; nil while pages are missing
-	plan *encodedPlan          // latest part of a plan; nil: none yet
+	plan *encodedPlan          // latest part of a plan; may be nil
 }
 
-// pageTimeout is the time that an agent has to send a page before another one is asked for it. Of many agents with the
-// same catalogue few send it.
+// pageTimeout is the time for an agent to send a page before another agent is asked for it. Only a few of the agents
+// with the same catalogue send it.
 const pageTimeout = 5 * time.Second
 
-// catalogue returns the catalogue with the hash of c, a new one if there is none. The caller holds mu.
+// catalogue returns the catalogue with the hash of c. If there is none, it adds one. The caller holds mu.
 func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	list := p.catalogues[c.Hash]
 	switch {
@@ -70,7 +70,8 @@ func (p *Plane) drop(c *catalogue) {
 // complete reports whether all pages were received.
 func (c *catalogue) complete() bool { return c.pages == nil }
 
-// add adds a page. It returns ErrPages, and discards all pages, if they do not have the announced hash.
+// add adds a page. Once all pages are there, it checks their hash: if the hash differs from the announced one, it
+// discards all pages and returns ErrPages.
 func (c *catalogue) add(page *protocol.Page) error {
 	c.pages[page.Number] = page.Tracepoints
 	if slices.ContainsFunc(c.pages, func(p []protocol.Tracepoint) bool { return p == nil }) {
@@ -105,7 +106,7 @@ func ascending(all []protocol.Tracepoint) bool {
 	return true
 }
 
-// intern makes equal strings of tracepoints share memory: there are few services, scopes and owners.
+// intern makes equal strings of tracepoints share memory: there are only a few distinct services, scopes and owners.
 func intern(all []protocol.Tracepoint) {
 	known := make(map[string]string)
 	one := func(s *string) {
@@ -117,14 +118,15 @@ func intern(all []protocol.Tracepoint) {
 	}
 	for i := range all {
 		t := &all[i]
-		one(&t.ID) // a parent of others
+		one(&t.ID) // often the parent of other tracepoints
 		for _, s := range []*string{(*string)(&t.Layer), (*string)(&t.Kind), (*string)(&t.SpanKind), (*string)(&t.OwnerKind), &t.Service, &t.Scope, &t.Parent, &t.Owner} {
 			one(s)
 		}
 	}
 }
 
-// missing returns the numbers of the pages that the calling agent should send, and records that it was asked for them.
+// missing returns the numbers of the pages that the calling agent should send, and records that the agent was asked
+// for them.
 func (c *catalogue) missing(now time.Time) []int {
 	var list []int
 	for i, page := range c.pages {
@@ -146,14 +148,14 @@ func (c *catalogue) stalled(now time.Time) bool {
 	return false
 }
 
-// content returns the tracepoints, ascending by ID; nil while pages are missing. The slice is immutable.
+// content returns the tracepoints, ascending by ID, or nil while pages are missing. The slice is immutable.
 func (c *catalogue) content() []protocol.Tracepoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all
 }
 
-// find returns the tracepoint with an ID; nil if there is none. The list is ascending by ID.
+// find returns the tracepoint with an ID, or nil. all is ascending by ID.
 func find(all []protocol.Tracepoint, id string) *protocol.Tracepoint {
 	i := sort.Search(len(all), func(i int) bool { return all[i].ID >= id })
 	if i < len(all) && all[i].ID == id {

@@ -1,10 +1,10 @@
-// Package control distributes plans to agents. It knows the connected agents and their catalogues of tracepoints, sends
-// each agent its part of the plan, and reduces the reports of agents to the input of decisions ([search.Feedback]).
+// Package control distributes plans to agents. It knows the connected agents and their catalogues of tracepoints,
+// sends each agent its part of the plan, and reduces the reports of agents to input for decisions ([search.Feedback]).
 // Agents connect over HTTP ([Plane.Handler]) or OpAMP (package control/opamp).
 //
-// The state is lost at a restart, after which agents register again. The engine stores the input of decisions. An agent
-// that receives no answer returns to its baseline when its lease ends, so that no tracepoint stays on if this package
-// or the network fails.
+// The state is lost at a restart, but agents register again. The engine stores the input of decisions. An agent that
+// receives no answer returns to its baseline when its lease ends, so that no tracepoint stays on if this package or
+// the network fails.
 //
 // Agents, catalogues and the memory for messages are bounded. Agents with equal catalogues share one catalogue and one
 // encoded plan: ten thousand agents of twenty services need twenty of each.
@@ -31,13 +31,13 @@ type Engine interface {
 	Record(ctx context.Context, f *search.Feedback) error
 }
 
-// Options configure a [Plane]. Zero fields have the default values below.
+// Options configure a [Plane]. Zero fields get the default values below.
 type Options struct {
-	Lease        time.Duration // time for which a plan applies after the last answer
-	CatalogueTTL time.Duration // time for which a catalogue without agents is kept, unless another one replaces it
+	Lease        time.Duration // how long a plan applies after the last answer
+	CatalogueTTL time.Duration // how long a catalogue without agents is kept, unless another one replaces it
 	MaxBuffered  int64         // bytes of messages in memory
 	MaxAgents    int
-	Clock        func() time.Time // nil: time.Now
+	Clock        func() time.Time // time.Now if nil
 	Log          *slog.Logger
 }
 
@@ -54,7 +54,7 @@ const (
 	recordTimeout       = 10 * time.Second
 )
 
-// Plane is the control plane: call New, Begin, Run and Close, in this order. It is safe for concurrent use.
+// Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.
 type Plane struct {
 	options   Options
 	engine    Engine
@@ -80,10 +80,10 @@ type Counts struct {
 	Refused                                atomic.Int64 // requests
 	Conflicts                              atomic.Int64 // messages that use the ID of another agent
 	Expired                                atomic.Int64 // agents removed after a time without messages
-	Displaced                              atomic.Int64 // agents removed for those of other tokens
+	Displaced                              atomic.Int64 // agents removed in favour of agents with other tokens
 }
 
-// New returns a Plane. It accepts plans, and refuses agents with [ErrStarting] until Begin is called.
+// New returns a Plane. It accepts plans, but refuses agents with [ErrStarting] until Begin is called.
 func New(engine Engine, o Options) *Plane {
 	o.Lease, o.CatalogueTTL = cmp.Or(o.Lease, defaultLease), cmp.Or(o.CatalogueTTL, defaultCatalogueTTL)
 	o.MaxBuffered, o.MaxAgents = cmp.Or(o.MaxBuffered, defaultMaxBuffered), cmp.Or(o.MaxAgents, defaultMaxAgents)
@@ -98,8 +98,8 @@ func New(engine Engine, o Options) *Plane {
 	return p
 }
 
-// Begin admits agents. The caller publishes the current plan first, and passes the services whose catalogues the engine
-// has.
+// Begin admits agents. The caller must publish the current plan first. known are the services whose catalogues the
+// engine has.
 func (p *Plane) Begin(known []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Plane) Begin(known []string) {
 	close(p.begun)
 }
 
-// ready returns ErrStarting until Begin was called.
+// ready returns ErrStarting until Begin is called.
 func (p *Plane) ready() error {
 	select {
 	case <-p.begun:
@@ -123,16 +123,16 @@ func (p *Plane) Close() { close(p.closing) }
 // Counts returns the counters of p.
 func (p *Plane) Counts() *Counts { return &p.counts }
 
-// published is a plan for all agents. All but the fields that track waiting agents is immutable.
+// published is a plan for all agents. It is immutable, except for the fields that track waiting agents.
 type published struct {
 	plan    *protocol.Plan
-	enabled map[string]bool // IDs of the tracepoints in any arm; nil: all, because an arm has everything on
+	enabled map[string]bool // IDs of the tracepoints in any arm; nil for all, because an arm has everything on
 	next    chan struct{}   // closed when the next plan is published
-	// delivered is closed when all agents that waited for this plan have received it; nil: none waited.
+	// delivered is closed when all agents that waited for this plan have received it. It is nil if no agent waited.
 	delivered <-chan struct{}
 
 	waiting atomic.Int64  // agents that have this plan and wait for the next one
-	drained chan struct{} // closed when the next plan is published and no agent waits any more
+	drained chan struct{} // closed when the next plan is published and no agent waits any longer
 	once    sync.Once     // closes drained
 }
 
@@ -153,7 +153,7 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 // enables reports whether the plan has a tracepoint on for any request.
 func (b *published) enables(id string) bool { return b.enabled == nil || b.enabled[id] }
 
-// removeWaiting subtracts agents that stopped waiting, and closes drained if the plan was replaced and none is left.
+// removeWaiting subtracts agents that stopped waiting. It closes drained if the plan was replaced and no agent waits.
 func (b *published) removeWaiting(agents int64) {
 	if b.waiting.Add(-agents) > 0 {
 		return
@@ -170,7 +170,7 @@ func (p *Plane) newPlan(version int64) *protocol.Plan {
 	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
 }
 
-// Publish sends plan, whose symbols are names in table, to all agents. A plan of the present version is ignored.
+// Publish sends plan, whose symbols are names in table, to all agents. It ignores a plan with the current version.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
 	if before.plan.Version == plan.Version {
@@ -194,7 +194,7 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before.removeWaiting(0)
 }
 
-// Run removes agents that are gone and reports changes to the engine until ctx is done. Call Begin first.
+// Run removes agents that have left and reports changes to the engine until ctx is done. Call Begin first.
 func (p *Plane) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()

@@ -93,7 +93,7 @@ func newHarness(t *testing.T, known ...string) *harness {
 	return w
 }
 
-// on publishes a plan with the given tracepoints in one arm, whose name is not in the table.
+// on publishes a plan with the given tracepoints in one arm, whose name isn't in the table.
 func (w *harness) on(ids ...string) {
 	w.plan = search.Plan{Version: w.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 1}}}
 	for _, id := range ids {
@@ -164,7 +164,8 @@ func (w *harness) report(id string, outcomes ...protocol.Outcome) {
 	}
 }
 
-// fetch requests the plan of an agent and returns it with the status of the answer; nil unless that is 200.
+// fetch requests the plan of an agent and returns it with the status of the answer. The plan is nil unless the status
+// is 200.
 func (w *harness) fetch(id, query, has string) (*protocol.Plan, int) {
 	w.t.Helper()
 	a := w.call(http.MethodGet, id+"/plan?"+query, nil, "If-None-Match", `"`+has+`"`)
@@ -191,7 +192,7 @@ func ids(p *protocol.Plan) []string {
 	return list
 }
 
-// An agent receives its own part of the plan as soon as it changes, and 304 if it does not change.
+// An agent receives its own part of the plan as soon as it changes, and 304 as long as it doesn't change.
 func TestPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -328,8 +329,8 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-// During a deployment a service has the tracepoints of both versions, soon after it those of the new one. A service
-// without agents keeps its catalogue for a while.
+// A service has the tracepoints of both versions during a deployment, and soon afterwards only the tracepoints of the
+// new version. A service without agents keeps its catalogue for a while.
 func TestDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, "old", "shop")
@@ -402,7 +403,7 @@ func TestOwners(t *testing.T) {
 	})
 }
 
-// Measurements of agents are added up and reported when they change, as are tracepoints that most agents cannot enable.
+// Measurements of agents are added up and reported when they change, as are tracepoints that most agents can't enable.
 func TestMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -520,7 +521,7 @@ func TestUnavailableForMost(t *testing.T) {
 	})
 }
 
-// One agent whose records are incomplete makes a tracepoint unavailable for a while: its machine may be the slow one.
+// One agent with incomplete records makes a tracepoint unavailable for a while: its machine may be the slow one.
 func TestIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -557,8 +558,8 @@ func TestIncomplete(t *testing.T) {
 	})
 }
 
-// An agent that observes other processes and falls silent makes its probes unavailable, since the requests of those
-// processes go on. One within its process does not.
+// If an agent that observes other processes falls silent, its probes become unavailable, since the requests of those
+// processes continue. The tracepoints of an agent within its own process stay available.
 func TestSilentAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -569,7 +570,7 @@ func TestSilentAgent(t *testing.T) {
 		w.register("app", "1", "cart", points("cart", 1))
 		w.report("kernel", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
 		w.report("app", protocol.Outcome{ID: "cart/000000", State: protocol.Applied})
-		time.Sleep(12 * time.Second) // neither polls any more
+		time.Sleep(12 * time.Second) // the agents no longer poll
 		var unavailable []search.Unavailable
 		for _, f := range w.engine.reports() {
 			unavailable = append(unavailable, f.Unavailable...)
@@ -580,7 +581,7 @@ func TestSilentAgent(t *testing.T) {
 	})
 }
 
-// An agent that falls silent does no harm if another one on its machine has taken its place.
+// A silent agent does no harm if another agent on its machine has taken its place.
 func TestReplacedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -609,7 +610,7 @@ func TestReplacedAgent(t *testing.T) {
 	})
 }
 
-// Outcomes of tracepoints outside the catalogue are ignored. Tracepoints that are not in the plan do not count towards
+// Outcomes of tracepoints outside the catalogue are ignored. Tracepoints that aren't in the plan don't count towards
 // its cost.
 func TestUnknownTracepoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -640,7 +641,7 @@ func TestUnknownTracepoints(t *testing.T) {
 	})
 }
 
-// Clients that send bodies slowly do not prevent others from being served.
+// Clients that send bodies slowly don't prevent others from being served.
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -682,7 +683,7 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
-// Feedback that could not be recorded is repeated.
+// Feedback that couldn't be recorded is repeated.
 func TestFailingEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -701,7 +702,7 @@ func TestFailingEngine(t *testing.T) {
 	})
 }
 
-// Agents without messages become lost after a lease, and are removed later.
+// Agents that send no messages become lost after a lease, and are removed later.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)

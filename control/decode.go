@@ -10,12 +10,12 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// All agents send statuses at the same time when the plan changes, and registrations when the service restarts. Both
-// are therefore decoded in one pass and mostly without reflection.
+// All agents send statuses at the same time when the plan changes, and registrations when the service restarts. We
+// therefore decode both in one pass and mostly without reflection.
 
 var errTrailing = errors.New("data follows the object")
 
-// object calls field for each key of the JSON object in body whose value is not null. It returns a refusal if body is
+// object calls field for each key of the JSON object in body whose value isn't null. It returns a refusal if body is
 // anything else.
 func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	d := jx.DecodeBytes(body)
@@ -38,8 +38,8 @@ func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []by
 	}
 }
 
-// decodeRegistration decodes a registration. It skips the page if the catalogue is complete: of many agents with the
-// same catalogue only the first one's is decoded.
+// decodeRegistration decodes a registration. It skips the page if the catalogue is complete. If many agents have the
+// same catalogue, only the first agent's is decoded.
 func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) {
 	var r protocol.Registration
 	var page []byte

@@ -104,7 +104,7 @@ func (p *program) on() int {
 	return n
 }
 
-// current returns the number of agents that applied the current plan, and of all agents.
+// current returns the number of agents that applied the current plan, and the number of all agents.
 func (w *harness) current() (current, all int) {
 	s := w.plane.Summary()
 	return s.Current, s.Agents
@@ -171,7 +171,7 @@ func TestServerKilled(t *testing.T) {
 		}
 		l.setDown(true)
 		time.Sleep(10 * time.Second)
-		again := newHarness(t, "shop") // without state but the plan, which the engine saved
+		again := newHarness(t, "shop") // its only state is the plan, which the engine saved
 		again.plan.Version = w.plan.Version - 1
 		again.on(programs[0].registry.Catalogue()[0].ID)
 		l.replace(again.http)
@@ -179,7 +179,7 @@ func TestServerKilled(t *testing.T) {
 		known := 0
 		for second := range 75 {
 			time.Sleep(time.Second)
-			_, all := again.current() // statuses, sent every ten seconds, show which are current
+			_, all := again.current() // statuses, sent every ten seconds, show who is current
 			if n := all - known; n > agents/2 {
 				t.Errorf("%d of %d agents return in second %d", n, agents, second)
 			}
@@ -200,8 +200,8 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
-// A program that replaces a killed one, with the same ID, receives the plan at once. The killed one leaves no agent
-// behind.
+// A program that replaces a killed one, with the same ID, receives the plan at once. The killed program's agent isn't
+// left behind.
 func TestAgentKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -224,7 +224,7 @@ func TestAgentKilled(t *testing.T) {
 	})
 }
 
-// Of two programs configured with the same ID, one chooses another ID, and both keep their plans.
+// If two programs are configured with the same ID, one chooses another ID, and both keep their plans.
 func TestTwoProgramsWithOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)

@@ -16,11 +16,11 @@ import (
 
 // lastReported is the state last reported to the engine, so that only changes are reported.
 type lastReported struct {
-	services    map[string]string // hash of the catalogue by service; "": known since before the start
-	began       time.Time         // services known since before the start keep their catalogues until CatalogueTTL after it
-	catalogues  string            // hashes of the complete catalogues when services were last compared; "": compare them
+	services    map[string]string // hash of the catalogue by service; "" if known since before the start
+	began       time.Time         // start time; earlier services keep their catalogues for CatalogueTTL after it
+	catalogues  string            // hashes of the complete catalogues when last compared; "" to compare again
 	costs       map[string]search.Cost
-	unavailable map[string]time.Time // end, by ID
+	unavailable map[string]time.Time // end time by ID
 	measured    search.Measured
 }
 
@@ -32,8 +32,8 @@ func newLastReported(known []string, now time.Time) lastReported {
 	return t
 }
 
-// feedback returns the changes since the last report, nil if there are none, and a function to call once they are
-// recorded. It includes measurements if measured is true.
+// feedback returns the changes since the last report, or nil, and a function to call once they are recorded. It
+// includes measurements if measured is true.
 func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +55,8 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	}
 }
 
-// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, else after
-// CatalogueTTL, because agents return after an interrupted connection or a restart. The caller holds mu.
+// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, otherwise after
+// CatalogueTTL, because agents may return after an interrupted connection or a restart. The caller holds mu.
 func (p *Plane) dropReplaced(now time.Time) {
 	alive := make(map[string]bool)
 	for _, c := range p.catalogues {
@@ -80,8 +80,8 @@ func (p *Plane) dropReplaced(now time.Time) {
 	}
 }
 
-// reportCatalogues adds the services whose catalogues changed. The catalogue of a service is the union of those of its
-// agents. The caller holds mu.
+// reportCatalogues adds the services whose catalogues changed. The catalogue of a service is the union of its agents'
+// catalogues. The caller holds mu.
 func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now time.Time) {
 	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
 	settled := now.Sub(p.lastReported.began) > p.options.CatalogueTTL
@@ -118,8 +118,8 @@ func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now ti
 	p.retryUnavailable(f, after)
 }
 
-// unite removes repeated IDs from a list that is ascending by ID. The owner and the parent of a tracepoint become
-// unknown if agents report different ones.
+// unite removes repeated IDs from a list that is ascending by ID. If agents report different owners or parents of a
+// tracepoint, they become unknown.
 func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	n := 0
 	for i := range list {
@@ -167,7 +167,7 @@ var spanKinds = map[protocol.SpanKind]trace.Kind{
 	protocol.Producer: trace.Producer, protocol.Consumer: trace.Consumer,
 }
 
-// announced converts tracepoints of agents to those of the engine.
+// announced converts agents' tracepoints to the engine's type.
 func announced(list []protocol.Tracepoint) []search.Announced {
 	all := make([]search.Announced, len(list))
 	for i := range list {
@@ -180,8 +180,8 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 	return all
 }
 
-// reportMeasured adds the usage of the plan, costs that changed, and tracepoints that most of their agents could not
-// enable or any agent missed. The caller holds mu.
+// reportMeasured adds three things: the usage of the plan, costs that changed, and tracepoints that most of their
+// agents couldn't enable or any agent missed. The caller holds mu.
 func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
 	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
 	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {

@@ -18,13 +18,13 @@ import (
 
 const (
 	writeTimeout  = 20 * time.Second // of an answer
-	maxRetryAfter = 10               // seconds; each agent gets its own share of it
+	maxRetryAfter = 10               // seconds; each agent gets a different fraction of it
 )
 
 // Identity is the token that a request carries.
 type Identity struct {
-	Token    string   // its name; empty: none is needed
-	Services []string // for which its agents may speak; one that ends in * stands for all that begin so; empty: all
+	Token    string   // its name; empty if no token is needed
+	Services []string // services that its agents may speak for; all if empty; a final * matches any suffix
 }
 
 // Handler returns the handler of all paths below [protocol.Path]. identify returns the token that a request carries, or
@@ -80,8 +80,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused.Write(w, problem{refused.Problem(), refused.Error()})
 }
 
-// refusalOf converts err to the refusal of a request of the agent with the given ID. The time to retry after depends on
-// the ID, so that many agents do not return at once.
+// refusalOf converts err to the refusal of a request from the agent with the given ID. The delay before a retry
+// depends on the ID, so that many agents don't return at once.
 func refusalOf(err error, id string) *refusal.Error {
 	refused, ok := errors.AsType[*refusal.Error](err)
 	invalid, isInvalid := errors.AsType[*protocol.InvalidError](err)
@@ -142,8 +142,8 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that failed to decode with err. The refusal mentions neither Go types, as
-// errors of encoding/json do, nor the callbacks of the decoder.
+// BadJSON returns the refusal of a body that failed to decode with err. Unlike errors of encoding/json, the refusal
+// does not mention Go types, nor callbacks of the decoder.
 func BadJSON(err error) error {
 	why := strings.ReplaceAll(err.Error(), "callback: ", "")
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

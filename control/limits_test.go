@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// A plane refuses agents beyond its limit, and still serves those it knows.
+// A plane refuses agents beyond its limit, and still serves the agents it knows.
 func TestMaxAgents(t *testing.T) {
 	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, MaxAgents: 2, Log: slog.New(slog.DiscardHandler)})
 	p.Begin(nil)
@@ -33,7 +33,7 @@ func TestMaxAgents(t *testing.T) {
 	}
 }
 
-// Agents with one token cannot keep out those with another: the token with the most agents makes room.
+// Agents with one token can't keep out agents with another: the token with the most agents makes room.
 func TestMaxAgentsOfToken(t *testing.T) {
 	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, MaxAgents: 4, Log: slog.New(slog.DiscardHandler)})
 	p.Begin(nil)
@@ -69,7 +69,7 @@ func TestMaxAgentsOfToken(t *testing.T) {
 	}
 }
 
-// The failure of a tracepoint that is not in the agent's catalogue is not shown.
+// The failure of a tracepoint that isn't in the agent's catalogue isn't shown.
 func TestForeignFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -86,7 +86,7 @@ func TestForeignFailure(t *testing.T) {
 	})
 }
 
-// Of the resource of an agent, the plane keeps the attributes that identify it, up to a limit.
+// The plane keeps only identifying attributes of an agent's resource, up to a limit.
 func TestShownAttributes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
@@ -124,8 +124,8 @@ func TestSummary(t *testing.T) {
 	})
 }
 
-// An agent whose token is limited to services speaks for no others: neither by its name, nor by its tracepoints, nor by
-// their IDs, nor by a catalogue that others completed.
+// An agent whose token is limited to services can't speak for other services: neither by its name, nor by its
+// tracepoints, nor by their IDs, nor by a catalogue that other agents completed.
 func TestLimitedToken(t *testing.T) {
 	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	p.Begin(nil)
@@ -162,7 +162,7 @@ func TestLimitedToken(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", c.what, err, c.want)
 		}
 	}
-	if _, err := p.Plan(limited("b"), ""); err != nil { // it is empty
+	if _, err := p.Plan(limited("b"), ""); err != nil { // the catalogue is empty
 		t.Error(err)
 	}
 	for page := range 2 {

@@ -41,13 +41,13 @@ func (c *catalogue) planOf(from *published) *encodedPlan {
 		panic(fmt.Sprintf("control: encode a plan: %v", err))
 	}
 	encoded := &encodedPlan{of: from, plan: &own, hash: own.Hash, json: data}
-	if from.plan.Version >= c.plan.version() { // a slow poll does not replace a newer plan
+	if from.plan.Version >= c.plan.version() { // a slow poll doesn't replace a newer plan
 		c.plan = encoded
 	}
 	return encoded
 }
 
-// version returns the version of the plan; 0 if e is nil.
+// version returns the version of the plan, or 0 if e is nil.
 func (e *encodedPlan) version() int64 {
 	if e == nil {
 		return 0
@@ -73,12 +73,12 @@ type PlanAnswer struct {
 	Unchanged bool   // the agent has this plan
 
 	from             *published
-	complete         <-chan struct{} // closed when the catalogue is complete; nil: it is
+	complete         <-chan struct{} // closed when the catalogue is complete; nil if it already is
 	catalogueChanged <-chan struct{} // closed when the agent gets another catalogue
 }
 
-// Plan returns the current plan of an agent and renews its lease. has is the hash of the plan that the agent has;
-// empty: none.
+// Plan returns the current plan of an agent and renews its lease. has is the hash of the plan that the agent has; it
+// may be empty.
 func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	from := p.published.Load()
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	var list *catalogue
 	if err == nil {
 		if list = a.catalogue; list.stalled(a.seen) {
-			err = ErrUnknown // it registers again, and the answer lists the pages to send
+			err = ErrUnknown // the agent registers again, and the answer lists the pages to send
 		}
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	changed := a.catalogueChanged
 	p.mu.Unlock()
 	e := list.planOf(from)
-	if complete != nil { // until just now
+	if complete != nil { // it was incomplete until just now
 		p.mu.Lock()
 		owned := c.ownsAll(list)
 		p.mu.Unlock()
@@ -111,8 +111,9 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	return PlanAnswer{e.hash, e.json, e.hash == has, from, complete, changed}, nil
 }
 
-// Wait returns the plan of an agent as soon as its hash differs from has, or unchanged after the given time, at most a
-// third of a lease, or when ctx is done. A later call for the same agent ends earlier ones.
+// Wait returns the plan of an agent as soon as its hash differs from has. It returns an unchanged plan when ctx is
+// done or the given time has passed, which is limited to a third of a lease. A later call for the same agent ends
+// earlier calls.
 func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (PlanAnswer, error) {
 	wait = min(wait, p.options.Lease/3)
 	answer, err := p.Plan(c, has)
@@ -143,7 +144,7 @@ func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Durati
 	return answer, err
 }
 
-// beginPoll records that an agent waits, and ends its earlier poll. The caller calls ended after the poll.
+// beginPoll records that an agent waits, and ends its earlier poll. The caller must call ended after the poll.
 func (p *Plane) beginPoll(c Caller, cancel context.CancelFunc) (ended func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,7 +39,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
-// count returns the number of tracepoints of a plan that are applied, and of those that could not be enabled. Agents
+// count returns the number of a plan's tracepoints that are applied, and the number that couldn't be enabled. Agents
 // also report tracepoints of earlier plans.
 func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	for i := range outcomes {
@@ -55,8 +55,8 @@ func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	return on, failed
 }
 
-// known returns the outcomes of tracepoints in a catalogue without reasons, each tracepoint once and ascending by ID.
-// It shares memory with the catalogue only.
+// known returns the outcomes of tracepoints in a catalogue, without reasons. Each tracepoint appears once, ascending
+// by ID. The result shares memory only with the catalogue.
 func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
 	var list []protocol.Outcome
 	for i := range outcomes {
@@ -70,8 +70,8 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// firstFailure returns the first tracepoint of a catalogue that could not be enabled or is incomplete, with the reason;
-// empty if there is none.
+// firstFailure describes the first tracepoint of a catalogue that couldn't be enabled or is incomplete, with the
+// reason. It returns "" if there is no such tracepoint.
 func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
 	for i := range outcomes {
 		if o := &outcomes[i]; (o.State != protocol.Applied || o.Incomplete) && find(all, o.ID) != nil {
@@ -104,13 +104,13 @@ func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	a.problem = cmp.Or(firstFailure(outcomes, all), a.problem)
 	p.setOutcomes(a, list)
 	_, failed := count(p.published.Load(), list)
-	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it does not list are on
+	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it doesn't list are on
 	p.counts.Statuses.Add(1)
 	return nil
 }
 
-// ReportApplied records that an agent applied the plan with the given hash, or failed to, for the given reason: empty
-// if it applied the plan. The error is ErrUnknown or ErrConflict.
+// ReportApplied records that an agent applied the plan with the given hash or, if failure is not empty, that it failed
+// to and why. The error is ErrUnknown or ErrConflict.
 func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 	p.mu.Lock()
 	a, err := p.lookup(c)
@@ -132,7 +132,7 @@ func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 	return nil
 }
 
-// AppliedHash returns the hash of the plan that an agent applied last; empty if it is unknown.
+// AppliedHash returns the hash of the plan that an agent applied last, or "" if it is unknown.
 func (p *Plane) AppliedHash(c Caller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,8 +142,8 @@ func (p *Plane) AppliedHash(c Caller) string {
 	return ""
 }
 
-// usageBetween returns the cost per second of the tracepoints of a plan between two reports. Baseline tracepoints and
-// those of other plans cost nothing.
+// usageBetween returns the cost per second of a plan's tracepoints between two reports. Baseline tracepoints and
+// tracepoints of other plans cost nothing.
 func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
@@ -157,7 +157,7 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 		}
 		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
 		if !found {
-			continue // its hits may be from an earlier time
+			continue // its hits may be older than before
 		}
 		rate := float64(o.Hits-min(before[k].Hits, o.Hits)) / elapsed.Seconds()
 		u.Hits += rate
@@ -167,12 +167,12 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 	return u
 }
 
-// Rules by which reports of agents become feedback.
+// Rules for turning reports of agents into feedback.
 const (
 	minHits        = 100              // for a mean cost
-	costFactor     = 1.25             // by which a cost must differ from the last reported one
+	costFactor     = 1.25             // a cost must differ by this factor to be reported again
 	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
-	incompleteFor  = 2 * time.Minute  // after an agent missed much of what a tracepoint should have recorded
+	incompleteFor  = 2 * time.Minute  // after an agent missed many records of a tracepoint
 	silence        = 35 * time.Second // after the last status of an agent: it sends one every ten seconds
 )
 
@@ -181,11 +181,11 @@ type outcome struct {
 	costed          float64 // hits with known costs
 	nanos, bytes    float64 // of these hits
 	applied, failed int     // agents
-	incomplete      int     // agents that missed much of what it should have recorded
+	incomplete      int     // agents that missed many of its records
 }
 
-// outcomes sums up the outcomes of all agents by tracepoint, and the usage of those that applied the plan of the given
-// version. The caller holds mu.
+// outcomes sums up the outcomes of all agents by tracepoint, and the usage of the agents that applied the plan of the
+// given version. The caller holds mu.
 func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
 	all, measured.Plan = make(map[string]*outcome), version
 	now := p.options.Clock()
@@ -222,8 +222,8 @@ func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured searc
 	return all, measured
 }
 
-// unavailable returns the time for which the tracepoint cannot be enabled; 0 if it can. One incomplete agent suffices:
-// the requests of its machine may be those that are slow.
+// unavailable returns the time for which the tracepoint can't be enabled, or 0 if it can be enabled. One incomplete
+// agent suffices, because the slow requests may be on its machine.
 func (o *outcome) unavailable() time.Duration {
 	switch {
 	case o.incomplete > 0:
@@ -234,7 +234,7 @@ func (o *outcome) unavailable() time.Duration {
 	return 0
 }
 
-// silent reports whether an agent that should send statuses has stopped to.
+// silent reports whether an agent has stopped sending the statuses that it should send.
 func (a *agent) silent(now time.Time) bool {
 	return a.transport == overHTTP && (a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence)
 }
@@ -244,8 +244,8 @@ type place struct{ service, host string }
 
 func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
 
-// present returns the places of agents that are not silent: another one there has taken the place of one that is. The
-// caller holds mu.
+// present returns the places of agents that aren't silent. An agent there has replaced any silent agent with the same
+// place. The caller holds mu.
 func (p *Plane) present(now time.Time) map[place]bool {
 	all := make(map[place]bool)
 	for _, a := range p.agents {
@@ -256,8 +256,8 @@ func (p *Plane) present(now time.Time) map[place]bool {
 	return all
 }
 
-// observesOthers reports whether a tracepoint of the agent is in another process, whose requests go on without the
-// agent.
+// observesOthers reports whether a tracepoint of the agent is in another process. The requests of that process
+// continue without the agent.
 func (a *agent) observesOthers(id string) bool {
 	x := find(a.catalogue.content(), id)
 	return x != nil && x.Kind == protocol.ProbePoint && x.Service != a.resource["service.name"]

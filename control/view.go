@@ -27,11 +27,11 @@ type Agent struct {
 	Resource               map[string]string
 	Capabilities           []protocol.Capability
 	Since, Seen            time.Time
-	Tracepoints            int    // of its catalogue
+	Tracepoints            int    // in its catalogue
 	Incomplete             bool   // pages of the catalogue are missing
-	Version                int64  // of the plan that it applied last; 0: none, it is at its baseline
-	Problem                string // why it did not apply the last plan, or not all of it; empty: none
-	Applied, Failed        int    // tracepoints of its plan: applied, and impossible to enable
+	Version                int64  // of the plan that it applied last; 0 if it is at its baseline
+	Problem                string // why it applied none or only part of the last plan; may be empty
+	Applied, Failed        int    // tracepoints of its plan that it applied, or could not enable
 	Conflicts              int    // messages of other sessions with its ID
 	Hits, Drops            uint64 // of all tracepoints, since its start
 	Usage                  search.Usage

@@ -16,22 +16,22 @@ import (
 type Advice struct {
 	Suspects []compare.Suspect   // ranked
 	Last     incident.Transition // of the incident
-	// Objective is one that requests miss; nil: none.
+	// Objective is an objective that requests violate. It may be nil.
 	Objective *Objective
-	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
-	// opening, and Before its predecessor; 0: there was no deploy.
+	// Version is the latest version of the first suspect that was deployed between shortly before the onset and the
+	// opening of the incident. Before is its predecessor. Both are 0 without a deploy.
 	Version, Before trace.Symbol
 
 	// The state of the search inside the first suspect.
-	Located   trace.Op // 0: none
-	Share     float64  // of the added latency, at Located; 0: unknown
+	Located   trace.Op // 0 if nothing was located
+	Share     float64  // of the added latency, at Located; 0 if unknown
 	Reason    Reason   // for Located
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
-	Doing     string   // while searching: what the search waits for
-	Exhausted string   // the reason for which it located nothing; empty: none
-	Untried   bool     // if it is exhausted: there was no tracepoint to try
-	Lead      trace.Op // if it is searching or exhausted: the place with the largest share so far; 0: none
+	Doing     string   // the step that the search waits for
+	Exhausted string   // why the search located nothing; may be empty
+	Untried   bool     // if exhausted: there was no tracepoint to try
+	Lead      trace.Op // if searching or exhausted: the place with the largest share so far; may be 0
 	LeadShare float64  // of the added latency
 }
 
@@ -60,7 +60,7 @@ func (n *Names) Advice(x *Advice) string {
 		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
 	}
 	if text := n.undoable(x, first, name); text != "" {
-		switch { // the sentence about the incident has the share of the place
+		switch { // the sentence about the incident states the share of the place
 		case x.Located != 0 && x.Reason.Wait != 0:
 			text += " " + n.remedy(x.Located, &x.Reason)
 		case x.Located != 0:
@@ -110,12 +110,12 @@ func (n *Names) adviceAfter(x *Advice) string {
 		return n.untilKnown(x, "Check whether these requests should have stopped: none "+
 			"came when the incident closed, so nobody knows whether the fault is gone.")
 	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
-		// the last four are no ends
+		// the last four don't end an incident
 	}
 	return "Nothing to do: " + n.Ending(&x.Last) + "."
 }
 
-// untilKnown adds to a text what may have caused an incident that may go on.
+// untilKnown appends possible causes of an incident that may go on.
 func (n *Names) untilKnown(x *Advice, text string) string {
 	if len(x.Suspects) == 0 {
 		return text
@@ -123,15 +123,15 @@ func (n *Names) untilKnown(x *Advice, text string) string {
 	return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
 }
 
-// leads reports whether the search, which goes on, knows a place with most of the added latency inside the operations
-// that the first suspect is known for.
+// leads reports whether the search, which continues, knows a place with most of the added latency within the
+// operations that make the first suspect suspicious.
 func (x *Advice) leads() bool {
 	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
 		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })
 }
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
-// rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
+// rollback or a restart is quicker than a diagnosis. Otherwise it returns "".
 func (n *Names) undoable(x *Advice, s *compare.Suspect, name string) string {
 	if x.Version != 0 {
 		deployed := "just deployed"
@@ -149,8 +149,8 @@ func (n *Names) undoable(x *Advice, s *compare.Suspect, name string) string {
 	return ""
 }
 
-// searching describes, in a sentence that follows another, the search inside a service with a name; empty if there is
-// none or it has located the place.
+// searching describes the search inside the service called name, as a sentence that follows another. It returns "" if
+// there is no search or the search has located the place.
 func (n *Names) searching(x *Advice, name string) string {
 	switch {
 	case x.Exhausted != "":

@@ -41,7 +41,7 @@ func TestAdvice(t *testing.T) {
 	slight.Lead, slight.LeadShare = acquire, 0.3
 	led.Lead, led.LeadShare = acquire, 0.94
 	whole := of(compare.Suspect{Out: 1, Operations: []compare.SuspectOperation{{Op: acquire}}})
-	whole.Searching, whole.Lead, whole.LeadShare = true, acquire, 1 // nothing inside of it is known yet
+	whole.Searching, whole.Lead, whole.LeadShare = true, acquire, 1 // nothing inside it is known yet
 	unseen := *deployed
 	unseen.Last = incident.Transition{State: incident.Closed, Why: incident.NoTraces}
 	deployedAndLed := *deployed

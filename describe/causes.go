@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Causes present what accounts for a problem besides its explanations.
+// Causes present what accounts for a problem, apart from its explanations.
 type Causes struct {
 	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
 	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
@@ -33,13 +33,13 @@ type Contrast struct {
 	Requests int          `json:"requests"` // sampled, with the value
 	Rest     int          `json:"rest"`     // sampled, with other values
 	Duration Difference   `json:"duration"`
-	Edges    []Difference `json:"edges"` // the slower ones, by falling excess
+	Edges    []Difference `json:"edges"` // slower edges, largest excess first
 	Sentence Sentence     `json:"-"`     // Text
 }
 
 // Difference presents how much longer some requests take than others.
 type Difference struct {
-	Edge     *Place `json:"edge"` // nil: the duration
+	Edge     *Place `json:"edge"` // nil for the whole duration
 	MeanNS   Number `json:"mean_ns"`
 	RestNS   Number `json:"rest_ns"`
 	ExcessNS Number `json:"excess_ns"` // with its 95 % interval
@@ -48,7 +48,7 @@ type Difference struct {
 	PValue   Number `json:"p_value"`
 }
 
-// Recovery presents the time that the sampled requests would gain with one edge at its reference level.
+// Recovery presents the time that the sampled requests would save if one edge were at its reference level.
 type Recovery struct {
 	Text         string   `json:"text"` // for people
 	Edge         *Place   `json:"edge"`
@@ -63,7 +63,7 @@ type Recovery struct {
 	Sentence     Sentence `json:"-"` // Text
 }
 
-// Common presents places in different request types whose times rise and fall together.
+// Common presents places in different request types whose times are correlated.
 type Common struct {
 	Text        string      `json:"text"` // for people
 	Edges       []TypedEdge `json:"edges"`
@@ -140,7 +140,8 @@ func (n *Names) difference(p *detect.Problem, d *explain.Difference) Difference 
 	}
 }
 
-// placeIn presents an edge of p, or one that was an edge of p when it was explained; nil for edge 0.
+// placeIn presents an edge of p, including one that is no longer an edge of p but was when p was explained. It returns
+// nil for edge 0.
 func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
 	place := n.PlaceOf(p.Edges, edge)
 	if place != nil || edge == 0 {
@@ -175,7 +176,7 @@ func (r *Recovery) Matters() bool {
 	return r.MeanFraction >= minRecovery || r.P99Fraction >= minRecovery
 }
 
-// Common presents places of different request types whose times rise and fall together.
+// Common presents places of different request types whose times are correlated.
 func (n *Names) Common(c *explain.CommonEdges) Common {
 	x := Common{Edges: make([]TypedEdge, 0, len(c.Edges)), Correlation: Number(c.Correlation), PValue: Number(c.PValue)}
 	s := &x.Sentence

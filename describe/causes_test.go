@@ -39,7 +39,7 @@ func TestCauses(t *testing.T) {
 		n.contrast(p, &onlyEdge).Text: "host.name = pay-b: 250 ms more than with others in payment → bank POST /charge (wire or queue) (40 and 88 sampled)",
 		c.Contrasts[0].Text:           "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms of that in payment → bank POST /charge (wire or queue)",
 		c.WhatIf[0].Text:              "If payment → bank POST /charge (wire or queue) took 38 ms, the 64 sampled requests would save 27 % of their mean and 85 % of their p99.",
-		c.WhatIf[1].Text:              "If shop GET / took 1 ms, the 64 sampled requests would save 1 % of their mean and 2 % of their p99.", // not an edge of the problem any more
+		c.WhatIf[1].Text:              "If shop GET / took 1 ms, the 64 sampled requests would save 1 % of their mean and 2 % of their p99.", // no longer an edge of the problem
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

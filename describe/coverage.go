@@ -14,9 +14,9 @@ import (
 // shownHops is the number of hops without spans in a text.
 const shownHops = 3
 
-// Coverage returns sentences, without full stops, about the records that could not be read, the spans that are not part
-// of ordinary requests, with the reasons for which some are left out, the spans that are too long for shares of time,
-// the traces that lost spans, and the hops that export no spans; nil if there is nothing to say.
+// Coverage returns sentences, without full stops, about everything that is missing from the analysis, or nil if
+// nothing is: records that could not be read; spans that are not part of ordinary requests, with the reasons for
+// leaving some out; spans that are too long for shares of time; traces that lost spans; and hops that export no spans.
 func (n *Names) Coverage(c *trace.Coverage) []string {
 	total := c.Total()
 	all, judged := total.Received(), total.Judged()
@@ -54,7 +54,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 	return append(texts, n.hops(c)...)
 }
 
-// left names a number of spans or records that are left out for a reason.
+// left describes a number of spans or records that are left out for a reason.
 func left(n int64, reason trace.Reason) string {
 	return units.Count(int(n)) + " " + strings.ReplaceAll(string(reason), "_", " ")
 }
@@ -66,7 +66,7 @@ func (n *Names) hops(c *trace.Coverage) (texts []string) {
 			break
 		}
 		hop, callee := "one hop", n.Clean(n.Table.Text(h.Callee))
-		if name := n.Service(x.Peer); name != "" && name != callee { // an address is often that of the service behind
+		if name := n.Service(x.Peer); name != "" && name != callee { // often the address of the service behind it
 			hop += ", " + name + ","
 		}
 		texts = append(texts, fmt.Sprintf("between %s and %s %s exports no spans, in %s of %s",
@@ -77,15 +77,15 @@ func (n *Names) hops(c *trace.Coverage) (texts []string) {
 	return texts
 }
 
-// leastSpans is the number of spans of a service from which its own coverage is judged.
+// leastSpans is the minimum number of spans for judging a service's own coverage.
 const leastSpans = 20
 
 // shownUncovered is the number of services in a text about spans that are not judged.
 const shownUncovered = 3
 
-// Uncovered returns sentences about the spans that are not judged and about the remedy for the largest reason, in all
-// and by service. Both are empty if at least 95 % of the spans and of their time are judged, also of each service, and
-// as many records of the input could be read.
+// Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for
+// the most frequent reason. Both are empty if at least 95 % of the input's records could be read, and at least 95 % of
+// the spans and of their time are judged, in total and for each service.
 func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 	total := c.Total()
 	reason, spans, time, lacks := total.Lacks()
@@ -127,7 +127,8 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 	return strings.TrimSpace(saw + " " + strings.Join(services, " ")), remedies[reason].do
 }
 
-// mostUnread returns the reason for which most records could not be read, the first by name of several.
+// mostUnread returns the most frequent reason why records couldn't be read, or the first by name if there are
+// several.
 func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	for _, reason := range slices.Sorted(maps.Keys(c.Unread)) {
 		if most == "" || c.Unread[reason] > c.Unread[most] {
@@ -137,10 +138,10 @@ func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	return most
 }
 
-// remedy explains a reason for which spans are left out.
+// remedy explains why spans are left out.
 type remedy struct {
 	left string // completes "12 % of the spans"
-	do   string // what ends it
+	do   string // how to avoid it
 }
 
 var unreadable = remedy{

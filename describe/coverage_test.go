@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Spans that are not judged are said with the largest reason and its remedy, of all spans and of single services;
-// duplicates are no loss.
+// The most frequent reason and its remedy are named for spans that aren't judged, both in total and for single
+// services. Duplicates don't count as lost.
 func TestUncovered(t *testing.T) {
 	table := &trace.Table{}
 	shop, ledger := table.Symbol("shop"), table.Symbol("ledger")
@@ -56,7 +56,7 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
-// A span that nobody ended does not decide which share of the time is judged.
+// A span that was never ended doesn't determine the share of the time that is judged.
 func TestLongSpan(t *testing.T) {
 	table := &trace.Table{}
 	var c trace.Coverage
@@ -77,7 +77,7 @@ func TestLongSpan(t *testing.T) {
 	}
 }
 
-// Records that cannot be read are said, and warned of if they are many.
+// Unreadable records are reported, with a warning if there are many.
 func TestUnreadRecords(t *testing.T) {
 	for _, x := range []struct {
 		read, malformed int64
@@ -105,7 +105,7 @@ func TestUnreadRecords(t *testing.T) {
 	}
 }
 
-// Each reason for leaving out a span but that of copies has a remedy.
+// Each reason for leaving out a span has a remedy, except for copies.
 func TestRemedies(t *testing.T) {
 	for _, reason := range trace.LeftOut {
 		if r := remedies[reason]; reason != trace.Duplicate && (r.left == "" || r.do == "") {

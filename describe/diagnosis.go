@@ -11,8 +11,8 @@ import (
 )
 
 // Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
-// Located is the operation that the investigation located, with its share of p; 0 if it located none. It is then the
-// only place in the sentence.
+// Located is the operation that the investigation located, with its share of p. Unless it is 0, it is the only place
+// in the sentence.
 func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
@@ -52,8 +52,8 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Se
 	return s
 }
 
-// judged returns the name of p's requests: all of a type, or one of its groups, several of which can have the same
-// figures.
+// judged returns the name of p's requests: the name of their type, or of one of its groups. Several groups can have
+// the same figures.
 func (n *Names) judged(p *detect.Problem) string {
 	name := n.RequestType(p.RequestType, p.Entry)
 	if p.Level == group.LevelRequestType {
@@ -62,12 +62,12 @@ func (n *Names) judged(p *detect.Problem) string {
 	return InGroup(name, p.Group)
 }
 
-// InGroup returns the name of a group of a request type with a name.
+// InGroup returns the name of a group, given the name of its request type.
 func InGroup(requestType string, group analysis.Hash) string {
 	return requestType + " (group " + group.String()[:8] + ")"
 }
 
-// leastTail is the least p99, in medians, by which the spread of durations is described.
+// leastTail is the minimum ratio of p99 to median for describing the spread of durations by them.
 const leastTail = 1.2
 
 // spread describes how widely the durations of p's requests vary.
@@ -125,9 +125,9 @@ func versus(s *Sentence, p *detect.Problem) {
 	s.mention(units.Duration(p.Expected), baseline)
 }
 
-// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, with its
-// interval, and for shifted requests that are hardly slower than before: the shares divide a difference that means
-// nothing.
+// leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a
+// share above 0. It also adds nothing for shifted requests that are hardly slower than before: their shares would
+// divide a meaningless difference.
 func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
@@ -144,7 +144,7 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 		s.Plain("; ")
 		part := units.Share(share)
 		s.cite(part, edge)
-		if chronic && part != "all" { // the interval is that of the share of all variance
+		if chronic && part != "all" { // the interval is for the share of the whole variance
 			s.mention(plusMinus(e), edge)
 		}
 		s.Plain(" of the " + whole(p) + " is in ")
@@ -152,7 +152,7 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	s.cite(n.Edge(e), edge)
 }
 
-// whole names the quantity that shares of p are of.
+// whole names the quantity that is divided into shares of p.
 func whole(p *detect.Problem) string {
 	switch {
 	case p.Kind == detect.KindShifted:
@@ -163,7 +163,7 @@ func whole(p *detect.Problem) string {
 	return "slowdown"
 }
 
-// plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is unknown.
+// plusMinus returns half the width of the interval of e's share of the variance, like " ± 4", or "" if it is unknown.
 func plusMinus(e *group.EdgeShare) string {
 	half := (e.ShareHigh - e.ShareLow) / 2
 	if half != half {
@@ -172,7 +172,7 @@ func plusMinus(e *group.EdgeShare) string {
 	return " ± " + units.PercentNumber(half)
 }
 
-// minCause is the smallest fraction of the variance for which a variable is named as a cause.
+// minCause is the minimum fraction of the variance that a variable must explain to be named as a cause.
 const minCause = 0.1
 
 // cause names the best explanation, if it accounts for enough of the variance.
@@ -194,7 +194,7 @@ func (n *Names) cause(s *Sentence, p *detect.Problem) {
 	s.cite(text, e)
 }
 
-// PerSecond formats a problem's impact: time lost per second of operation, in ns.
+// PerSecond formats a problem's impact: the added latency per second of operation, in ns.
 func PerSecond(impact float64) string {
 	switch {
 	case impact != impact:

@@ -43,7 +43,7 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	}
 }
 
-// A p99 that hardly exceeds the median does not describe how widely durations vary.
+// A p99 that hardly exceeds the median doesn't describe how widely durations vary.
 func TestDiagnosisWithoutTail(t *testing.T) {
 	s := newShop()
 	p := s.variable()
@@ -253,7 +253,7 @@ func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) 
 	}
 }
 
-// Two groups of a type can have the same figures: the sentence tells them apart, and from the type.
+// Two groups of a type can have the same figures. The sentence distinguishes them from each other and from the type.
 func TestDiagnosisOfGroup(t *testing.T) {
 	s := newShop()
 	p := s.slow()

@@ -8,15 +8,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TraceExplanation presents the difference of one trace from normal ones.
+// TraceExplanation presents the difference between one trace and normal traces.
 type TraceExplanation struct {
 	TraceID    string        `json:"trace_id"`
-	ExcessNS   *int64        `json:"excess_ns"` // null: no normal trace has a request of this type
+	ExcessNS   *int64        `json:"excess_ns"` // null if no normal trace has a request of this type
 	DurationNS int64         `json:"duration_ns"`
-	UsualNS    *int64        `json:"usual_ns"` // median of such requests; null like excess_ns
+	UsualNS    *int64        `json:"usual_ns"` // median of such requests; null if excess_ns is null
 	Suspects   []CallSuspect `json:"suspects"` // ranked
 
-	usualRange bool // the request is not longer than such requests are at times
+	usualRange bool // such requests sometimes take this long
 }
 
 // CallSuspect presents a step that differs from normal traces, see [onetrace.CallSuspect].
@@ -27,8 +27,8 @@ type CallSuspect struct {
 	Reason     onetrace.Reason `json:"reason"`
 	Part       onetrace.Part   `json:"part,omitempty"` // of a slow step
 	Calls      int             `json:"calls"`
-	SpanID     string          `json:"span_id"`              // the call with most evidence; of missing calls the caller
-	Caller     *CallStep       `json:"caller,omitempty"`     // of missing calls
+	SpanID     string          `json:"span_id"`              // call with most evidence; the caller if calls are missing
+	Caller     *CallStep       `json:"caller,omitempty"`     // set if calls are missing
 	Missing    []CallStep      `json:"missing,omitempty"`    // the calls that the caller usually makes
 	Unanswered bool            `json:"unanswered,omitempty"` // the callee was called and has no span
 
@@ -43,7 +43,7 @@ type CallStep struct {
 	Target    *Target `json:"target,omitempty"` // the operation calls this one
 
 	name   string
-	opaque bool // the called service emits no spans: the time of the call is that of the service, too
+	opaque bool // the called service emits no spans, so the call's time includes the service's time
 }
 
 // Explanation presents e, the explanation of trace id.
@@ -82,7 +82,8 @@ func (n *Names) callStep(op trace.Op) CallStep {
 	return CallStep{n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String(), n.target(op), n.Op(op), n.External(op)}
 }
 
-// Phrase returns the name of the step with the part of it that takes longer: "on the wire to cart GET /cart".
+// Phrase returns the name of the step and, if known, the part of it that takes longer: "on the wire to cart GET
+// /cart".
 func (s *CallSuspect) Phrase() string {
 	before, after := s.around()
 	return before + s.name + after
@@ -144,7 +145,7 @@ func (x *TraceExplanation) Sentence() Sentence {
 	return s
 }
 
-// shorter reports whether the request took noticeably less time than usual. There is a usual time.
+// shorter reports whether the request took noticeably less time than usual. The usual time must be known.
 func (x *TraceExplanation) shorter() bool {
 	return float64(*x.ExcessNS) < -noticeable*float64(*x.UsualNS)
 }
@@ -204,7 +205,7 @@ func (x *TraceExplanation) places(s *Sentence) {
 	}
 }
 
-// otherwise appends a clause about a suspect that is not slow.
+// otherwise appends a clause about a suspect that isn't slow.
 func (s *CallSuspect) otherwise(to *Sentence) {
 	if s.Caller != nil {
 		s.lacks(to)

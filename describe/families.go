@@ -11,8 +11,8 @@ import (
 // shownFamilies is the number of families of names in a text.
 const shownFamilies = 5
 
-// Families returns sentences about operations whose names seem to hold identities, and about the remedy; both are empty
-// if there are none.
+// Families returns sentences about operations whose names seem to contain identifiers, and about the remedy. Both are
+// empty if there are no such operations.
 func (n *Names) Families(all []trace.Family) (saw, do string) {
 	if len(all) == 0 {
 		return "", ""

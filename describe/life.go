@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Transition describes the entry of an incident into a state.
+// Transition describes how an incident entered a state.
 func (n *Names) Transition(t *incident.Transition) string {
 	switch t.Why {
 	case incident.Noticed:
@@ -25,7 +25,7 @@ func (n *Names) Transition(t *incident.Transition) string {
 	return "The incident closed: " + n.Ending(t) + "."
 }
 
-// EndReasons has the names of the reasons for which incidents close, as in the API.
+// EndReasons names the reasons why incidents close, as in the API.
 var EndReasons = map[incident.Why]string{
 	incident.Recovered: "recovered",
 	incident.Stopped:   "stopped",
@@ -56,7 +56,7 @@ func (n *Names) Ending(t *incident.Transition) string {
 		}
 		return text
 	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
-		// the last four are no ends
+		// the last four don't end an incident
 	}
 	if t.Calls == 0 {
 		return "back to normal"

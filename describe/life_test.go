@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Each reason for which an incident opens or closes has its own text.
+// Each reason why an incident opens or closes has its own text.
 func TestTransition(t *testing.T) {
 	table := &trace.Table{}
 	n := describe.New(table, describe.Verbatim)

@@ -46,8 +46,8 @@ func New(table *trace.Table, clean func(string) string) *Names {
 	}
 }
 
-// Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is
-// unique among those added. A type that is added again keeps its name.
+// Add adds the summary of a group or request type, as [Names.AddSummary] does. It also gives a request type a name
+// that is unique among the added types. A type that is added again keeps its name.
 func (n *Names) Add(s *group.Summary) {
 	n.AddSummary(s)
 	if s.Level != group.LevelRequestType {
@@ -69,8 +69,9 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 	n.Types[requestType] = name
 }
 
-// typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that
-// distinguish it from other request types with the same entry: those it calls, rather than the calls.
+// typeName returns the name of a request type: its own, or the name of its entry operation followed by the operations
+// that distinguish it from other request types with the same entry. A called operation is named in preference to the
+// call.
 func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
@@ -91,7 +92,7 @@ func (n *Names) typeName(s *group.Summary) string {
 	return name + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// RequestType returns the name of a request type; if it was not added, the name of its entry operation.
+// RequestType returns the name of a request type, or the name of its entry operation if the type was not added.
 func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	if name, ok := n.Types[id]; ok {
 		return name
@@ -99,7 +100,7 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	return n.Op(entry)
 }
 
-// Summary returns the summary of the requests of p; nil if it was not added.
+// Summary returns the summary of the requests of p, or nil if it was not added.
 func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
@@ -110,7 +111,8 @@ const (
 	unnamedService = "(unnamed service)"
 )
 
-// NamedService returns the name of a service for a sentence or a table. Spans without service.name have a blank one.
+// NamedService returns the name of a service for a sentence or a table. It replaces the blank name of spans without
+// service.name.
 func (n *Names) NamedService(service trace.Symbol) string {
 	if name := n.Clean(n.Table.Text(service)); strings.TrimSpace(name) != "" {
 		return name
@@ -119,12 +121,12 @@ func (n *Names) NamedService(service trace.Symbol) string {
 }
 
 // Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
-// The name of an operation is left out if it says no more than that of the target, as the HTTP method does:
-// "frontend → cart GET /cart".
+// The name of the operation is omitted if it adds nothing to the target's name, like an HTTP method: "frontend → cart
+// GET /cart".
 func (n *Names) Op(op trace.Op) string {
 	target := n.Table.Target(op)
 	if class := detect.WaitClass(n.Table, op); class != "" {
-		return strings.TrimSpace(n.Service(op) + " " + detect.Waiting(class)) // as sentences call it
+		return strings.TrimSpace(n.Service(op) + " " + detect.Waiting(class)) // the name used in sentences
 	}
 	if target == 0 {
 		name := strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
@@ -140,7 +142,7 @@ func (n *Names) Op(op trace.Op) string {
 	return name + " → " + called
 }
 
-// External reports whether an operation emits no spans, so that only the attributes of its callers name it.
+// External reports whether an operation emits no spans. It is then known only from attributes of its callers.
 func (n *Names) External(op trace.Op) bool { return n.Table.Operation(op).Kind == trace.External }
 
 // onWire reports whether the own time of a step is spent on the wire to its target, or in the queue of the target.
@@ -149,8 +151,7 @@ func (n *Names) onWire(step trace.Op) bool {
 	return target != 0 && !n.External(target)
 }
 
-// Called returns the name of a step within the service of its caller: the operation or, if it has a target, the name of
-// the target.
+// Called returns the name of a step for its caller: the name of the target if it has one, or of the operation.
 func (n *Names) Called(op trace.Op) string {
 	if target := n.Table.Target(op); target != 0 {
 		return n.Op(target)
@@ -164,7 +165,7 @@ func (n *Names) Service(op trace.Op) string { return n.Clean(n.Table.ServiceName
 // OpName returns op's name without its service and target.
 func (n *Names) OpName(op trace.Op) string { return n.Clean(n.Table.OpName(op)) }
 
-// Context returns the names of the operations from the root down to c; not nil.
+// Context returns the names of the operations from the root down to c. The result is not nil.
 func (n *Names) Context(c trace.Context) []string {
 	path := []string{} // JSON encodes nil as null
 	for _, op := range n.Table.Path(c) {
@@ -173,7 +174,7 @@ func (n *Names) Context(c trace.Context) []string {
 	return path
 }
 
-// Last returns the operation that c ends with; 0 for the empty context.
+// Last returns the operation that c ends with, or 0 for the empty context.
 func (n *Names) Last(c trace.Context) trace.Op { return n.Table.Context(c).Op }
 
 // Edge returns the short name of a place on the critical path: the operation, and the position within its span.
@@ -198,7 +199,7 @@ func (n *Names) Edge(e *group.EdgeShare) string {
 	return name
 }
 
-// Leading returns the leading edge of p, which is its first; nil if p has no edges.
+// Leading returns the leading edge of p, which is its first, or nil if p has no edges.
 func Leading(p *detect.Problem) *group.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
@@ -214,8 +215,8 @@ const (
 	variableSkeleton = "skeleton"
 )
 
-// Bins returns the attribute values that all requests of a group share, as text; "" if only its path distinguishes the
-// group.
+// Bins returns the attribute values that all requests of a group share, as text, or "" if only its path distinguishes
+// the group.
 func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An operation with a blank service and name has a visible name, no operation has none.
+// An operation never has an empty name: a blank service and name are replaced.
 func TestUnnamed(t *testing.T) {
 	s := newShop()
 	n := s.names()
@@ -21,7 +21,7 @@ func TestUnnamed(t *testing.T) {
 	}
 }
 
-// Two request types never have the same name, and one that is added again keeps its name.
+// Two request types never have the same name, and a type that is added again keeps its name.
 func TestAddTypes(t *testing.T) {
 	s := newShop()
 	n := New(s.table, Verbatim)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Number is a float64 that JSON encodes as null if it is not a finite number: unknown.
+// Number is a float64 that is encoded in JSON as null if it is NaN or infinite, which means unknown.
 type Number float64
 
-// Unknown returns the number that JSON encodes as null.
+// Unknown returns NaN, which is encoded in JSON as null.
 func Unknown() Number { return Number(math.NaN()) }
 
 // Known reports whether x is finite.
 func (x Number) Known() bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
 
-// Pointer returns x; nil if it is unknown.
+// Pointer returns x, or nil if it is unknown.
 func (x Number) Pointer() *float64 {
 	if !x.Known() {
 		return nil
@@ -26,7 +26,7 @@ func (x Number) Pointer() *float64 {
 // MarshalJSON implements json.Marshaler.
 func (x Number) MarshalJSON() ([]byte, error) { return json.Marshal(x.Pointer()) }
 
-// nanos returns d in nanoseconds; nil if it is not above 0: unknown.
+// nanos returns d in nanoseconds, or nil if d ≤ 0, which means unknown.
 func nanos(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil

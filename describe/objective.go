@@ -7,18 +7,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Objective holds the numbers that describe an objective that requests miss.
+// Objective holds the numbers that describe an objective that requests violate.
 type Objective struct {
-	Name   string        // that of the configuration, or the entry of the requests
+	Name   string        // its name in the configuration, or the entry of the requests
 	Entry  string        // of the requests
-	Below  time.Duration // that they must not reach; 0: they must not fail
+	Below  time.Duration // duration that requests must not reach; 0 if the objective is about failures
 	Budget float64       // share of the requests that may miss it
-	Share  float64       // that did, in the window
+	Share  float64       // share that missed it in the window
 	Window time.Duration
 }
 
-// Missed describes, in a sentence without a full stop, that requests miss an objective, or did until an incident was
-// over.
+// Missed describes a violated objective in a sentence without a full stop. over selects the past tense.
 func (n *Names) Missed(x *Objective, over bool) string {
 	failed := "failed"
 	if x.Below > 0 {
@@ -41,7 +40,7 @@ func (n *Names) Missed(x *Objective, over bool) string {
 // budget returns a share as a percentage with the digits that it was configured with.
 func budget(share float64) string { return strconv.FormatFloat(share*100, 'g', 6, 64) + " %" }
 
-// missed appends the first objective that an incident misses, and the number of the others.
+// missed appends the first objective that an incident violates, and the number of the others.
 func (n *Names) missed(s *Sentence, x *Incident) {
 	if len(x.Objectives) == 0 {
 		return

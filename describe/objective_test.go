@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 )
 
-// An incident tells of the first objective that it misses, then of its evidence.
+// The sentence about an incident starts with the first objective that it violates, then gives the evidence.
 func TestIncidentOfObjective(t *testing.T) {
 	s := newShop()
 	n := s.names()

@@ -6,9 +6,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context with time
-// of its own, with its exclusive nanoseconds over all requests and the label request_type. The sample type requests
-// counts requests at their entry.
+// Pprof writes the critical paths of request types as a gzipped pprof profile. It has one sample per calling context
+// with own time, which counts the exclusive nanoseconds over all requests and has the label request_type. The sample
+// type requests counts requests at their entry.
 func Pprof(w io.Writer, profiles []Profile) error {
 	b := NewProfileBuilder("critical path by calling context; values are exclusive times over all requests", "requests", "exclusive")
 	for i := range profiles {
@@ -35,7 +35,7 @@ func NewProfileBuilder(comment, count, nanoseconds string) *ProfileBuilder {
 	}}
 }
 
-// Add adds a sample. Its stack begins with the innermost function.
+// Add adds a sample. Its stack starts with the innermost function.
 func (b *ProfileBuilder) Add(count, nanoseconds int64, labels map[string][]string, stack []string) {
 	s := &profile.Sample{Value: []int64{count, nanoseconds}, Label: labels}
 	for _, name := range stack {
@@ -52,7 +52,7 @@ func (b *ProfileBuilder) Write(w io.Writer) error {
 	return b.out.Write(w)
 }
 
-// addFrame adds the sample of frame i, unless both of its values are 0.
+// addFrame adds the sample of frame i, unless both its values are 0.
 func (b *ProfileBuilder) addFrame(p *Profile, i int) {
 	count, own := int64(0), p.Nanos(i)
 	if i == 0 {

@@ -7,7 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Problem presents a problem. Fractions are 0–1, durations nanoseconds; nil and unknown numbers are null in JSON.
+// Problem presents a problem. Fractions are from 0 to 1, and durations are in nanoseconds. Nil and unknown numbers are
+// null in JSON.
 //
 // The API, reports and webhooks derive their views of a problem from it. Reports and webhooks use its JSON form.
 type Problem struct {
@@ -30,14 +31,14 @@ type Problem struct {
 	CoV           Number   `json:"cov"`
 	CoVLow        Number   `json:"cov_low"`
 	CoVHigh       Number   `json:"cov_high"`
-	Impact        Number   `json:"impact"` // ns lost per second
+	Impact        Number   `json:"impact"` // added latency, ns per second
 	Sentence      Sentence `json:"-"`      // Diagnosis with its evidence
 }
 
 // Findings present the edges and explanations of a problem.
 type Findings struct {
-	Edge         *ProblemEdge  `json:"edge"`  // the leading one; nil: none
-	Edges        []ProblemEdge `json:"edges"` // the leading one first
+	Edge         *ProblemEdge  `json:"edge"`  // the leading edge; may be nil
+	Edges        []ProblemEdge `json:"edges"` // the leading edge first
 	Explanations []Explanation `json:"explanations"`
 }
 
@@ -51,7 +52,7 @@ type Place struct {
 	Kind      string     `json:"kind"`
 	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
 	After     string     `json:"after,omitempty"`
-	Target    *Target    `json:"target,omitempty"` // the operation that the place calls; nil: none, or unknown
+	Target    *Target    `json:"target,omitempty"` // the operation that the place calls, if known
 }
 
 // Target presents the operation that another one calls. The time of the call is spent on the wire to the target, in its
@@ -90,10 +91,10 @@ type ProblemEdge struct {
 type Explanation struct {
 	Name       string     `json:"name"` // the variable with value and place, as text
 	Variable   string     `json:"variable"`
-	Value      string     `json:"value"`  // empty: the variable is a number
-	Where      []string   `json:"where"`  // context; empty: the whole request
-	Target     *Place     `json:"target"` // the edge that it explains; nil: the duration
-	TargetEdge trace.Edge `json:"-"`      // 0: the duration
+	Value      string     `json:"value"`  // empty if the variable is a number
+	Where      []string   `json:"where"`  // context; empty for the whole request
+	Target     *Place     `json:"target"` // the edge that it explains; nil if it explains the duration
+	TargetEdge trace.Edge `json:"-"`      // 0 if it explains the duration
 	Effect     Number     `json:"effect"` // part of the variance, with its 95 % interval
 	Low        Number     `json:"low"`
 	High       Number     `json:"high"`
@@ -110,7 +111,7 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 	}
 }
 
-// Problem presents p. Located is the operation that the investigation located, with its share of p; 0: none.
+// Problem presents p. Located is the operation that the investigation located, or 0, and share is its share of p.
 func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
@@ -143,7 +144,7 @@ func (n *Names) Place(e *group.EdgeShare) Place {
 	return p
 }
 
-// target presents the target of a step; nil if it has none.
+// target presents the target of a step, or returns nil if it has no target.
 func (n *Names) target(step trace.Op) *Target {
 	if target := n.Table.Target(step); target != 0 {
 		return &Target{n.Service(target), n.OpName(target), n.External(target)}
@@ -151,7 +152,7 @@ func (n *Names) target(step trace.Op) *Target {
 	return nil
 }
 
-// PlaceOf presents the edge with the given identity; nil if it is not among edges.
+// PlaceOf presents the edge with the given identity, or returns nil if edges does not contain it.
 func (n *Names) PlaceOf(edges []group.EdgeShare, edge trace.Edge) *Place {
 	for i := range edges {
 		if e := &edges[i]; edge != 0 && e.Edge == edge {

@@ -25,7 +25,7 @@ type Frame struct {
 	End      int     // index after the last frame below this one
 	Own      float64 // ns per request in the context itself
 	Total    float64 // ns per request, including the frames below
-	Variance float64 // share of the variance, of its own time; NaN if unknown or without own time
+	Variance float64 // share of the variance that is due to its own time; NaN if unknown or without own time
 	Low      float64 // 95 % interval
 	High     float64
 	key      trace.Context

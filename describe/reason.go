@@ -6,19 +6,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Reason is the reason for which requests lose time at a located place, as the kernel tells it. It is zero if it is
-// unknown.
+// Reason is the reason for added latency at a located place, according to the kernel. The zero value is unknown.
 type Reason struct {
-	Wait     trace.Op     // waits in the kernel; 0: none
-	Share    float64      // of the added latency, that they carry; 0: unknown
-	Function trace.Op     // within which the threads wait; 0: only the service is known
-	Host     trace.Symbol // on which they wait; 0: unknown
+	Wait     trace.Op     // waits in the kernel; may be 0
+	Share    float64      // of the added latency, in these waits; 0 if unknown
+	Function trace.Op     // waiting function; 0 if only the service is known
+	Host     trace.Symbol // host of the waiting threads; 0 if unknown
 	Computes bool         // the place waits for nothing in the kernel
 }
 
-// Located describes the place with its share of the time that requests lose, 0 if that is unknown, and the reason:
-// "orders audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk
-// (fsync) in orders audit.append, on host b". The place may itself be a wait.
+// Located describes the place with its share of the added latency, or 0 if the share is unknown, and the reason:
+// "orders audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in
+// orders audit.append, on host b". The place may itself be a wait.
 func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
@@ -54,7 +53,7 @@ func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) 
 	return s
 }
 
-// waits returns the name of the function that waits, or else of its service.
+// waits returns the name of the function that waits, or of its service if the function is unknown.
 func (n *Names) waits(place trace.Op, why *Reason) string {
 	if why.Function != 0 {
 		return n.Op(why.Function)

@@ -7,7 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The reason of a located place is told with class, function or service, and host. The class decides the next step.
+// The reason at a located place is described by its class, function or service, and host. The class decides the next
+// step.
 func TestReason(t *testing.T) {
 	var table trace.Table
 	n := New(&table, Verbatim)

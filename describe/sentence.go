@@ -13,10 +13,10 @@ type Sentence []Phrase
 type Phrase struct {
 	Text     string
 	Strong   bool     // emphasized: a name or a number
-	Evidence Evidence // zero: none
+	Evidence Evidence // may be zero
 }
 
-// Evidence refers to the data behind a phrase. The zero value refers to none.
+// Evidence refers to the data behind a phrase. The zero value refers to nothing.
 type Evidence struct {
 	Kind        EvidenceKind
 	Edge        trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder

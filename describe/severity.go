@@ -5,15 +5,15 @@ import "github.com/sibyl-trace/sibyl/internal/units"
 // Severity holds the figures that give an incident its severity.
 type Severity struct {
 	Name      string     // of the severity
-	Lowest    bool       // it is the lowest one: no figure reaches the bound of another
+	Lowest    bool       // it is the lowest severity: no figure reaches the bound of a higher one
 	Bound     float64    // of Score, or of Failed if Failing is not empty
 	Service   string     // the first suspect
 	Score     float64    // of the first suspect
-	Waits     bool       // the score is the time for which messages wait for the suspect
-	Failing   string     // a request type; empty: none gives the severity
-	Failed    float64    // share of its requests that fail beyond the usual
-	Objective *Objective // that requests miss; nil: none gives the severity
-	Fast      bool       // they miss it so fast that the budget of 30 days lasts for two
+	Waits     bool       // the score is the time that messages wait for the suspect
+	Failing   string     // the request type whose failures give the severity; may be empty
+	Failed    float64    // share of its requests that fail, above the usual share
+	Objective *Objective // the violated objective that gives the severity; may be nil
+	Fast      bool       // it burns so fast that the budget for 30 days would last two
 }
 
 // Severity describes the figure that gives an incident its severity, with the bound that it reaches.

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The reason of a severity names the figure and the bound that it reaches.
+// The reason for a severity names the figure and the bound that it reaches.
 func TestSeverity(t *testing.T) {
 	n := New(&trace.Table{}, func(s string) string { return "<" + s + ">" })
 	objective := &Objective{Name: "checkout"}

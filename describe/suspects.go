@@ -14,11 +14,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Suspect presents a service with its additional cost over a baseline. Scores and parts are per request: times in mean
-// durations of a request of the baseline, and numbers of failures, unanswered calls and changed call flows.
+// Suspect presents a service with its additional cost over a baseline. Scores and parts are per request: times are in
+// units of the request's mean duration in the baseline, and failures, unanswered calls and changed call flows are
+// counts.
 type Suspect struct {
 	Service    string             `json:"service"`
-	EmitsSpans bool               `json:"emits_spans"` // false: only attributes of its callers name it
+	EmitsSpans bool               `json:"emits_spans"` // if false, only attributes of its callers name it
 	Score      Number             `json:"score"`       // the sum of the parts
 	Parts      SuspectParts       `json:"parts"`
 	Operations []SuspectOperation `json:"operations"`  // by falling score
@@ -95,7 +96,7 @@ type SuspectInstance struct {
 	Part  Number // 0–1
 }
 
-// keyVersion is the attribute that tells versions apart. The others name instances, hosts and zones.
+// keyVersion is the attribute for versions. All other attributes name instances, hosts and zones.
 const keyVersion = "service.version"
 
 // Instances presents the instances, hosts, zones and versions that carry most of the cost of s, by falling part.
@@ -107,7 +108,7 @@ func (n *Names) Instances(s *compare.Suspect) []SuspectInstance {
 	return all
 }
 
-// Machines is Instances without versions.
+// Machines is like Instances, but without versions.
 func (n *Names) Machines(s *compare.Suspect) []SuspectInstance {
 	return slices.DeleteFunc(n.Instances(s), func(x SuspectInstance) bool { return x.Key == keyVersion })
 }
@@ -125,13 +126,14 @@ func periodIn(clock func(t trace.Nanos, dated bool) string, window history.Inter
 	return "between " + clock(window.From, dated) + " and " + clock(window.To, dated && !OneDay(window))
 }
 
-// IncidentPeriod describes the time of an incident in a sentence, see [Period]: to the minute, since the onset is an
-// estimate. ended is 0 while the incident is open. It is dated if it does not lie within the day of now or of its end.
+// IncidentPeriod describes the time of an incident in a sentence, see [Period]. It is to the minute, because the onset
+// is an estimate. ended is 0 while the incident is open. The period includes dates unless it lies within the day of
+// its end or, if the incident is open, of now.
 func IncidentPeriod(onset, ended, now trace.Nanos) string {
 	return IncidentPeriodIn(Clock, onset, ended, now)
 }
 
-// IncidentPeriodIn is IncidentPeriod with another notation of times than that of [Clock].
+// IncidentPeriodIn is like IncidentPeriod, but formats times with clock instead of [Clock].
 func IncidentPeriodIn(clock func(t trace.Nanos, dated bool) string, onset, ended, now trace.Nanos) string {
 	end := ended
 	if end == 0 {
@@ -170,10 +172,10 @@ func Clock(t trace.Nanos, dated bool) string {
 type Comparison struct {
 	When     string            // a [Period], or text in its place
 	Types    int               // request types in the window
-	Slower   int               // of these, slower ones
-	Unjudged int               // of these, those with too few requests to compare
+	Slower   int               // slower request types
+	Unjudged int               // request types with too few requests to compare
 	Suspects []compare.Suspect // ranked
-	Usual    []float64         // the highest scores in parts of the baseline as long as the window; empty: unknown
+	Usual    []float64         // the highest scores in parts of the baseline as long as the window; empty if unknown
 }
 
 // leastScore is the smallest score that is not rounded to 0.00.
@@ -242,16 +244,17 @@ type Incident struct {
 	Suspects []compare.Suspect // ranked
 	Shared   compare.SharedPlace
 	Longer   float64 // mean duration of all requests above the usual one, relative to it
-	// between the times that are compared, if it took days to grow; 0: it is told from the hours before
+	// weeks between the two times compared, for an incident that grew over days; 0 if it is compared with the hours
+	// before
 	Weeks    int
-	Slower   []SlowerType // request types that lose time
-	Affected float64      // share of all requests that are of affected types, 0–1; 0: unknown
+	Slower   []SlowerType // request types that are slower
+	Affected float64      // share of all requests that belong to affected types, 0–1; 0 if unknown
 
-	Objectives []Objective // that requests miss
+	Objectives []Objective // violated objectives
 	Over       bool        // it is closed
 
-	Located trace.Op // the place; 0: none was located
-	Share   float64  // of the added latency, at Located; 0: unknown
+	Located trace.Op // the located place; may be 0
+	Share   float64  // of the added latency, at Located; 0 if unknown
 	Reason  Reason   // for Located
 }
 
@@ -262,29 +265,29 @@ type SlowerType struct {
 	Mean, Usual float64 // ns
 }
 
-// lost returns the time that the requests of t lose, in ns.
+// lost returns the added time of all requests of t, in ns.
 func (t *SlowerType) lost() float64 { return float64(t.Requests) * max(0, t.Mean-t.Usual) }
 
 // growth returns the relative growth of the mean duration of t.
 func (t *SlowerType) growth() float64 { return (t.Mean - t.Usual) / max(1, t.Usual) }
 
-// leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
-// time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
+// leastLonger is the smallest relative increase of the mean duration at which a sentence about failures mentions added
+// time. The time of an unanswered call is added to the wire, even if its caller waits no longer than usual.
 const leastLonger = 0.05
 
-// IncidentKind is the kind of evidence on which an incident rests, as in the API.
+// IncidentKind is the kind of evidence for an incident, as in the API.
 type IncidentKind string
 
 // The kinds of incidents.
 const (
-	Slow    IncidentKind = "slow"      // they, or the calls of an operation, take longer than in the hours before
-	Crept   IncidentKind = "crept"     // they take longer than weeks ago: it took days
-	Failing IncidentKind = "failing"   // more of them fail, or get no answer
-	Silent  IncidentKind = "silent"    // they no longer come
-	Missed  IncidentKind = "objective" // they miss an objective, and no service stands out
+	Slow    IncidentKind = "slow"      // requests, or the calls of an operation, take longer than in the hours before
+	Crept   IncidentKind = "crept"     // requests became slower over days: they take longer than weeks ago
+	Failing IncidentKind = "failing"   // more requests fail or remain unanswered
+	Silent  IncidentKind = "silent"    // requests have stopped
+	Missed  IncidentKind = "objective" // requests violate an objective, and no service stands out
 )
 
-// Kind returns the kind of x, by the evidence that its sentence tells.
+// Kind returns the kind of x, which depends on the evidence in its sentence.
 func (x *Incident) Kind() IncidentKind {
 	if x.isUnknown() {
 		if len(x.Objectives) > 0 {
@@ -313,7 +316,7 @@ func (x *Incident) Kind() IncidentKind {
 	return slow
 }
 
-// tense returns the present form of a verb or, of an incident that is over, the past one.
+// tense returns the past form of a verb if an incident is over, and the present form otherwise.
 func tense(over bool, present, past string) string {
 	if over {
 		return past
@@ -324,8 +327,8 @@ func tense(over bool, present, past string) string {
 // isUnknown reports whether no service stands out.
 func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 }
 
-// Incident describes x: the objectives that requests miss, how much longer they take, and the evidence against the
-// first suspect.
+// Incident describes x: the violated objectives, how much longer requests take, and the evidence against the first
+// suspect.
 func (n *Names) Incident(x *Incident) Sentence {
 	s := n.incident(x)
 	if x.Affected > 0 && x.Affected < mostFew && x.Kind() != Silent {
@@ -334,7 +337,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// mostFew is the share of the requests below which an incident says that it affects few.
+// mostFew is the share of the requests below which an incident's sentence says that few are affected.
 const mostFew = 0.1
 
 // incident returns the sentence about x without the share of the requests that it affects.
@@ -383,29 +386,29 @@ func (n *Names) incident(x *Incident) Sentence {
 	return s
 }
 
-// Rules by which the size of an incident is that of the request type that loses most time: the mean over several is
-// nobody's experience if that type grew far more.
+// Rules for describing the size of an incident by its worst request type alone. A mean over several types is
+// misleading if the worst type has grown far more than the others.
 const (
 	leastUnlike = 2   // times the growth of the others
-	mostAlone   = 0.5 // of the added latency, at which the others are not mentioned
+	mostAlone   = 0.5 // minimum share of the added latency to omit the other types
 )
 
-// Size holds the mean durations, in ns, of the affected requests of an incident that lose time: in healthy times before
-// the onset, and from the onset to the end or now. It is zero if no request type loses time.
+// Size holds the mean durations, in ns, of the slower requests of an incident. Before is the mean in normal times
+// before the onset, Now the mean from the onset to the end or now. Size is zero if no request type is slower.
 type Size struct {
 	Before, Now float64
-	Types       int // that lose time
+	Types       int // slower request types
 
-	worst *SlowerType // loses most
-	alone bool        // the size is that of worst
-	most  bool        // it loses at least half of the time
+	worst *SlowerType // has the largest added latency
+	alone bool        // the size describes worst only
+	most  bool        // worst has at least half of the added latency
 }
 
-// Ratio returns how many times as long the requests take; 0 if s is zero.
+// Ratio returns the slowdown of the requests as a factor, or 0 if s is zero.
 func (s *Size) Ratio() float64 { return s.Now / max(1, s.Before) }
 
-// Stopped returns the number of requests per second that came before and no longer come; 0 if x is not about them, or
-// the rate is unknown.
+// Stopped returns the rate of requests that have stopped, in requests per second. It is 0 if x is not about stopped
+// requests, or if the rate is unknown.
 func (x *Incident) Stopped() (rate float64) {
 	if x.Kind() != Silent {
 		return 0
@@ -416,7 +419,7 @@ func (x *Incident) Stopped() (rate float64) {
 	return rate
 }
 
-// Size returns the size of x. It is zero if requests no longer come: others tell nothing about them.
+// Size returns the size of x. It is zero if requests have stopped, because other requests say nothing about them.
 func (x *Incident) Size() (s Size) {
 	if x.Kind() == Silent {
 		return s
@@ -447,7 +450,7 @@ func (x *Incident) Size() (s Size) {
 	return s
 }
 
-// longer appends how much longer the requests of the types take that lose time or, while none is known, all.
+// longer appends how much longer the slower request types take or, while no slower type is known, all requests.
 func (s *Sentence) longer(x *Incident) {
 	size, take := x.Size(), " "+tense(x.Over, "take", "took")+" "
 	if size.Types == 0 {
@@ -483,7 +486,7 @@ func (s *Sentence) longer(x *Incident) {
 	s.Plain(" " + x.When)
 }
 
-// slower returns the names of the request types that lose time.
+// slower returns the names of the slower request types.
 func (x *Incident) slower() (names []string) {
 	for i := range x.Slower {
 		if x.Slower[i].lost() > 0 {
@@ -493,12 +496,11 @@ func (x *Incident) slower() (names []string) {
 	return names
 }
 
-// smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly
-// change.
+// smallScore is the score below which a sentence describes an operation instead of all requests, which hardly change.
 const smallScore = 0.02
 
-// outstanding returns the operation of a suspect whose calls by themselves tell more than what all requests lose; nil
-// if there is none.
+// outstanding returns the operation of a suspect whose own slowdown is more informative than the slowdown of all
+// requests, or nil.
 func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	if s.Silent < s.Score/2 && s.Score >= smallScore {
 		return nil
@@ -511,7 +513,7 @@ func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	return nil
 }
 
-// operation appends what calls of an operation lose.
+// operation appends the slowdown of the calls of an operation.
 func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation) {
 	name, first := n.Op(o.Op), &x.Suspects[0]
 	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
@@ -520,7 +522,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 		s.Plain(" " + tense(x.Over, "gets", "got") + " no requests " + x.When)
 		if o.Stopped > 0 {
 			s.Plain("; " + units.Rate(o.Stopped) + " came steadily before")
-		} else { // of an incident of an older checkpoint
+		} else { // from an older checkpoint
 			s.Plain("; they came steadily before")
 		}
 	case Failing:
@@ -550,7 +552,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 	}
 }
 
-// ago names the time that an incident is told from, a number of weeks ago.
+// ago names the time, some weeks ago, that an incident is compared with.
 func ago(weeks int) string {
 	switch weeks {
 	case 0:
@@ -562,7 +564,7 @@ func ago(weeks int) string {
 	}
 }
 
-// lag describes the time for which messages wait in a queue until the first suspect takes them.
+// lag describes how long messages wait in a queue until the first suspect takes them.
 func (n *Names) lag(s *Sentence, x *Incident, queue *compare.SuspectOperation) {
 	s.Plain("Messages " + tense(x.Over, "wait ", "waited "))
 	known := queue.Excess > 0
@@ -588,7 +590,7 @@ func (n *Names) lag(s *Sentence, x *Incident, queue *compare.SuspectOperation) {
 // queue returns the name of a queue: its destination or, if only that is known, its broker.
 func (n *Names) queue(op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
 
-// shared leads with the node or zone that slows several services down: it is the cause.
+// shared names the node or zone first that slows several services down: it is the cause.
 func (n *Names) shared(s *Sentence, x *Incident) {
 	place := &x.Shared
 	if len(place.Services) == 0 {
@@ -611,10 +613,10 @@ func (n *Names) shared(s *Sentence, x *Incident) {
 	s.Plain(": " + units.Percent(place.Part) + " of what they lose " + tense(x.Over, "is", "was") + " lost there. ")
 }
 
-// maxSharing is the number of services that a sentence about their place names.
+// maxSharing is the maximum number of services in a sentence about the place that they share.
 const maxSharing = 4
 
-// leastCarried is the part of the cost of a service that an instance or version carries if a sentence names it.
+// leastCarried is the minimum part of a service's cost that an instance or version must carry to be named.
 const leastCarried = 0.8
 
 // where appends the instance, host or zone, and the version, that carry most of the cost of a suspect.
@@ -657,14 +659,14 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole of the added latency, and the traces compared with. The added latency is named if longer. Once
-// the place is located, it is named instead of its service.
+// words name the whole that shares refer to, and the baseline traces. The added time is mentioned if longer is set.
+// Once the place is located, it is named instead of its service.
 type words struct {
 	whole, baseline string
 	longer          bool
-	over            bool     // tell of the past
-	located         trace.Op // 0: not yet
-	share           float64  // of the added latency, at located; 0: unknown
+	over            bool     // use the past tense
+	located         trace.Op // 0 until located
+	share           float64  // of the added latency, at located; 0 if unknown
 	reason          Reason   // for located
 }
 
@@ -697,13 +699,13 @@ func (n *Names) evidence(s *Sentence, suspects []compare.Suspect, w words) {
 	if clause(first.Unanswered, min(least, leastFailures)) {
 		n.unanswered(s, first, w.over)
 	}
-	if first.Added < least && clause(first.Shape, least) { // else the added calls tell what changed
+	if first.Added < least && clause(first.Shape, least) { // otherwise the added calls already describe the change
 		s.Strong(name)
 		s.Plain(" " + tense(w.over, "makes", "made") + " other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
 }
 
-// unanswered appends that a suspect does not answer, or that calls fail on the way to it.
+// unanswered appends that a suspect doesn't answer, or that calls fail on the way to it.
 func (n *Names) unanswered(s *Sentence, x *compare.Suspect, over bool) {
 	if x.From == 0 {
 		s.Strong(n.NamedService(x.Service))
@@ -734,10 +736,11 @@ func (n *Names) lostTime(s *Sentence, suspects []compare.Suspect, w words) {
 	}
 }
 
-// leastShare is the smallest part of a score, and of its time, that a sentence names.
+// leastShare is the smallest part of a score, and of its time, that a sentence mentions.
 const leastShare = 0.05
 
-// leastFailures is the number of failures per request that a sentence names however slow requests are.
+// leastFailures is the number of failures per request from which a sentence mentions failures, however slow the
+// requests are.
 const leastFailures = 0.01
 
 func perHundred(perRequest float64, noun string) string {
@@ -761,7 +764,7 @@ func (n *Names) addedCall(s *Sentence, caller string, x *compare.AddedCall, over
 
 // times returns a mean number of calls in words.
 func times(x float64) string {
-	const whole = 0.05 // means within it of a whole number are a whole number
+	const whole = 0.05 // means this close to a whole number are rounded to it
 	if r := math.Round(x); r >= 1 && math.Abs(x-r) < whole {
 		if r == 1 {
 			return "once"
@@ -819,8 +822,8 @@ func (n *Names) addedTime(s *Sentence, x *compare.Suspect, total float64, whole 
 	}
 }
 
-// silentCallee returns the service without spans that accounts for the time in the first suspect, which calls it; nil
-// if there is none. Such a service is charged with the time of the calls to it, and so are its callers.
+// silentCallee returns the service without spans that the first suspect calls and that accounts for the time in it, or
+// nil. The time of calls to such a service counts for both the service and its callers.
 func silentCallee(suspects []compare.Suspect) *compare.Suspect {
 	first := &suspects[0]
 	for _, shared := range first.Shared {

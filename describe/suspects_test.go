@@ -196,7 +196,7 @@ func TestIncident(t *testing.T) {
 	}
 }
 
-// The sentence about an incident that is over tells of the past.
+// The sentence about an incident that is over uses the past tense.
 func TestIncidentThatIsOver(t *testing.T) {
 	s := newShop()
 	n, bank := s.names(), s.table.Symbol("bank")
@@ -214,7 +214,7 @@ func TestIncidentThatIsOver(t *testing.T) {
 	}
 }
 
-// The sentence names a request type if the mean of all requests says little about any.
+// The sentence names a request type if the mean of all requests represents no single type.
 func TestIncidentOfUnlikeTypes(t *testing.T) {
 	s := newShop()
 	n := s.names()
@@ -312,7 +312,7 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// Spans without service.name have a service without a name.
+// The service of spans without service.name has no name.
 func TestUnnamedService(t *testing.T) {
 	s := newShop()
 	n := s.names()
@@ -326,7 +326,8 @@ func TestUnnamedService(t *testing.T) {
 	}
 }
 
-// The sentence tells of an operation if all requests together hardly notice, and of requests that do not come.
+// The sentence describes an operation if the total of all requests hardly changes, and also describes requests that
+// have stopped.
 func TestOperationSentence(t *testing.T) {
 	s := newShop()
 	n := s.names()
@@ -379,7 +380,7 @@ func TestOperationSentence(t *testing.T) {
 	}
 }
 
-// The sentence about an instance that is unlike its siblings tells of what differs more.
+// The sentence about an instance that differs from its siblings describes the larger difference.
 func TestUnequalSentence(t *testing.T) {
 	s := newShop()
 	u := compare.UnequalInstance{
@@ -397,8 +398,8 @@ func TestUnequalSentence(t *testing.T) {
 	}
 }
 
-// The size of an incident is that of the requests that lose time. Slower requests come first, and a changed call flow
-// only explains them.
+// The size of an incident counts slower requests only. Slower requests come first, and a changed call flow only
+// explains them.
 func TestSizeOfIncident(t *testing.T) {
 	const ms = 1e6
 	s := newShop()
@@ -422,7 +423,7 @@ func TestSizeOfIncident(t *testing.T) {
 	}
 }
 
-// A sentence says that an incident affects few of the requests.
+// A sentence states that an incident affects few of the requests.
 func TestIncidentOfFewRequests(t *testing.T) {
 	table := &trace.Table{}
 	n := New(table, Verbatim)
@@ -449,7 +450,8 @@ func TestIncidentOfFewRequests(t *testing.T) {
 	}
 }
 
-// Of requests that no longer come only their rate is known: how long others take, and how many they are, tells nothing.
+// Only the rate is known for requests that have stopped. The durations and number of other requests say nothing about
+// them.
 func TestStopped(t *testing.T) {
 	x := &Incident{
 		When:     "since 02:41",

@@ -28,7 +28,7 @@ type Batch struct {
 	Versions []VersionStart // from resources; may contain duplicates
 }
 
-// VersionStart is a version of a service with the start of its earliest span; 0: it has no span.
+// VersionStart is a version of a service with the start of its earliest span, or 0 if it has no span.
 type VersionStart struct {
 	ServiceVersion
 	First trace.Nanos
@@ -42,7 +42,7 @@ type ServiceVersion struct {
 // Rejection counts the spans of a batch that were rejected for one reason.
 type Rejection struct {
 	Reason trace.Reason
-	Detail string // describes the first of them
+	Detail string // describes the first rejected span
 	Spans  int
 }
 
@@ -77,7 +77,7 @@ func (b *Batch) RejectedSpans() int {
 	return n
 }
 
-// Mark is a position in a batch for [Batch.Rollback]. The zero Mark is the beginning.
+// Mark is a position in a batch for [Batch.Rollback]. The zero Mark is the start.
 type Mark struct {
 	spans, attrs, joins, versions int
 	rejected                      [6]int // Rejected[i].Spans; there are fewer than six reasons
@@ -106,7 +106,7 @@ func (b *Batch) Rollback(m Mark) {
 // RecordError is the reason why a whole record could not be decoded.
 type RecordError struct {
 	Reason trace.Reason
-	Offset int64 // byte in the record at which decoding stopped; −1: unknown
+	Offset int64 // byte in the record where decoding stopped, or −1 if unknown
 	Err    error
 }
 

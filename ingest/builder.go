@@ -10,19 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Builder assembles the spans of a [Batch] from their fields, given in any order, by the rules common to all formats.
-// It belongs to one decoder. Calls must follow the grammar
+// Builder assembles the spans of a [Batch] from their fields, given in any order, by rules common to all formats. It
+// belongs to one decoder. Calls must follow the grammar
 //
 //	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link | Status | Exception)* EndSpan)*)*
 type Builder struct {
 	ID     []byte // of the current span, 8 bytes; the caller owns this and the next three slices
-	Parent []byte // 8 bytes; empty: none
+	Parent []byte // 8 bytes; may be empty
 	Trace  []byte // 16 bytes
 	Name   []byte
 	Start  uint64 // nanoseconds since the Unix epoch
 	End    uint64
 	Kind   trace.Kind
-	Flags  trace.Flags // without that of failures
+	Flags  trace.Flags // without the failure flags
 	Join   bool        // the span carries sibyl.join=true
 	Cause  Defect      // defects found by the decoder
 
@@ -33,7 +33,7 @@ type Builder struct {
 	Resource // the current one
 
 	tracepoint trace.Symbol
-	attrs      int // len(into.Attrs) when the span began
+	attrs      int // len(into.Attrs) when the span started
 	links      []link
 	identity   identity
 	signs      signs
@@ -49,7 +49,8 @@ type Resource struct {
 	shared   []trace.Attr // of the resource and the scope
 }
 
-// Defect is a set of fields of a span that a text decoder could not read. The Builder rejects the span, not its record.
+// Defect is a set of fields of a span that a text decoder could not read. The Builder rejects the span but not its
+// record.
 type Defect uint8
 
 // The defects of a span.
@@ -86,9 +87,8 @@ func (b *Builder) Forget() {
 	b.keys.intern(b.names.Table)
 }
 
-// Unnamed yields the keys with values that were not stored in the dictionary because there were too many since the last
-// call, or since the start, and the number of times that such values appeared. The key of keys that are not requested
-// is "".
+// Unnamed yields keys with values that were not stored in the dictionary because there were too many since the last
+// call, or since the start, and how often such values appeared. All keys that are not requested are combined under "".
 func (b *Builder) Unnamed() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for found, n := range b.names.beyond {
@@ -109,7 +109,7 @@ func (b *Builder) Begin(into *Batch) {
 	b.NewResource()
 }
 
-// Mark calls [Batch.Mark]. Decoders that have to read something twice use it with [Builder.Rollback].
+// Mark calls [Batch.Mark]. It is for decoders that have to read something twice, together with [Builder.Rollback].
 func (b *Builder) Mark() Mark { return b.into.Mark() }
 
 // Rollback removes everything added to the batch since m.
@@ -140,8 +140,8 @@ func (b *Builder) Service(name []byte) {
 	b.noteVersion()
 }
 
-// noteVersion adds the service version of the resource to the batch once both are known, unless it equals that of the
-// previous resource. It runs once per resource, not per span.
+// noteVersion adds the service version of the resource to the batch once both are known, unless it equals the previous
+// resource's version. It runs once per resource, not per span.
 func (b *Builder) noteVersion() {
 	v := ServiceVersion{b.service, b.version}
 	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1].ServiceVersion != v) {
@@ -153,15 +153,15 @@ func (b *Builder) noteVersion() {
 // noteStart notes the start of a span of the resource for its version.
 func (b *Builder) noteStart(start trace.Nanos) {
 	if b.service == 0 || b.version == 0 || b.noted >= len(b.into.Versions) {
-		return // it has none, or a rollback removed it
+		return // no version, or a rollback removed it
 	}
 	if v := &b.into.Versions[b.noted]; v.ServiceVersion == (ServiceVersion{b.service, b.version}) && (v.First == 0 || start < v.First) {
 		v.First = start
 	}
 }
 
-// ResourceText adds a string attribute of the resource. For the service, its version and the host, the first non-empty
-// value of a key is used.
+// ResourceText adds a string attribute of the resource. The service, its version and the host are each taken from the
+// first non-empty value of a key.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
@@ -234,13 +234,13 @@ func (b *Builder) Span() {
 // than Attr.
 func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
 
-// IdentifyNumber is Identify for a number that may be that of a port.
+// IdentifyNumber is like Identify, but for a number that may be a port.
 func (b *Builder) IdentifyNumber(found int, n uint16) {
 	b.identity.addNumber(found-firstIdentityKey, n)
 }
 
 // Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
-// in trace.Span, and were not requested, set only that field.
+// in trace.Span set only this field unless they were requested.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -278,9 +278,9 @@ func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	}
 }
 
-// Link adds a link of the current span. The link is a join if the link or the span is marked as one and both spans
-// belong to the same trace, or if the span takes messages and the linked span, of another trace, may have sent one.
-// Link ignores links with invalid identifiers.
+// Link adds a link of the current span. It becomes a join in two cases: if the link or the span is marked as a join
+// and both spans belong to the same trace, or if the span takes messages and the linked span, of another trace, may
+// have sent one. Link ignores links with invalid identifiers.
 func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	if len(traceID) == 16 && len(spanID) == 8 {
 		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
@@ -329,8 +329,8 @@ func (b *Builder) EndSpan() {
 	}
 }
 
-// maxMessages bounds the messages of a span: the links of a large batch would take more memory than its span. The first
-// messages of a batch wait longest, or as long as the others.
+// maxMessages limits the messages of a span, because the links of a large batch would take more memory than its span.
+// The first messages of a batch wait longest, or as long as the others.
 const maxMessages = 8
 
 // addJoins adds the joins among the links of the span at index, of the given trace.
@@ -353,14 +353,14 @@ func (b *Builder) addJoins(id trace.ID, index int32) {
 	}
 }
 
-// takesMessages reports whether the current span receives or processes messages. A span that receives them may be a
-// CLIENT of the broker, and one that processes them INTERNAL; their attributes name the destination.
+// takesMessages reports whether the current span receives or processes messages. A span that receives messages may be
+// a CLIENT of the broker, and a span that processes them may be INTERNAL. Their attributes name the destination.
 func (b *Builder) takesMessages() bool {
 	return b.Kind == trace.Consumer || b.Kind != trace.Producer && b.identity.set&destinationKeys != 0
 }
 
-// namesPeer reports whether the attributes of the current span name the operation that it calls: those of a SERVER name
-// the service itself, and an INTERNAL span calls nothing but, with some instrumentations, a database.
+// namesPeer reports whether the attributes of the current span name the operation that it calls. The attributes of a
+// SERVER name the service itself, and an INTERNAL span calls nothing except, with some instrumentations, a database.
 func (b *Builder) namesPeer() bool {
 	if b.Kind == trace.Internal {
 		return b.identity.text(databaseKeys, nil) != nil
@@ -394,7 +394,7 @@ func (b *Builder) defect() trace.Reason {
 	return ""
 }
 
-// detail describes the defect of the current span that reason stands for.
+// detail describes the current span's defect, which has the given reason.
 func (b *Builder) detail(reason trace.Reason) string {
 	switch {
 	case reason == trace.BadTraceID:
@@ -410,8 +410,8 @@ func (b *Builder) detail(reason trace.Reason) string {
 		b.Start, b.End, b.ID, trace.MaxNanos)
 }
 
-// badID describes the defect of an ID. Size is its correct length in bytes; text means that id is text
-// and not what it stands for.
+// badID describes the defect of an ID. size is its correct length in bytes. text means that id is text instead of the
+// decoded bytes.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:

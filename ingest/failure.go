@@ -16,7 +16,7 @@ type FailureRules uint8
 // AllFailureRules is the set of all rules.
 const AllFailureRules FailureRules = 1<<trace.FailureRules - 1
 
-// NewFailureRules returns the rules with the given names. It returns an error for names that are not of a rule.
+// NewFailureRules returns the rules with the given names. It returns an error for unknown names.
 func NewFailureRules(names ...string) (FailureRules, error) {
 	var set FailureRules
 	for _, name := range names {
@@ -40,13 +40,13 @@ type sign uint8
 const (
 	statusText sign = iota // OK or ERROR
 	httpCode
-	grpcCode // a number, also as text, or a name
+	grpcCode // a number, possibly as text, or a name
 	errorType
 	errorTag
 )
 
-// signKeys are the attributes that tell failures, of OpenTelemetry's semantic conventions with their former names, of
-// OpenTracing, Zipkin and Envoy.
+// signKeys are the attributes that indicate failures. They are from OpenTelemetry's semantic conventions with their
+// former names, OpenTracing, Zipkin and Envoy.
 var signKeys = [...]struct {
 	name string
 	sign sign
@@ -62,7 +62,7 @@ var signKeys = [...]struct {
 	{"error", errorTag},
 }
 
-// FailureKeys returns the set of the keys that tell failures, whose values become attributes.
+// FailureKeys returns the keys that indicate failures, whose values become attributes.
 func FailureKeys() *Keys {
 	var names []string
 	for i := range signKeys {
@@ -70,7 +70,7 @@ func FailureKeys() *Keys {
 	}
 	keys, err := NewKeys(names...)
 	if err != nil {
-		panic(err) // they are few
+		panic(err) // there are few keys
 	}
 	return keys
 }
@@ -88,8 +88,8 @@ const (
 // Escape is the fate of a recorded exception: handled within its span, or not.
 type Escape uint8
 
-// The values of Escape. Current conventions do not set exception.escaped any more, and ask to record only exceptions
-// that the operation does not handle.
+// The values of Escape. Current conventions no longer set exception.escaped, and ask to record only exceptions that
+// the operation does not handle.
 const (
 	_ Escape = iota // no exception
 	Handled
@@ -97,7 +97,8 @@ const (
 	Escaped
 )
 
-// Names by which decoders find exceptions: of their events, and of the attribute that tells whether they left the span.
+// Names by which decoders find exceptions: the name of their events, and the attribute that says whether they left the
+// span.
 const (
 	ExceptionEvent   = "exception"
 	ExceptionEscaped = "exception.escaped"
@@ -118,11 +119,11 @@ func EscapeOf(v Value) Escape {
 type signs struct {
 	status     Status // of the span
 	text       Status // of the attribute
-	http       uint16 // 0: unknown
-	grpc       uint8  // code + 1; 0: unknown
+	http       uint16 // 0 if unknown
+	grpc       uint8  // code + 1; 0 if unknown
 	errorType  bool
 	errorTag   bool
-	clientsTag bool // error or error.type is a code of 4xx
+	clientsTag bool // error or error.type is a 4xx code
 	exception  Escape
 }
 
@@ -169,20 +170,20 @@ func (s *signs) addTag(v Value) {
 	s.clientsTag = s.clientsTag || ok && code/100 == 4
 }
 
-// code returns the value as a whole number, which may be a text.
+// code returns the value as a whole number. The value may be a text.
 func (v Value) code() (int, bool) {
 	if v.Numeric {
 		n := int(max(min(v.Number, math.MaxInt32), 0))
 		return n, float64(n) == v.Number
 	}
 	if len(v.Text) == 0 || len(v.Text) > 4 || v.Text[0] < '0' || v.Text[0] > '9' {
-		return 0, false // the usual case, without the allocation of an error
+		return 0, false // the usual case, which avoids allocating an error
 	}
 	n, err := strconv.Atoi(string(v.Text))
 	return n, err == nil
 }
 
-// Status codes of gRPC that have a meaning here.
+// gRPC status codes that are used here.
 const (
 	grpcOK        = 0
 	grpcCancelled = 1
@@ -201,7 +202,7 @@ var grpcNames = map[string]uint8{
 // UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 const grpcServerFaults = 1<<2 | 1<<4 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// grpcCodeOf returns the gRPC status code that v holds, by number or name. Other RPC systems have other names.
+// grpcCodeOf returns the gRPC status code in v, by number or name. Other RPC systems use other names.
 func grpcCodeOf(v Value) (uint8, bool) {
 	if code, ok := v.code(); ok {
 		return uint8(code), code < grpcCodes
@@ -231,11 +232,11 @@ type outcome uint8
 const (
 	unknownOutcome outcome = iota
 	succeeded
-	clientsFault // the span did its work and refused the request, or gave up its own call
+	clientsFault // the span did its work and refused the request, or canceled its own call
 	failed
 )
 
-// asks reports whether spans of a kind make a request; the others answer one.
+// asks reports whether spans of a kind make a request. Other spans answer one.
 func asks(kind trace.Kind) bool { return kind == trace.Client || kind == trace.Producer }
 
 // httpOutcome returns the outcome of a span by its HTTP status code.
@@ -251,8 +252,8 @@ func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	return succeeded
 }
 
-// grpcOutcome returns the outcome of a span by its gRPC status code. A client that cancels its call does not need the
-// answer any more, as one that hedges: the call did not fail.
+// grpcOutcome returns the outcome of a span by its gRPC status code. A client that cancels its call, for example
+// because it hedges, no longer needs the answer, so the call didn't fail.
 func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 	if s.grpc == 0 {
 		return unknownOutcome
@@ -268,13 +269,14 @@ func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 
 // failure returns the strongest rule by which the span failed, and whether it did.
 //
-//  1. The status of the span decides if it is set. OK is set only by an application that knows better than its
+//  1. If the status of the span is set, it decides. OK is only set by an application that knows better than its
 //     instrumentation.
-//  2. The code of the response decides if it tells a fault. One that refuses the client's request is no failure of a
-//     server, whatever else it notes.
-//  3. Otherwise the error attributes count, and an exception that is known to have left the span.
-//  4. An exception that was only recorded counts unless the code of the response tells success, or the span is an
-//     internal one: applications record exceptions there that they handle, and if it left, a span above failed, too.
+//  2. A response code that indicates a fault decides. A code that refuses the client's request isn't a failure of the
+//     server, regardless of other attributes.
+//  3. Otherwise the error attributes count, and so does an exception that is known to have left the span.
+//  4. An exception that was only recorded counts unless the response code indicates success or the span is internal.
+//     Applications record exceptions that they handle in internal spans. If an exception left, a span above also
+//     failed.
 func (s *signs) failure(kind trace.Kind, rules FailureRules) (trace.FailureRule, bool) {
 	if *s == (signs{}) {
 		return 0, false // the usual case
@@ -298,7 +300,7 @@ func (s *signs) failure(kind trace.Kind, rules FailureRules) (trace.FailureRule,
 	return s.weakFailure(kind, rules, answer)
 }
 
-// weakFailure is failure for spans whose status and answer tell no fault.
+// weakFailure is like failure, but for spans whose status and answer indicate no fault.
 func (s *signs) weakFailure(kind trace.Kind, rules FailureRules, answer outcome) (trace.FailureRule, bool) {
 	switch {
 	case s.errorType && rules.has(trace.ByErrorType):

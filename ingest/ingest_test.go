@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A set finds its own keys and those of the tracepoint protocol, and no others.
+// A set finds only its own keys and the keys of the tracepoint protocol.
 func TestKeys(t *testing.T) {
 	protocol := []string{trace.KeyTracepoint, trace.KeyPlan, trace.KeyArm, trace.KeyJoin}
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,7 +87,7 @@ func TestOp(t *testing.T) {
 	})
 }
 
-// Values are truncated at a character boundary and are valid UTF-8. Their symbol is that of the stored text.
+// Values are truncated at a character boundary and are valid UTF-8. Their symbol is the symbol of the stored text.
 func TestValue(t *testing.T) {
 	names := ingest.Names{Table: &trace.Table{}}
 	for text, want := range map[string]string{
@@ -108,8 +108,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// A long name, such as a query, is shortened visibly, at a character boundary, whether a route completes it or not. Its
-// span is kept.
+// A long name, such as a query, is shortened visibly and at a character boundary, whether or not a route completes it.
+// Its span is kept.
 func TestLongNames(t *testing.T) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
@@ -148,8 +148,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A key with too many values loses the text of its own further values only, and these are counted. Once the builder has
-// forgotten the names, the key has room again.
+// A key with too many values only loses the text of its own further values, and these are counted. Once the builder
+// has forgotten the names, the key has room again.
 func TestValuesOfKey(t *testing.T) {
 	keys, err := ingest.NewKeys("user.id", "tier")
 	if err != nil {

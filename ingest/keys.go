@@ -7,21 +7,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// MaxKeys is the maximum number of attribute keys in [NewKeys], not counting those of the tracepoint protocol.
+// MaxKeys is the maximum number of attribute keys in [NewKeys], excluding the keys of the tracepoint protocol.
 const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
-// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on), those that identify operations and
-// their callees, and those that tell failures. Keys is immutable and safe to share.
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on), and the keys that identify operations
+// and their callees or indicate failures. Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
-	kept    [requested]bool // whether a key that Builder interprets was requested, too
+	kept    [requested]bool // a key that Builder interprets was also requested
 	only    [1 << 7]bool    // by index: see Identifies
 	failing FailureRules
-	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain; 0: none
-	next    []uint8    // 1 + index of the next key of the chain; 0: none
+	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
+	next    []uint8    // 1 + index of the next key of the chain, or 0
 }
 
 // Indexes in Keys.names of the keys that [Builder] interprets. The requested keys follow them.
@@ -30,8 +30,8 @@ const (
 	keyJoin
 	keyPlan
 	keyArm
-	firstIdentityKey                                        // of those in identityKeys
-	firstSignKey     = firstIdentityKey + len(identityKeys) // of those in signKeys
+	firstIdentityKey                                        // start of identityKeys
+	firstSignKey     = firstIdentityKey + len(identityKeys) // start of signKeys
 	requested        = firstSignKey + len(signKeys)
 )
 
@@ -69,7 +69,7 @@ func NewKeys(names ...string) (*Keys, error) {
 
 // AllKeys returns the set of all keys.
 func AllKeys() *Keys {
-	k, _ := NewKeys() // no names, no error
+	k, _ := NewKeys() // without names there is no error
 	k.all = true
 	k.setOnly()
 	return k
@@ -117,11 +117,11 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// Identifies reports whether an attribute with the result found of Find only identifies the operation of its span or
-// the callee, so that it does not become an attribute.
+// Identifies reports whether an attribute only identifies the operation of its span or the callee, so that it does not
+// become an attribute. found is the result of Find.
 func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
 
-// interprets reports whether Builder interprets an attribute with the result found of Find and nothing else needs it.
+// interprets reports whether Builder interprets an attribute and nothing else needs it. found is the result of Find.
 func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
 // setOnly fills in only.
@@ -131,7 +131,7 @@ func (k *Keys) setOnly() {
 	}
 }
 
-// Names returns the keys whose values become attributes, except those of the protocol.
+// Names returns the keys whose values become attributes, except the keys of the protocol.
 func (k *Keys) Names() []string {
 	names := slices.Clone(k.names[requested:])
 	for i := firstIdentityKey; i < requested; i++ {
@@ -142,7 +142,7 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// nameOf returns the key with the given result of Find, or of a kind of value; "" for unnamed keys.
+// nameOf returns the key with the given result of Find, or the name of a kind of value, or "" for unnamed keys.
 func (k *Keys) nameOf(found int) string {
 	switch {
 	case found < len(k.names):

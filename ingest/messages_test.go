@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestMessages links spans to spans of other traces: those that take messages keep the first eight of them.
+// TestMessages links spans to spans of other traces. Spans that take messages keep the first eight links.
 func TestMessages(t *testing.T) {
 	keys := ingest.AllKeys()
 	const destination, system = "messaging.destination.name", "messaging.system"

@@ -10,18 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the length of names and values. They bound the memory that hostile input can claim in a dictionary.
+// Limits on the length of names and values. They bound the memory that hostile input can use in a dictionary.
 const (
-	MaxName  = 4 << 10 // bytes of a service or span name; longer ones are shortened
-	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer ones are truncated
+	MaxName  = 4 << 10 // bytes of a service or span name; longer names are shortened
+	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer texts are truncated
 )
 
-// valuesShare is the part of a dictionary, one in valuesShare, that the values of attributes may fill. Each key has an
-// equal part of it, so that values of high cardinality crowd out neither the names of operations nor the values of
-// other keys. Further values have a symbol but no text; reports show trace.Overflow.
+// valuesShare says that one part in valuesShare of a dictionary may be filled by the values of attributes. Each key
+// has an equal part of it, so that values of high cardinality crowd out neither the names of operations nor the values
+// of other keys. Further values have a symbol but no text; reports show trace.Overflow.
 const valuesShare = 2
 
-// Keys of texts that are no attributes of Keys, for [Names.Value]. They follow the results of Keys.Find.
+// Keys of texts that are not attributes in Keys, for [Names.Value]. They follow the results of Keys.Find.
 const (
 	versions = unnamed + 1 + iota
 	hosts
@@ -43,9 +43,9 @@ type Names struct {
 	ops    [cachedOps][4]cachedOp     // four-way associative; each set has the newest entry first
 	stored [cachedValues]trace.Symbol // direct-mapped: valid values that are already stored
 	buf    []byte
-	most   int                // values of a key whose text is stored; 0: as many as there is room for values
-	values [valueKinds]int    // stored ones, by key
-	beyond [valueKinds]uint64 // values that were not stored, each time that they appeared
+	most   int                // values of a key whose text is stored; 0 for as many as there is room for
+	values [valueKinds]int    // stored values, by key
+	beyond [valueKinds]uint64 // values that were not stored, counted each time that they appeared
 }
 
 // newNames returns Names that are empty and share the room for values equally among keys.
@@ -53,8 +53,8 @@ func newNames(table *trace.Table, keys *Keys) Names {
 	return Names{Table: table, most: table.Room() / valuesShare / (len(keys.names) + valueKinds - unnamed)}
 }
 
-// room returns the number of values of a key that the dictionary may hold. The values of unnamed keys are those of
-// many keys.
+// room returns the number of values of a key that the dictionary may hold. The values of unnamed keys share the room
+// of many keys.
 func (n *Names) room(key int) int {
 	if n.most == 0 || key == unnamed {
 		return n.Table.Room() / valuesShare
@@ -143,8 +143,8 @@ func (n *Names) Value(key int, text []byte) trace.Symbol {
 	return sym
 }
 
-// store adds a value to the dictionary unless it has the most values of the key. It reports whether the dictionary has
-// the value.
+// store adds a value to the dictionary unless the key already has its maximum number of values. It reports whether the
+// dictionary has the value.
 func (n *Names) store(key int, sym trace.Symbol, text []byte) bool {
 	switch {
 	case n.Table.Contains(sym):

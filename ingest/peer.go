@@ -37,7 +37,7 @@ type identityKey struct {
 }
 
 // identityKeys are the attributes of the semantic conventions that identify callees and operations, with their former
-// names. Those of one field are adjacent, best first.
+// names. Keys of the same field are adjacent, best first.
 var identityKeys = [...]identityKey{
 	{"service.peer.name", peerService},
 	{"peer.service", peerService},
@@ -92,11 +92,11 @@ var (
 // firstPort is the index in identityKeys of the first of portKeys.
 var firstPort = bits.TrailingZeros32(uint32(portKeys))
 
-// maxPeer is the largest length of a value that identifies a callee. Names of hosts have at most 253 bytes.
+// maxPeer is the maximum length of a value that identifies a callee. Host names have at most 253 bytes.
 const maxPeer = 256
 
-// identity collects the attributes that identify the callee of a span or its operation. The span's kind, which may
-// follow them, determines which of them count. The first value of a key counts.
+// identity collects the attributes that identify the callee of a span or its operation. Which of them count depends on
+// the span's kind, which may follow them. The first value of a key counts.
 type identity struct {
 	set   keySet
 	texts [len(identityKeys)][]byte // by key in set; nil for a number
@@ -121,7 +121,7 @@ func (d *identity) add(key int, v Value) {
 	}
 }
 
-// addNumber adds a number for identityKeys[key]. It has no effect unless it is the number of a port.
+// addNumber adds a number for identityKeys[key]. It has no effect unless the key is a port.
 func (d *identity) addNumber(key int, n uint16) {
 	if bit := keySet(1) << key; portKeys&^d.set&bit != 0 && n != 0 {
 		d.set |= bit
@@ -129,7 +129,7 @@ func (d *identity) addNumber(key int, n uint16) {
 	}
 }
 
-// hash returns a hash of the values of keys, of URLs without the parts that differ from call to call.
+// hash returns a hash of the values of keys. It ignores the parts of URLs that differ from call to call.
 func (d *identity) hash(keys keySet) uint64 {
 	h := uint64(0)
 	for m := d.set & keys; m != 0; m &= m - 1 {
@@ -147,8 +147,8 @@ func (d *identity) hash(keys keySet) uint64 {
 	return h
 }
 
-// text returns the text of the best key among keys whose result of part is neither empty nor too long; nil if there is
-// none. part may be nil.
+// text returns the text of the best key among keys whose result of part is neither empty nor too long, or nil. part
+// may be nil.
 func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	for m := d.set & keys; m != 0; m &= m - 1 {
 		text := d.texts[bits.TrailingZeros32(uint32(m))]
@@ -162,8 +162,8 @@ func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	return nil
 }
 
-// address returns the hash of the network address of the callee, or of a server itself; 0 if there is none. Addresses
-// that each host has are none.
+// address returns the hash of the network address of the callee, or of a server itself, or 0 if it is unknown.
+// Addresses that each host has, like localhost, are ignored.
 func (d *identity) address() trace.Address {
 	if d.set&locationKeys == 0 {
 		return 0
@@ -184,12 +184,12 @@ func (d *identity) address() trace.Address {
 		return 0
 	}
 	if port == 80 || port == 443 {
-		port = 0 // URLs omit these
+		port = 0 // URLs omit these ports
 	}
 	return trace.Address(trace.Mix(xxhash.Sum64(host), uint64(port)))
 }
 
-// portNumber is port as a number; 0 if there is none.
+// portNumber returns port as a number, or 0.
 func (d *identity) portNumber() uint16 {
 	m := d.set & portKeys
 	if m == 0 {
@@ -202,7 +202,7 @@ func (d *identity) portNumber() uint16 {
 	return d.ports[(i-firstPort)&1]
 }
 
-// portOf returns the port with the given digits; 0 if it is none.
+// portOf returns the port with the given digits, or 0 if they aren't a port.
 func portOf(digits []byte) uint16 {
 	n := 0
 	for _, c := range digits {
@@ -214,7 +214,7 @@ func portOf(digits []byte) uint16 {
 	return uint16(min(n, 1<<16))
 }
 
-// port returns the port of the callee; nil if it has none.
+// port returns the port of the callee, or nil.
 func (d *identity) port() []byte {
 	for m := d.set & portKeys; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(uint32(m))
@@ -228,7 +228,7 @@ func (d *identity) port() []byte {
 	return nil
 }
 
-// hostOf returns the host of a URL, with its port; nil if url is none.
+// hostOf returns the host of a URL, with its port, or nil if url isn't a URL.
 func hostOf(url []byte) []byte {
 	_, rest, found := bytes.Cut(url, []byte("://"))
 	if !found {
@@ -246,8 +246,7 @@ func authority(url []byte) []byte {
 	return url
 }
 
-// host returns the address of the callee: that of the attributes, or the one in its URL. The port is nil if the address
-// contains it.
+// host returns the address of the callee, from the attributes or from its URL. port is nil if the address contains it.
 func (d *identity) host() (address, port []byte) {
 	if address := d.text(addressKeys, nil); address != nil {
 		return address, d.port()
@@ -263,8 +262,8 @@ func (b *Builder) operation() trace.Op {
 	return b.names.Op(b.service, b.Name, b.Kind)
 }
 
-// detailOfName returns the text that the name of the current span must contain; nil if there is none: the route of a
-// server, or its path, which is raw, if the name is just the method, and the destination of a consumer.
+// detailOfName returns the text that the name of the current span must contain, or nil. This is the route of a server,
+// or the raw path if the name is just the method, or the destination of a consumer.
 func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	d := &b.identity
 	if b.Kind == trace.Consumer {
@@ -282,7 +281,7 @@ func (b *Builder) detailOfName() (detail []byte, raw bool) {
 // methods are the names of HTTP methods, and the name for all others.
 var methods = [...]string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT", "HTTP"}
 
-// isMethod reports whether name is an HTTP method, perhaps behind "HTTP".
+// isMethod reports whether name is an HTTP method, possibly after "HTTP".
 func isMethod(name []byte) bool {
 	name = bytes.TrimPrefix(name, []byte("HTTP "))
 	for _, m := range methods {
@@ -293,11 +292,11 @@ func isMethod(name []byte) bool {
 	return false
 }
 
-// maxSegments is the number of segments of a path that become part of a name. Segments further down are often names of
-// things such as articles or files: too many to be operations.
+// maxSegments is the number of segments of a path that become part of a name. Further segments often name things such
+// as articles or files, which are too many to be operations.
 const maxSegments = 4
 
-// pathOf returns the first segments of the path of a URL, which may be a path itself; nil if it has no path.
+// pathOf returns the first segments of the path of a URL, which may itself be a path, or nil if it has no path.
 func pathOf(url []byte) []byte {
 	if _, rest, found := bytes.Cut(url, []byte("://")); found {
 		url = rest[len(authority(rest)):]
@@ -319,9 +318,9 @@ func pathOf(url []byte) []byte {
 	return url[:end]
 }
 
-// withoutItems returns a raw path with the segments that name things replaced by "{}", as far as they can be told:
-// those behind the name of a collection, which is a word in the plural, and those of more than two words. Their number
-// has no bound, and a path of an application that does not report routes is all that tells its operations apart.
+// withoutItems returns a raw path with "{}" in place of the segments that seem to identify things: segments after the
+// name of a collection, which is a plural word, and segments of more than two words. Their number is unbounded, but if
+// an application doesn't report routes, only the path distinguishes its operations.
 func withoutItems(path []byte) []byte {
 	segments := bytes.Split(path, []byte("/"))
 	item := false // the previous segment is a collection
@@ -336,14 +335,14 @@ func withoutItems(path []byte) []byte {
 	return bytes.Join(segments, []byte("/"))
 }
 
-// isCollection reports whether a segment of a path is a word in the plural.
+// isCollection reports whether a segment of a path is a plural word.
 func isCollection(segment []byte) bool {
 	n := len(segment)
 	notLetter := func(r rune) bool { return r < 'a' || r > 'z' }
 	return n >= 4 && segment[n-1] == 's' && segment[n-2] != 's' && bytes.IndexFunc(segment, notLetter) < 0
 }
 
-// actions are segments that usual interfaces have behind collections in place of an identity.
+// actions are segments that interfaces commonly have after collections in place of an ID.
 var actions = [...]string{
 	"search", "list", "new", "all", "count", "batch",
 	"bulk", "export", "import", "me", "latest", "status", "health",
@@ -374,11 +373,11 @@ func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, de
 	return n.newOp(key, service, join(shorten(name, MaxName-maxPeer-1), " ", detail), kind)
 }
 
-// peerSalt keeps the keys of callees apart from those of operations.
+// peerSalt separates the keys of callees from the keys of operations.
 const peerSalt = 0x2545f4914f6cdd1d
 
-// peer returns the operation of kind [trace.External] that d describes; 0 if it describes none. Equal descriptions have
-// equal operations on every machine.
+// peer returns the operation of kind [trace.External] that d describes, or 0. Equal descriptions have equal operations
+// on every machine.
 func (n *Names) peer(d *identity) trace.Op {
 	key := trace.Mix(peerSalt, d.hash(peerKeys))
 	if op, ok := n.cached(key); ok {
@@ -392,12 +391,12 @@ func (n *Names) peer(d *identity) trace.Op {
 	return op
 }
 
-// normal returns a name in lower case, without the parts that vary (see [trace.NormalName]).
+// normal returns a name in lower case, without variable parts (see [trace.NormalName]).
 func normal(name []byte) []byte {
 	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
 }
 
-// names returns the name of the callee and of its part or operation that is called, normalised.
+// names returns the normalised names of the callee and of its part or operation that is called.
 func (d *identity) names() (who, what []byte) {
 	name := func(f field) []byte { return normal(d.text(keysOf(f), nil)) }
 	who, what = name(peerService), name(peerRPC)
@@ -411,7 +410,8 @@ func (d *identity) names() (who, what []byte) {
 	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
 }
 
-// join returns a and b with the separator between them if neither is empty; nil if both are. It keeps neither.
+// join returns a and b with the separator between them if neither is empty, or nil if both are empty. It doesn't keep
+// references to them.
 func join(a []byte, separator string, b []byte) []byte {
 	switch {
 	case len(a) == 0 && len(b) == 0:
@@ -424,8 +424,8 @@ func join(a []byte, separator string, b []byte) []byte {
 	return append(append(bytes.Clone(a), separator...), b...)
 }
 
-// hostName returns the normalised name of an address with its port, unless that is the one of HTTP. The parts that
-// differ between the replicas of one service are replaced; an IP address becomes "{ip}".
+// hostName returns the normalised name of an address with its port, unless it is the port of HTTP. It replaces the
+// parts that differ between the replicas of one service, and an IP address by "{ip}".
 func hostName(address, port []byte) []byte {
 	if len(address) == 0 {
 		return nil
@@ -451,14 +451,14 @@ func splitPort(address []byte) (host, port []byte) {
 	}
 	host, port = address[:i], address[i+1:]
 	if bytes.IndexByte(host, ':') >= 0 && (host[0] != '[' || bytes.IndexByte(host, ']') != len(host)-1) {
-		return address, nil // an IPv6 address, which has brackets if a port follows
+		return address, nil // an IPv6 address, which has brackets before a port
 	}
 	return host, port
 }
 
-// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas
-// apart: the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random
-// word of a pod behind them.
+// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it distinguishes
+// replicas: words with a digit after dashes, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word
+// of a pod that follows them.
 func withoutReplica(host []byte) []byte {
 	label, domain, _ := bytes.Cut(host, []byte("."))
 	words := bytes.Split(label, []byte("-"))
@@ -479,7 +479,7 @@ func withoutReplica(host []byte) []byte {
 
 func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
 
-// isPodSuffix reports whether word may be the random end of the name of a pod.
+// isPodSuffix reports whether word may be the random end of a pod's name.
 func isPodSuffix(word []byte) bool {
 	return len(word) == 5 && bytes.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) < 0
 }

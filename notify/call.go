@@ -29,13 +29,13 @@ const (
 // Answer is the answer of an endpoint.
 type Answer struct {
 	Status int
-	Text   string        // beginning of the body, printable; of a mail server: the recipients that it refused
+	Text   string        // start of the body, printable; for a mail server, the recipients that it refused
 	Partly bool          // a mail server refused some of the recipients
-	After  time.Duration // Retry-After; 0: none
+	After  time.Duration // from the Retry-After header; 0 if absent
 	Took   time.Duration // of the call
 }
 
-// Err returns the reason why the endpoint rejected the event; nil if it accepted it.
+// Err returns the reason why the endpoint rejected the event, or nil if it accepted it.
 func (a *Answer) Err() error {
 	if a.Status >= 200 && a.Status < 300 {
 		return nil
@@ -59,7 +59,7 @@ type caller struct {
 	format   format
 	url      string
 	client   *http.Client
-	mail     *mailer // nil: calls go to url
+	mail     *mailer // set for e-mail; otherwise calls go to url
 	clock    func() time.Time
 }
 
@@ -108,7 +108,7 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 // close closes idle connections.
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// call sends a message. It returns an error if there is no answer. The error does not contain the URL, whose path may
+// call sends a message. It returns an error if there is no answer. The error doesn't contain the URL, whose path may
 // be a secret.
 func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	if c.mail != nil {
@@ -127,7 +127,7 @@ func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	if err != nil {
 		text = nil // the status suffices
 	}
-	_ = w.Body.Close() // the rest of the body is not needed
+	_ = w.Body.Close() // the rest of the body isn't needed
 	now := c.clock()
 	return &Answer{
 		Status: w.StatusCode, Text: clean(string(text[:min(len(text), shownAnswer)])),
@@ -171,7 +171,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// retryAfter returns the duration in a Retry-After header; 0 if it has none.
+// retryAfter returns the duration in a Retry-After header, or 0 if the header has no valid one.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -10,13 +10,13 @@ import (
 // Change is an event of a problem or a decision.
 type Change struct {
 	Type     Type
-	Problem  analysis.Hash    // or the one as which an incident is searched, see [engine.IncidentProblem]; zero: none
-	Decision *search.Decision // nil: there was none
+	Problem  analysis.Hash    // may stand for an incident, see [engine.IncidentProblem]; zero if about neither
+	Decision *search.Decision // nil if the change is not a decision
 }
 
-// Changes returns the changes in an epoch in the order of their events: problems that opened, each decision, followed
-// by the change of its problem or incident, if any, and problems that closed. Problems open and close whether or not
-// they are investigated.
+// Changes returns the changes in an epoch in the order of their events: first problems that opened, then each decision
+// followed by the change of its problem or incident, if any, and last problems that closed. Problems open and close
+// whether or not they are investigated.
 func Changes(before, after []detect.Problem, decisions []search.Decision) []Change {
 	var list []Change
 	for _, p := range Missing(after, before) {
@@ -50,7 +50,8 @@ func Missing(problems, others []detect.Problem) []*detect.Problem {
 	return missing
 }
 
-// typeOf returns the type of the event in which a decision changes its problem or incident; empty: there is none.
+// typeOf returns the type of the event for a decision that changes the status of its problem or incident. It is empty
+// if the decision doesn't change it.
 func typeOf(d *search.Decision) Type {
 	if d.From == d.To || d.Investigation.IsZero() {
 		return ""
@@ -61,7 +62,7 @@ func typeOf(d *search.Decision) Type {
 	return problemEvents[d.To]
 }
 
-// Events of a problem and of an incident by the new status of its investigation.
+// Events about a problem and an incident, by the new status of the investigation.
 var (
 	problemEvents  = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained}
 	incidentEvents = map[search.Status]Type{search.Located: IncidentLocated}

@@ -26,7 +26,7 @@ import (
 // testToken has the form of a routing key of PagerDuty.
 const testToken = "R0123456789abcdefghijklmnopqrstu"
 
-// contractOf returns the contract of a receiver in testdata/contracts: a schema as in OpenAPI 3.0, written after the
+// contractOf returns the contract of a receiver in testdata/contracts: an OpenAPI 3.0 schema written from the
 // documentation of its API.
 func contractOf(t testing.TB, name string) *openapi3.Schema {
 	t.Helper()
@@ -56,7 +56,7 @@ func satisfies(t testing.TB, contract string, body []byte) {
 	}
 }
 
-// message returns e as a message to an endpoint, and false if it is not sent in its format.
+// message returns e as a message to an endpoint, and false if it isn't sent in its format.
 func message(e *Event, format string) (*store.Message, bool) {
 	f := formats[format]
 	body := f.render(e)
@@ -126,8 +126,8 @@ func TestPagerDuty(t *testing.T) {
 	}
 }
 
-// The calls to Opsgenie satisfy the contracts of its Alert API. Alerts are changed by the alias with which they were
-// created.
+// The calls to Opsgenie satisfy the contracts of its Alert API. An alert is changed under the alias it was created
+// with.
 func TestOpsgenie(t *testing.T) {
 	all := calls(t, "opsgenie", events()...)
 	var created opsgenieAlert
@@ -160,7 +160,7 @@ func eventsByType() map[Type]*Event {
 	return all
 }
 
-// The messages to Teams satisfy the contract of its workflows.
+// Messages to Teams satisfy the contract of its workflows.
 func TestTeams(t *testing.T) {
 	all := calls(t, "teams", events()...)
 	for typ := range eventsByType() {
@@ -168,7 +168,7 @@ func TestTeams(t *testing.T) {
 	}
 }
 
-// An event of an incident after its end opens no alert again, chronic problems open none.
+// An event that follows the end of an incident doesn't reopen its alert. Chronic problems never open an alert.
 func TestNoAlertAfterTheEnd(t *testing.T) {
 	f := sampleIncident(IncidentClosed, "shop", "x")
 	for _, typ := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentSteady, Decided} {
@@ -184,7 +184,7 @@ func TestNoAlertAfterTheEnd(t *testing.T) {
 	}
 }
 
-// checkReceivers checks the contracts of receivers on an event with arbitrary texts.
+// checkReceivers checks an event with arbitrary texts against the contracts of receivers.
 func checkReceivers(t *testing.T, e *Event) {
 	for format, limit := range map[string]int{"teams": 28 << 10, "pagerduty": 512_000, "opsgenie": 100_000} {
 		m, sent := message(e, format)
@@ -208,7 +208,7 @@ func checkReceivers(t *testing.T, e *Event) {
 	}
 }
 
-// A webhook of a format with a token needs one.
+// A webhook needs a token if its format uses one.
 func TestTokenIsRequired(t *testing.T) {
 	for _, format := range []string{"pagerduty", "opsgenie"} {
 		if _, err := newCaller(&Endpoint{Name: "a", URL: "https://a.example", Format: format}, time.Now); err == nil || !NeedsToken(format) {
@@ -241,7 +241,7 @@ func TestAcknowledgementReachesPagerDuty(t *testing.T) {
 		for i := range 3 {
 			list = append(list, epoch(opening.At.Add(time.Duration(i+1)*10*time.Second), opening)...)
 		}
-		list = append(list, epoch(opening.At.Add(3*time.Hour), opening)...) // after the time for which events are repeated
+		list = append(list, epoch(opening.At.Add(3*time.Hour), opening)...) // later than acknowledgedWithin
 		list = append(list, epoch(closing.At, closing)...)
 		for _, e := range list {
 			enqueue(t, n, e)

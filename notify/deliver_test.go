@@ -135,8 +135,7 @@ func enqueue(t *testing.T, n *Notifier, e *Event) {
 }
 
 func TestSignature(t *testing.T) {
-	// The test vector of the reference implementations; the key is that of the secret
-	// whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
+	// The test vector of the reference implementations; the secret is whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
 	key := []byte("\x31\xf2\x90\xf6\xbf\x06\x29\x8a\xab\x4f\x08\xd4\x3c\x3f\x08\x2c\xf6\x48\xa3\x62\xda\x2d\xa4\xb0")
 	h := make(http.Header)
 	sign(h, key, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
@@ -194,7 +193,7 @@ func TestDelivers(t *testing.T) {
 	}
 }
 
-// An endpoint that never answers does not delay messages to others.
+// An endpoint that never answers doesn't delay messages to others.
 func TestHangingEndpoint(t *testing.T) {
 	release := make(chan struct{})
 	slow := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -341,7 +340,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// scripted calls do, in a bubble, with a running notifier whose endpoints a and b answer by answer.
+// scripted calls do in a synctest bubble. The notifier that it passes is running, and its endpoints a and b answer as
+// answer says.
 func scripted(t *testing.T, answer func(name, id string, nth int) (int, string), do func(n *Notifier, s *script)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -352,7 +352,7 @@ func scripted(t *testing.T, answer func(name, id string, nth int) (int, string),
 	})
 }
 
-// startScripted starts such a notifier, with its outbox in dir, that runs until stop is called.
+// startScripted starts such a notifier with its outbox in dir. It runs until stop is called.
 func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, dir)
@@ -452,7 +452,8 @@ func TestRetriesForADay(t *testing.T) {
 	})
 }
 
-// The first call that fails is logged as a warning with the remedy; later ones are not until one succeeds.
+// The first call that fails is logged as a warning with the remedy. Later failures aren't logged until a call
+// succeeds.
 func TestFailureIsLogged(t *testing.T) {
 	var log strings.Builder
 	n := &Notifier{options: Options{Clock: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))}, counts: map[string]*Count{"a": {}}}
@@ -477,7 +478,7 @@ func TestFailureIsLogged(t *testing.T) {
 	}
 }
 
-// After a kill before, during or after a call, the next process delivers the events that Enqueue accepted.
+// The next process delivers the events that Enqueue accepted, whether a kill came before, during or after a call.
 func TestSurvivesKill(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	var first, second []string
@@ -711,7 +712,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// An incident that somebody accepted is not announced as over.
+// An incident that somebody accepted isn't announced as over.
 func TestAcceptedIncident(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		e := Event{Type: IncidentClosed, Data: Data{Incident: &Incident{Accepted: accepted}}}
@@ -721,7 +722,7 @@ func TestAcceptedIncident(t *testing.T) {
 	}
 }
 
-// A muted incident causes no calls, except that Alertmanager learns of the end of its alert.
+// A muted incident causes no calls, except that Alertmanager is told when its alert ends.
 func TestMutedIncident(t *testing.T) {
 	outbox, closeStore := openOutbox(t, t.TempDir())
 	defer closeStore()

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Epoch is the result of an epoch.
+// Epoch is the input of Events: everything that changed in an epoch.
 type Epoch struct {
 	At        trace.Nanos
 	Source    string // see Event
@@ -22,23 +22,23 @@ type Epoch struct {
 	Before    []detect.Problem // open at the start of the epoch
 	Problems  []detect.Problem // open at its end
 	Names     *describe.Names
-	Traces    func(p *detect.Problem) []Trace    // samples to link; nil: none
-	URL       func(problem analysis.Hash) string // of the problem's page; nil: it has none
+	Traces    func(p *detect.Problem) []Trace    // samples to link; may be nil
+	URL       func(problem analysis.Hash) string // of the problem's page; may be nil
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
 	Directory Directory
 	// The following are called for each event about an incident.
-	Investigation  func(incident uint64) *search.Investigation // nil: it has none
+	Investigation  func(incident uint64) *search.Investigation // may return nil
 	Muted          func(incident uint64) bool
-	Acknowledged   func(incident uint64) *Note    // nil: nobody acknowledged it
-	IncidentTraces func(*engine.Incident) []Trace // slow or failed ones to link
-	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
+	Acknowledged   func(incident uint64) *Note    // nil if nobody acknowledged it
+	IncidentTraces func(*engine.Incident) []Trace // slow or failed traces to link
+	IncidentURL    func(incident uint64) string   // of the incident's page; may return ""
 }
 
-// acknowledgedWithin is the age up to which an acknowledgement causes an event. Each epoch within this time returns the
-// same event, also after a restart, so that a crash loses none; an outbox keeps one copy. It must be shorter than the
-// time for which an outbox remembers events.
+// acknowledgedWithin is the age up to which an acknowledgement causes an event. Each epoch within this time returns
+// the same event, also after a restart, so a crash does not lose it, and the outbox keeps one copy. It must be shorter
+// than the time for which an outbox remembers events.
 const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
@@ -63,7 +63,7 @@ func (e *Epoch) event(c *Change) *Event {
 	return NewEvent(f)
 }
 
-// incident returns an incident; nil if it is forgotten.
+// incident returns an incident, or nil if it has been forgotten.
 func (e *Epoch) incident(id uint64) *engine.Incident {
 	i := slices.IndexFunc(e.Incidents, func(x engine.Incident) bool { return x.ID == id })
 	if i < 0 {
@@ -72,7 +72,7 @@ func (e *Epoch) incident(id uint64) *engine.Incident {
 	return &e.Incidents[i]
 }
 
-// eventTypes has the types of the events about transitions, by the state of the incident.
+// eventTypes maps the state that an incident changed to, to the type of the event about it.
 var eventTypes = [...]Type{
 	incident.Open:     IncidentOpened,
 	incident.Steady:   IncidentSteady,
@@ -81,8 +81,8 @@ var eventTypes = [...]Type{
 	incident.Accepted: IncidentClosed,
 }
 
-// changed returns the latest transition of an incident if it happened in the epoch and is worth telling. An incident
-// that closes in the epoch in which it opened again was never reported as open.
+// changed returns the latest transition of an incident if it happened in the epoch and should be reported. If an
+// incident reopens and closes in the same epoch, it was never reported as open, so its end isn't reported either.
 func (e *Epoch) changed(x *engine.Incident) (t incident.Transition, changed bool) {
 	for _, t := range slices.Backward(x.History) {
 		if t.At != e.At {
@@ -96,8 +96,8 @@ func (e *Epoch) changed(x *engine.Incident) (t incident.Transition, changed bool
 	return t, t.At == e.At && t.Why != incident.Grew
 }
 
-// incidentEvents returns the events of the incidents that opened, opened again, had been steady for a day or closed in
-// the epoch. They do not depend on investigations.
+// incidentEvents returns the events of the incidents that opened, reopened, had been steady for a day or closed in the
+// epoch. They don't depend on investigations.
 func (e *Epoch) incidentEvents() []*Event {
 	var list []*Event
 	for i := range e.Incidents {
@@ -115,8 +115,8 @@ func (e *Epoch) incidentEvents() []*Event {
 	return list
 }
 
-// acknowledged returns the time since which an open incident is acknowledged, and whether it causes an event: that of
-// the note or, if the incident opened again since, of the opening, which made receivers page people again.
+// acknowledged returns the time of the acknowledgement of an open incident, and whether it causes an event. If the
+// incident reopened after the note, the time is when it reopened, since receivers then paged people again.
 func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
 	if !x.IsOpen() || e.Acknowledged == nil {
 		return 0, false
@@ -140,7 +140,7 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 	})
 }
 
-// about adds the facts about a problem.
+// about adds the facts about a problem to f.
 func (e *Epoch) about(f *Facts, problem analysis.Hash) {
 	f.Investigation = e.State.Investigation(problem)
 	is := func(p detect.Problem) bool { return p.ID == problem }

@@ -56,9 +56,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An incident has one event when it opens, one when it opens again after its end, one when it has been steady for a
-// day, and one when it closes; none when it
-// continues or when an epoch is repeated.
+// An incident has one event when it opens, when it reopens, when it has been steady for a day, and when it closes. It
+// has no event when it continues or when an epoch is repeated.
 func TestIncidentEvents(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
 	start := f.Incident.Opened()
@@ -104,7 +103,7 @@ func TestIncidentEvents(t *testing.T) {
 	}
 }
 
-// A problem that its incident replaces in the search stays open: it neither closes nor loses its alert.
+// A problem stays open when its incident takes over the search: it neither closes nor loses its alert.
 func TestTakenProblem(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
 	f.Investigation.Status = search.Gone

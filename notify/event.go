@@ -25,13 +25,13 @@ const (
 	IncidentOpened  Type = "incident.opened"
 	IncidentLocated Type = "incident.located" // its investigation found one place, or up to three together
 	IncidentClosed  Type = "incident.closed"
-	// IncidentAcknowledged means that a person takes care of it.
+	// IncidentAcknowledged means that a person is working on it.
 	IncidentAcknowledged Type = "incident.acknowledged"
-	// IncidentSteady means that it has been the same for a day, and proposes to accept it as normal.
+	// IncidentSteady means that it has not changed for a day. The event proposes to accept it as normal.
 	IncidentSteady   Type = "incident.steady"
 	ProblemOpened    Type = "problem.opened"
 	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
-	ProblemExplained Type = "problem.explained" // a variable accounts for it, too
+	ProblemExplained Type = "problem.explained" // an attribute also accounts for it
 	ProblemClosed    Type = "problem.closed"
 	Decided          Type = "decision" // the plan or an investigation's state changed
 	Test             Type = "test"     // sent on request, to check an endpoint
@@ -49,30 +49,30 @@ type Event struct {
 	At       moment        `json:"timestamp"`
 	Source   string        `json:"source"` // the address of the UI, or a name
 	Data     Data          `json:"data"`
-	subject  analysis.Hash // the incident or problem; zero: none
+	subject  analysis.Hash // the incident or problem; zero if about neither
 	resolved bool          // the subject is closed
-	muted    bool          // only endpoints that keep state get it, if it is resolved
-	// Of an incident: the configuration of owners, nil if there is none, and the owner of the service that was the
-	// first suspect when it opened, nil if it has none.
+	muted    bool          // if resolved, send only to endpoints that keep state
+	// Set if e is about an incident: the configured owners, and the owner of the service that was the first suspect
+	// when the incident opened. Both may be nil.
 	directory *Directory
 	owner     *Owner
 }
 
-// Data is the subject of an event. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from
-// the root down; null is unknown.
+// Data is the subject of an event. Fractions are from 0 to 1, durations are in nanoseconds, and contexts are lists of
+// "service operation" from the root down. Numbers are null if unknown.
 type Data struct {
-	Incident *Incident `json:"incident"` // null: none
-	Problem  *Problem  `json:"problem"`  // null: none
-	Decision *Decision `json:"decision"` // null: none
+	Incident *Incident `json:"incident"` // may be null
+	Problem  *Problem  `json:"problem"`  // may be null
+	Decision *Decision `json:"decision"` // may be null
 }
 
-// Problem is a problem as it was last seen. Its lists are bounded.
+// Problem is a problem as of the last epoch. Its lists are bounded.
 type Problem struct {
 	describe.Problem
 	describe.Findings
 
-	URL    string  `json:"url,omitempty"` // of its page
-	Status string  `json:"status"`        // of its investigation; none: it has none, or that of its incident replaces it
+	URL    string  `json:"url,omitempty"` // its page
+	Status string  `json:"status"`        // of its investigation; "none" also if its incident has one instead
 	Opened moment  `json:"opened"`
 	Traces []Trace `json:"traces"` // samples
 }
@@ -95,7 +95,7 @@ type URL struct {
 type Decision struct {
 	Plan     int64       `json:"plan"` // version of the resulting plan
 	Strategy string      `json:"strategy,omitempty"`
-	From     string      `json:"from,omitempty"` // state of the investigation; empty: the decision is about none
+	From     string      `json:"from,omitempty"` // state of the investigation; empty if the decision is not about one
 	To       string      `json:"to,omitempty"`
 	Reason   string      `json:"reason"`
 	Tree     Tree        `json:"tree"`
@@ -106,7 +106,7 @@ type Decision struct {
 	Rejected []Excluded  `json:"rejected"`
 	Missing  []string    `json:"missing"` // operations that have no tracepoint left
 	Estimate Usage       `json:"estimate"`
-	Budget   Usage       `json:"budget"` // 0: no bound
+	Budget   Usage       `json:"budget"` // 0 is unlimited
 	Overhead *OverheadOf `json:"overhead"`
 }
 
@@ -134,7 +134,7 @@ type RunnerUp struct {
 
 // Suspect is a location that may be the cause.
 type Suspect struct {
-	Tracepoint string          `json:"tracepoint,omitempty"` // empty: baseline
+	Tracepoint string          `json:"tracepoint,omitempty"` // empty for the baseline
 	Context    []string        `json:"context"`
 	Share      describe.Number `json:"share"`
 	Low        describe.Number `json:"low"`
@@ -179,11 +179,11 @@ type Facts struct {
 	At     trace.Nanos
 	Source string // see Event
 
-	// The problem of the event, as last seen, and its investigation. Only the investigation is known after the problem
-	// has closed, and only the problem if it has not been investigated. Both are nil if it is about none.
+	// The problem and its investigation. After the problem has closed only the investigation is known. If the problem
+	// has not been investigated, only Problem is set. Both are nil if the event is about neither.
 	Problem       *detect.Problem
 	Investigation *search.Investigation
-	Decision      *search.Decision // nil: none
+	Decision      *search.Decision // may be nil
 	Traces        []Trace          // samples; the first are sent
 	Names         *describe.Names  // with the summary of the problem's requests, if there is one
 	URL           string           // of the problem's page; may be empty
@@ -198,7 +198,7 @@ const (
 	maxTraces       = 9
 	maxPicks        = 200
 	maxMissing      = 20
-	maxContext      = 64   // operations of a context: the last ones
+	maxContext      = 64   // operations of a context; the last are kept
 	maxText         = 300  // runes of a name or a text
 	maxSentenceText = 1500 // runes of a sentence, which contains several names
 )
@@ -235,8 +235,8 @@ func (f *Facts) closed() bool {
 	return f.Type == ProblemClosed || f.Problem == nil && f.Investigation.Status == search.Gone
 }
 
-// status returns the status of the problem's investigation. An open problem has none if that of its incident has
-// replaced it.
+// status returns the status of the problem's investigation. It is "none" for an open problem if its incident is
+// investigated instead.
 func (f *Facts) status() string {
 	switch {
 	case f.closed():
@@ -247,7 +247,7 @@ func (f *Facts) status() string {
 	return f.Investigation.Status.String()
 }
 
-// opened returns the time at which the problem opened. That of a chronic problem is the time of the first event about
+// opened returns when the problem opened. For a chronic problem this is the time of the first event about
 // it.
 func (f *Facts) opened() trace.Nanos {
 	switch {
@@ -259,8 +259,9 @@ func (f *Facts) opened() trace.Nanos {
 	return f.At
 }
 
-// routedTo reports whether an endpoint is told of e: it is, unless owners route incidents to the endpoint and e is not
-// about an incident of one of them. All events of an incident have one route, whatever its suspects are later.
+// routedTo reports whether e is sent to an endpoint. If owners route incidents to the endpoint, it receives only
+// incidents of those owners; otherwise it receives everything. All events of an incident have one route, even if its
+// suspects change.
 func (e *Event) routedTo(endpoint string) bool {
 	if e.directory == nil || !e.directory.isRouted(endpoint) {
 		return true
@@ -417,7 +418,7 @@ func usage(u search.Usage) Usage {
 // clean returns s, which may come from a trace, printable and bounded.
 func clean(s string) string { return shorten(s, maxText) }
 
-// shorten is clean with another bound, in runes.
+// shorten is like clean, but with a maximum of most runes.
 func shorten(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -434,13 +435,13 @@ func shorten(s string, most int) string {
 	return b.String()
 }
 
-// moment is a time that JSON encodes as in RFC 3339.
+// moment is a time that is encoded in JSON as RFC 3339.
 type moment trace.Nanos
 
 // MarshalJSON implements json.Marshaler.
 func (t moment) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 
-// String returns t as in RFC 3339, in UTC.
+// String returns t in RFC 3339, in UTC.
 func (t moment) String() string { return t.time().Format(time.RFC3339Nano) }
 
 func (t moment) time() time.Time { return time.Unix(0, int64(t)).UTC() }

@@ -22,19 +22,20 @@ import (
 type format struct {
 	contentType  string
 	path         string             // default path of endpoints
-	keepsState   bool               // the receiver must learn of the end of what it knows
-	acknowledges bool               // the receiver must learn of acknowledgements of what it knows
-	body         func(e *Event) any // the value to encode as JSON; nil: e is not sent
+	keepsState   bool               // the receiver keeps alerts, and must be told when they end
+	acknowledges bool               // the receiver keeps alerts, and must be told of acknowledgements
+	body         func(e *Event) any // returns the value to encode as JSON, or nil if e is not sent
 
-	// target returns an addition to the path of an endpoint, and the query, for a body; nil: there is none.
+	// target returns an addition to the path of an endpoint, and the query, for a body. It may be nil.
 	target func(t Type, subject analysis.Hash, body []byte) (path, query string)
-	// authorize adds the token of an endpoint to the header or the body of a call; nil: endpoints have none.
+	// authorize adds the token of an endpoint to the header or the body of a call. It is nil if the format has no
+	// token.
 	authorize func(h http.Header, token string, body []byte) []byte
 }
 
 const jsonType = "application/json"
 
-// formats are the formats by their names in the configuration; email is that of destinations of e-mails.
+// formats are the formats by their names in the configuration. Destinations of e-mails have the format email.
 var formats = map[string]format{
 	"sibyl":              {contentType: jsonType, body: func(e *Event) any { return e }},
 	"cloudevents":        {contentType: "application/cloudevents+json", body: cloudEvent},
@@ -50,7 +51,7 @@ var formats = map[string]format{
 // NeedsToken reports whether calls in a format need a token.
 func NeedsToken(name string) bool { return formats[name].authorize != nil }
 
-// render returns the body of e; nil if e is not sent in this format.
+// render returns the body of e, or nil if e isn't sent in this format.
 func (f *format) render(e *Event) []byte {
 	v := f.body(e)
 	if v == nil {
@@ -60,7 +61,7 @@ func (f *format) render(e *Event) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // strings and numbers can be encoded, NaN as null
+		panic(err) // strings and numbers can be encoded; NaN becomes null
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
@@ -86,7 +87,7 @@ func cloudEvent(e *Event) any {
 	}{"1.0", e.ID, escapeSource(e.Source), "com.github.sibyl-trace." + string(e.Type), subject, e.At, "application/json", &e.Data}
 }
 
-// escapeSource returns a URI reference that is not empty.
+// escapeSource returns a URI reference that isn't empty.
 func escapeSource(s string) string {
 	if s == "" {
 		return "/sibyl"
@@ -95,8 +96,8 @@ func escapeSource(s string) string {
 }
 
 const (
-	// alertLife is the lifetime of an alert without further events: a problem may stay open for long without events,
-	// and Alertmanager resolves an alert without an end after minutes.
+	// alertLife is the lifetime of an alert without further events. A problem may stay open for a long time without
+	// events, but Alertmanager resolves an alert without an end time after a few minutes.
 	alertLife = 7 * 24 * time.Hour
 	// testLife is the lifetime of the alert of a test event.
 	testLife = time.Minute
@@ -111,14 +112,14 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alerts returns the alert of an incident, of a problem that changed, and of any problem that closed; chronic problems
-// raise no alert. A decision about the problem keeps the alert alive, and raises it if the problem was chronic until
-// then. The labels, which identify the alert, stay the same for the life of the incident or problem.
+// alerts returns the alert of an incident, of a problem that changed, or of any problem that closed. Chronic problems
+// raise no alert. A decision about a problem keeps its alert alive, and raises it if the problem has stopped being
+// chronic. The labels identify the alert, so they stay the same for the life of the incident or problem.
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
 	case e.Type == IncidentAcknowledged, e.Type == IncidentSteady:
-		return nil // Alertmanager knows neither acknowledgements nor notes
+		return nil // Alertmanager has neither acknowledgements nor notes
 	case e.Data.Incident != nil:
 		a = e.incidentAlert()
 	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
@@ -170,7 +171,7 @@ func (e *Event) problemAlert() alert {
 	return a
 }
 
-// filled returns the pairs whose value is not empty.
+// filled returns the pairs whose value isn't empty.
 func filled(pairs ...string) map[string]string {
 	m := make(map[string]string)
 	for i := 0; i < len(pairs); i += 2 {
@@ -262,7 +263,7 @@ func slackMessage(e *Event) any {
 	return message
 }
 
-// slackTimes replaces the time of an incident in its sentence, which is in UTC, by one in the zone of the reader.
+// slackTimes replaces the UTC time of an incident in its sentence by a time in the reader's zone.
 func (e *Event) slackTimes(sentence string) string {
 	x := e.Data.Incident
 	if x == nil {
@@ -279,7 +280,7 @@ func (e *Event) slackFigure(f figure) string {
 	return slackEscape(f.text)
 }
 
-// slackClock returns a time to the minute as Slack shows it in the zone of the reader.
+// slackClock returns a time to the minute, which Slack shows in the reader's zone.
 func slackClock(t trace.Nanos, dated bool) string {
 	layout := "{time}"
 	if dated {
@@ -288,7 +289,7 @@ func slackClock(t trace.Nanos, dated bool) string {
 	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
 }
 
-// slackTime returns a time as Slack shows it in the zone of the reader, and a text for programs that cannot.
+// slackTime returns a time that Slack shows in the reader's zone, with a text for clients that can't.
 func slackTime(t moment, layout, otherwise string) string {
 	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
@@ -312,7 +313,7 @@ var titles = map[Type]string{
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
 
-// title names the event and, if it opens an incident, the severity, which people see first.
+// title names the event. If the event opens an incident, the severity comes first.
 func (e *Event) title() string {
 	x := e.Data.Incident
 	switch {
@@ -386,7 +387,7 @@ func (d *Decision) sentence() string {
 	return strings.Join(parts, "; ")
 }
 
-// listed joins names, with an ellipsis unless they are all.
+// listed joins names, and adds an ellipsis if there are more than these.
 func listed(names []string, all int) string {
 	if s := strings.Join(names, ", "); all <= len(names) {
 		return s
@@ -394,7 +395,7 @@ func listed(names []string, all int) string {
 	return strings.Join(names, ", ") + " …"
 }
 
-// figure is a number or name about an incident or a problem: with a name for people and a key for programs.
+// figure is a number or name about an incident or a problem, with a label for people and a key for programs.
 type figure struct{ key, name, text string }
 
 // figures returns the known figures of the event's incident or problem.
@@ -434,7 +435,7 @@ func (e *Event) figures() []figure {
 	return list
 }
 
-// place returns the located place; empty if the event is not about a located problem.
+// place returns the located place. It is empty if the event isn't about a located problem.
 func (e *Event) place() string {
 	d := e.Data.Decision
 	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
@@ -451,13 +452,14 @@ func (s *Suspect) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// Limits of links in a message: with the page of the incident and its actions at most ten, as Slack requires.
+// Limits of links in a message. Slack allows ten, including the page of the incident and its actions.
 const (
 	maxTraceLinks = 3
 	maxPageLinks  = 3 // about the first suspect
 )
 
-// about returns the kind of the incident or problem of e, its ID, service and time of opening; zeros if e has neither.
+// about returns the kind of the incident or problem of e, its ID, its service and the time at which it opened. All are
+// zero if e is about neither.
 func (e *Event) about() (kind, id, service string, opened moment) {
 	if x := e.Data.Incident; x != nil {
 		return "incident", x.ID, x.Service, x.Opened
@@ -479,7 +481,7 @@ func (e *Event) traces() []Trace {
 	return nil
 }
 
-// page returns the URL of the page of the incident or problem; empty if there is none.
+// page returns the URL of the page of the incident or problem; it may be empty.
 func (e *Event) page() string {
 	switch {
 	case e.Data.Incident != nil:

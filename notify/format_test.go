@@ -29,7 +29,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// opened is the time at which the sample problem opened.
+// opened is when the sample problem opened.
 const opened = trace.Nanos(1_790_000_000_000_000_000)
 
 // sample returns the facts of an event of a problem whose requests enter at service and operation.
@@ -280,7 +280,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// The labels of an alert, which identify it, are the same for the life of an incident or a problem.
+// The labels of an alert, which identify it, stay the same for the life of an incident or problem.
 func TestAlertLabels(t *testing.T) {
 	labels := func(typ Type) map[string]string {
 		list, ok := alerts(NewEvent(sample(typ, "shop", "POST /checkout"))).([]alert)
@@ -317,7 +317,7 @@ var allowedLink = regexp.MustCompile(`^(https://(jaeger|sibyl|logs|wiki)\.exampl
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// FuzzFormats checks the requirements of receivers on bodies with arbitrary texts.
+// FuzzFormats checks that bodies with arbitrary texts meet the requirements of receivers.
 func FuzzFormats(f *testing.F) {
 	f.Add("shop", "POST /checkout", "says <!channel> & more")
 	f.Add("", "\x00\xff\u202e", strings.Repeat("<", 5000))
@@ -427,7 +427,7 @@ func TestSentenceOfDecision(t *testing.T) {
 	}
 }
 
-// Slack shows times in the zone of the reader; other formats state the zone, once in a sentence.
+// Slack shows times in the reader's zone. Other formats state the zone once in a sentence.
 func TestZones(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
 	wanted := map[string]string{

@@ -18,11 +18,11 @@ import (
 )
 
 // Incident is an incident at the time of its event. Its lists are bounded. Scores and parts of suspects are per
-// request: times in mean durations of a request of the history, and numbers of failures, unanswered calls and changed
-// call flows.
+// request: times are in units of the request's usual mean duration, and failures, unanswered calls and changed call
+// flows are counts.
 type Incident struct {
 	ID           string         `json:"id"`
-	URL          string         `json:"url,omitempty"` // of its page
+	URL          string         `json:"url,omitempty"` // its page
 	State        string         `json:"state"`         // open or closed
 	Kind         string         `json:"kind"`          // a [describe.IncidentKind]
 	Severity     string         `json:"severity"`      // minor, major or critical
@@ -30,31 +30,31 @@ type Incident struct {
 	Impact       Impact         `json:"impact"`
 	Sentence     string         `json:"sentence"`
 	Service      string         `json:"service"` // the first suspect
-	Owner        *Owner         `json:"owner"`   // of the first suspect; null: none is configured
+	Owner        *Owner         `json:"owner"`   // of the first suspect; null if not configured
 	Onset        moment         `json:"onset"`
-	Opened       moment         `json:"opened"`             // or opened again, the last time
-	Ended        *moment        `json:"ended"`              // it lasted from its onset until then; null: it is open
-	Closed       *moment        `json:"closed"`             // some minutes after its end; null: it is open
-	Acknowledged *Note          `json:"acknowledged"`       // null: nobody takes care of it
+	Opened       moment         `json:"opened"`             // or last reopened
+	Ended        *moment        `json:"ended"`              // end of the slowdown; null while open
+	Closed       *moment        `json:"closed"`             // some minutes after Ended; null while open
+	Acknowledged *Note          `json:"acknowledged"`       // null if nobody has acknowledged it
 	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string         `json:"merged_into,omitempty"`
 	Suspects     []Culprit      `json:"suspects"`      // ranked
-	Objectives   []Objective    `json:"objectives"`    // those that requests miss because of it
-	RequestTypes []AffectedType `json:"request_types"` // the most delayed first
+	Objectives   []Objective    `json:"objectives"`    // objectives that it violates
+	RequestTypes []AffectedType `json:"request_types"` // largest added latency first
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
-	Traces       []Trace        `json:"traces"`        // slow or failed ones
-	Search       *Search        `json:"investigation"` // null: none
-	Next         string         `json:"next"`          // what to do
+	Traces       []Trace        `json:"traces"`        // slow or failed traces
+	Search       *Search        `json:"investigation"` // may be null
+	Next         string         `json:"next"`          // next step for people
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
-	period       string         // its time in Sentence
+	period       string         // its times in Sentence
 	slackPeriod  string         // the same in the notation of Slack
-	located      string         // describes the place that the investigation located; empty: none
+	located      string         // the place that the investigation located; may be empty
 	alerted      string         // the first suspect when it opened
 	alertedAs    string         // the severity when it opened
 }
 
-// Impact is the loss of the affected request types since the onset, on average.
+// Impact is the average loss of the affected request types since the onset.
 type Impact struct {
 	Lost   describe.Number `json:"lost_ns_per_second"` // beyond the usual durations
 	Failed describe.Number `json:"failed_per_second"`  // requests beyond the usual number
@@ -72,18 +72,19 @@ func NewNote(by string, at time.Time, text string) *Note {
 	return &Note{clean(by), moment(at.UnixNano()), shorten(text, maxSentenceText)}
 }
 
-// Search is the investigation of an incident, or that of a problem which had located its cause before.
+// Search is the investigation of an incident, or the investigation of a problem that had already located the
+// incident's cause.
 type Search struct {
 	Status      string    `json:"status"`
 	Reason      string    `json:"reason"`
 	Tracepoints int       `json:"tracepoints"` // that it keeps on
-	Suspects    []Suspect `json:"suspects"`    // best first; contexts begin at an operation, not at the entry of a request
+	Suspects    []Suspect `json:"suspects"`    // best first; contexts start at an operation, not at the entry
 }
 
 // Culprit is a suspect of an incident.
 type Culprit struct {
 	Service    string                      `json:"service"`
-	Owner      *Owner                      `json:"owner"` // null: none is configured
+	Owner      *Owner                      `json:"owner"` // null if not configured
 	EmitsSpans bool                        `json:"emits_spans"`
 	Score      describe.Number             `json:"score"`
 	Parts      describe.SuspectParts       `json:"parts"`
@@ -92,16 +93,16 @@ type Culprit struct {
 	Links      []URL                       `json:"links"` // to its logs, metrics and runbooks
 }
 
-// Objective is an objective of the configuration that requests miss, as of the last epoch in which it burned.
+// Objective is a configured objective that an incident violates, as of the last epoch in which it burned.
 type Objective struct {
 	Name     string          `json:"name"`
 	Entry    string          `json:"entry"`
 	Kind     string          `json:"kind"`                 // latency or errors
 	BelowNS  int64           `json:"below_ns,omitempty"`   // duration that requests must not reach
-	Percent  float64         `json:"percentile,omitempty"` // of the requests that must not
+	Percent  float64         `json:"percentile,omitempty"` // percentage of the requests that must be faster
 	Budget   describe.Number `json:"budget"`               // share of the requests that may miss it
-	Share    describe.Number `json:"share"`                // that did, in the window
-	BurnRate describe.Number `json:"burn_rate"`            // share in relation to the budget
+	Share    describe.Number `json:"share"`                // that missed it in the window
+	BurnRate describe.Number `json:"burn_rate"`            // Share divided by Budget
 	WindowNS int64           `json:"window_ns"`
 }
 
@@ -147,15 +148,15 @@ type IncidentFacts struct {
 	At            trace.Nanos
 	Source        string // see Event
 	Incident      *engine.Incident
-	Investigation *search.Investigation // nil: none
-	Decision      *search.Decision      // nil: none
-	Deploys       []engine.Deploy       // all known ones, oldest first
-	Traces        []Trace               // slow or failed ones; the first are sent
+	Investigation *search.Investigation // may be nil
+	Decision      *search.Decision      // may be nil
+	Deploys       []engine.Deploy       // all known deploys, oldest first
+	Traces        []Trace               // slow or failed traces; the first are sent
 	Names         *describe.Names       // with the request types
 	Directory     Directory             // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
-	Acknowledged  *Note                 // nil: nobody acknowledged it
-	Muted         bool                  // endpoints that keep state learn of the end and of acknowledgements only
+	Acknowledged  *Note                 // nil if nobody acknowledged it
+	Muted         bool                  // send only ends and acknowledgements, and only to endpoints that keep state
 }
 
 // NewIncidentEvent returns an event about an incident. Its ID depends only on type, time, incident and plan.
@@ -181,13 +182,13 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-// Advice returns the next step for the people who work on an incident with an investigation, nil if
-// there is none. deploys are all known ones, oldest first.
+// Advice returns the next step for the people who work on an incident, or "". v may be nil. deploys are all known
+// deploys, oldest first.
 func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
 	return names.Advice(evidence(x, v, deploys))
 }
 
-// evidence returns the evidence that decides the next step, see [Advice].
+// evidence returns the evidence for the next step, see [Advice].
 func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) *describe.Advice {
 	deploy := x.SuspectDeploy(deploys)
 	a := &describe.Advice{
@@ -214,7 +215,8 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 	return a
 }
 
-// advice returns the next step. The sentence of an event about a steady incident already proposes to accept it.
+// advice returns the next step. It doesn't propose to accept a steady incident, because the event's sentence already
+// does.
 func (n namer) advice(f *IncidentFacts) string {
 	a := evidence(f.Incident, f.Investigation, f.Deploys)
 	if f.Type == IncidentSteady {
@@ -223,7 +225,7 @@ func (n namer) advice(f *IncidentFacts) string {
 	return shorten(n.names.Advice(a), maxSentenceText)
 }
 
-// Objectives returns the objectives that requests miss because of an incident, for sentences.
+// Objectives returns the objectives that an incident violates, for sentences.
 func Objectives(x *engine.Incident) []describe.Objective {
 	var all []describe.Objective
 	for i := range x.Objectives {
@@ -245,7 +247,7 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	return names.Incident(d)
 }
 
-// Size returns the size of an incident, which its sentence tells.
+// Size returns the size of an incident for its sentence.
 func Size(x *engine.Incident) describe.Size {
 	d := describe.Incident{Suspects: x.Suspects}
 	for i := range x.Types {
@@ -255,8 +257,8 @@ func Size(x *engine.Incident) describe.Size {
 	return d.Size()
 }
 
-// Stopped returns the number of requests per second that came before an incident and no longer come; 0: it is not about
-// them, or the rate is unknown.
+// Stopped returns the rate of requests before an incident if they have stopped, in requests per second. It is 0 if the
+// incident is not about stopped requests, or if the rate is unknown.
 func Stopped(x *engine.Incident) float64 {
 	d := describe.Incident{Suspects: x.Suspects}
 	return d.Stopped()
@@ -290,7 +292,7 @@ func SeverityReason(names *describe.Names, x *engine.Incident) string {
 	return names.Severity(s)
 }
 
-// reasonOf returns the reason for which requests lose time at the place that v located.
+// reasonOf returns why requests are slower at the place that v located.
 func reasonOf(x *engine.Incident, v *search.Investigation) describe.Reason {
 	if x.Place.Operation == v.Answer() {
 		return describe.Reason(x.Place.Reason)
@@ -407,7 +409,7 @@ func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
 	return x
 }
 
-// linkTarget returns a suspect as the target of links.
+// linkTarget returns a suspect as a target for links.
 func (f *IncidentFacts) linkTarget(s *Culprit) *Request {
 	r := &Request{Service: s.Service, Incident: hex16(f.Incident.ID), Start: f.Incident.Onset, End: f.At}
 	if len(s.Operations) > 0 {
@@ -429,7 +431,7 @@ func (n namer) requestType(id analysis.Hash) string {
 // hex16 returns the identity of an incident as text.
 func hex16(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// lasted returns the time of x from its onset to its end; empty while it is open.
+// lasted returns the time of x from its onset to its end. It is empty while x is open.
 func (x *Incident) lasted() string {
 	if x.Ended == nil {
 		return ""
@@ -437,7 +439,7 @@ func (x *Incident) lasted() string {
 	return units.Span(trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset)))
 }
 
-// place returns the place that the investigation located; empty if it located none.
+// place returns the place that the investigation located, or "".
 func (x *Incident) place() string {
 	if s := x.Search; s != nil && len(s.Suspects) > 0 && (s.Status == search.Located.String() || s.Status == search.Explained.String()) {
 		return s.Suspects[0].place()
@@ -445,7 +447,7 @@ func (x *Incident) place() string {
 	return ""
 }
 
-// beganLayout is the layout of the time at which an incident began, for people.
+// beganLayout is the layout for the onset of an incident, for people.
 const beganLayout = "2006-01-02 15:04:05 UTC"
 
 // figures returns the known figures of an incident; at most thirteen.
@@ -484,7 +486,7 @@ func (x *Incident) figures() []figure {
 	return list
 }
 
-// change describes the change of a request type: of its failures or of its duration, whichever costs more.
+// change describes how a request type changed: its failures or its duration, whichever costs more.
 func (t *AffectedType) change() string {
 	if (t.Failed-t.UsualFailed)*t.UsualNS > t.MeanNS-t.UsualNS {
 		return t.Name + ": " + units.Percent(float64(t.Failed)) + " fail, usually " + units.Percent(float64(t.UsualFailed))

@@ -22,14 +22,14 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// killedEnv tells a process of the test binary to be the one that TestKilled kills.
+// killedEnv is set in the process that TestKilled kills.
 const killedEnv = "SIBYL_TEST_KILLED"
 
-// killedTask is the task of such a process, in killedEnv.
+// killedTask is the task of such a process; killedEnv contains it.
 type killedTask struct {
 	Dir       string
 	URL, Mail string // of the receivers
-	First     uint64 // number of the first incident, as if the journal before it was in a checkpoint
+	First     uint64 // number of the first incident; the journal before it counts as covered by a checkpoint
 	Drain     bool   // adds no incidents, and ends when everything is delivered
 }
 
@@ -49,7 +49,7 @@ func (k *killedTask) endpoints() (all []Endpoint) {
 	}})
 }
 
-// lifeOf returns the events of incident number i: they have different IDs in different incidents.
+// lifeOf returns the events of incident number i. Their IDs differ between incidents.
 func lifeOf(i uint64) (all []*Event) {
 	for step, t := range []Type{IncidentOpened, IncidentAcknowledged, IncidentSteady, IncidentClosed} {
 		f := sampleIncident(t, "shop", "POST /checkout")
@@ -110,7 +110,7 @@ func (a *arrivals) add(endpoint, id string) {
 	}
 }
 
-// ServeHTTP records a call. The path begins with the name of the endpoint. Some answers get lost on their way.
+// ServeHTTP records a call. The path starts with the name of the endpoint. Some answers are lost in transit.
 func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	a.add(strings.Split(r.URL.Path, "/")[1], r.Header.Get("Webhook-Id"))
@@ -140,8 +140,8 @@ func (a *arrivals) mail(m *delivered) {
 	a.add("email", id)
 }
 
-// Every event that was accepted arrives at least once in every format that sends it, and those of an incident in order,
-// even if the process is killed many times.
+// Every accepted event arrives at least once in every format that sends it, even if the process is killed many times.
+// The events of one incident arrive in order.
 func TestKilled(t *testing.T) {
 	kills := 10
 	if testing.Short() {
@@ -202,7 +202,7 @@ func (k *killedTask) run(t *testing.T, life time.Duration) (accepted uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), life) // it kills
+	ctx, stop := context.WithTimeout(t.Context(), life) // kills it
 	defer stop()
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilledProcess$", "-test.count=1")
 	c.Env = append(os.Environ(), killedEnv+"="+string(task))

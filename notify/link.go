@@ -19,7 +19,7 @@ import (
 type Link struct {
 	name, template string
 	kind           *linkKind
-	services       []string // patterns of the services with such a page; empty: all
+	services       []string // patterns for the services with such a page; all if empty
 }
 
 // Request is the target of a link: a trace, or a service during an incident. All fields but Trace may be empty.
@@ -30,8 +30,8 @@ type Request struct {
 	Incident           string // ID
 	Start, End         trace.Nanos
 
-	// Conditions of a search for traces, in which Service and Operation are those of a span.
-	Longer, Shorter time.Duration // of the request; 0: no bound
+	// Conditions of a search for traces. Service and Operation then refer to a single span.
+	Longer, Shorter time.Duration // of the request; 0 is unlimited
 	Failed          bool          // the span is an error
 	Attributes      [][2]string   // keys and values of the span; an empty value: any
 }
@@ -46,7 +46,7 @@ func (r *Request) AddInstance(key, value string) {
 // linkKind defines the placeholders of a kind of links, written in braces, with their values.
 type linkKind struct {
 	target       string // for error messages
-	required     string // placeholder that templates must contain; empty: none
+	required     string // placeholder that templates must contain, if any
 	placeholders map[string]func(r *Request) string
 }
 
@@ -92,20 +92,21 @@ func withTimes(placeholders map[string]func(r *Request) string) map[string]func(
 // placeholder matches placeholders. Other braces are literal, as in queries of Grafana.
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
-// NewLink returns a Link to traces. It returns an error unless template is a URL of http or https that contains
+// NewLink returns a Link to traces. It returns an error unless template is an http or https URL that contains
 // {trace_id} and has no placeholder in its host.
 func NewLink(name, template string) (Link, error) { return newLink(traceLinks, name, template) }
 
 // NewServiceLink returns a Link to a page about each service that matches one of the patterns, or about every service
-// if there are none. It returns an error unless template is a URL of http or https without a placeholder in its host.
+// if no pattern is given. It returns an error unless template is an http or https URL without a placeholder in its
+// host.
 func NewServiceLink(name, template string, services ...string) (Link, error) {
 	l, err := newLink(serviceLinks, name, template)
 	l.services = services
 	return l, err
 }
 
-// NewSearchLink returns a Link to a search for traces in a backend. It returns an error unless template is a URL of
-// http or https without a placeholder in its host.
+// NewSearchLink returns a Link to a search for traces in a backend. It returns an error unless template is an http or
+// https URL without a placeholder in its host.
 func NewSearchLink(name, template string) (Link, error) { return newLink(searchLinks, name, template) }
 
 func newLink(kind *linkKind, name, template string) (Link, error) {
@@ -127,7 +128,7 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	return Link{name: clean(name), template: template, kind: kind}, nil
 }
 
-// nearest returns the placeholder whose name is most like a mistyped one.
+// nearest returns the placeholder whose name is most similar to a mistyped one.
 func (k *linkKind) nearest(name string) string {
 	return slices.MinFunc(slices.Sorted(maps.Keys(k.placeholders)), func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
@@ -155,5 +156,5 @@ func count(t trace.Nanos, unit time.Duration) string {
 // escape escapes all characters with a meaning in a path, a query or a fragment.
 func escape(s string) string { return escapeAll(clean(s)) }
 
-// escapeAll is escape for a text whose values are clean and that must stay whole.
+// escapeAll is like escape, but doesn't shorten its argument, whose values must already be clean.
 func escapeAll(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

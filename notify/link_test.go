@@ -96,7 +96,7 @@ func FuzzLinks(f *testing.F) {
 	})
 }
 
-// A request that ends on a full unit is not rounded up.
+// A request that ends on a full unit isn't rounded up.
 func TestExactEnd(t *testing.T) {
 	l, err := NewLink("backend", "https://b.example/{trace_id}?{end_s}&{end_ms}&{end_us}&{end_ns}")
 	if err != nil {

@@ -23,7 +23,7 @@ type mailBody struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 	HTML    string `json:"html"`
-	Thread  string `json:"thread"` // the same for all events of an incident or a problem; empty: none
+	Thread  string `json:"thread"` // the same for all events of an incident or a problem; may be empty
 }
 
 // maxSubject bounds the subject, in runes: mail programs show one line.
@@ -37,7 +37,7 @@ func mailOf(e *Event) any {
 	}
 	var b strings.Builder
 	if err := e.html().Render(&b); err != nil {
-		panic(err) // a Builder accepts all
+		panic(err) // a Builder accepts everything
 	}
 	body.HTML = b.String()
 	return body
@@ -85,14 +85,14 @@ func shortenLines(s string, most int) string {
 // Mail is the destination of e-mails, and the server that accepts them.
 type Mail struct {
 	Server   string // host and port
-	Security string // starttls, tls or none; passwords are only sent encrypted
+	Security string // starttls, tls or none; passwords are sent over encrypted connections only
 	From     mail.Address
 	To       []mail.Address
-	Username string // empty: no authentication
+	Username string // no authentication if empty
 	Password string
 }
 
-// compose returns a message as text with headers. Each attempt has the same Message-ID, so that receivers can tell
+// compose returns a message as text with headers. Each attempt has the same Message-ID, so that receivers can detect
 // duplicates.
 func (d *Mail) compose(m *store.Message) ([]byte, error) {
 	var body mailBody
@@ -139,7 +139,7 @@ func addresses(list []mail.Address) string {
 	return strings.Join(all, ", ")
 }
 
-// addPart adds a text, best alternative last.
+// addPart adds an alternative. The best must be added last.
 func addPart(to *multipart.Writer, contentType, text string) error {
 	w, err := to.CreatePart(textproto.MIMEHeader{
 		"Content-Type": {contentType + "; charset=utf-8"}, "Content-Transfer-Encoding": {"quoted-printable"},

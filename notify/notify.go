@@ -2,13 +2,13 @@
 //
 //	Events ─▶ Notifier.Enqueue ─(store.Outbox)─▶ one worker per endpoint ─▶ calls with retries
 //
-// An event that Enqueue accepted is delivered at least once to every endpoint that subscribes to its type, with the
-// same ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one incident or
+// Enqueue accepts events. Each is delivered at least once to every endpoint that subscribes to its type, with the same
+// ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one incident or
 // problem in order. Endpoints do not wait for each other. Concurrency and duration of calls, the size of answers, and
 // messages and bytes in the outbox are bounded.
 //
-// Each call checks the address of its endpoint: connections to addresses that are not public are denied unless allowed,
-// and redirects are not followed.
+// Each call checks the address of its endpoint: connections to addresses that are not public are denied unless
+// allowed, and redirects are not followed.
 package notify
 
 import (
@@ -29,23 +29,23 @@ import (
 // Endpoint is a webhook, or a destination of e-mails.
 type Endpoint struct {
 	Name         string // unique; the outbox refers to it
-	URL          string // empty: see Mail
+	URL          string // empty for e-mail, see Mail
 	Mail         *Mail  // of format email
 	Format       string // one of Formats
-	Key          []byte // signs calls; nil: they are not signed
+	Key          []byte // signs calls; may be empty
 	Token        string // authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
-	Events       []Type // subscribed types; empty: all
+	Events       []Type // subscribed types; all if empty
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// subscribes reports whether e subscribes to a type. An endpoint whose receiver pages people until one of them
-// acknowledges the incident subscribes to acknowledgements of the incidents that it receives.
+// subscribes reports whether e subscribes to a type. Some receivers page people until one of them acknowledges the
+// incident. Their endpoints also subscribe to the acknowledgements of incidents that they receive.
 func (e *Endpoint) subscribes(t Type) bool {
 	implied := t == IncidentAcknowledged && formats[e.Format].acknowledges && slices.Contains(e.Events, IncidentOpened)
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t) || implied
 }
 
-// origin returns the scheme and host of its address.
+// origin returns the scheme and host of the endpoint's address.
 func (e *Endpoint) origin() string {
 	if e.Mail != nil {
 		return "smtp://" + e.Mail.Server
@@ -56,19 +56,19 @@ func (e *Endpoint) origin() string {
 // Options configure a [Notifier].
 type Options struct {
 	Outbox *store.Outbox
-	Clock  func() time.Time // nil: time.Now
+	Clock  func() time.Time // time.Now if nil
 	Log    *slog.Logger
 }
 
 const (
-	// giveUpAfter is the age at which an undelivered message becomes a dead letter.
+	// giveUpAfter is the age of an undelivered message when it becomes a dead letter.
 	giveUpAfter = 24 * time.Hour
 	// callsAtOnce bounds the concurrent calls to one endpoint.
 	callsAtOnce = 4
 	// firstDelay bounds the wait after the first failure; it doubles with each, up to maxDelay.
 	firstDelay = 5 * time.Second
 	maxDelay   = time.Hour
-	// sweepEvery is the interval at which old messages are given up.
+	// sweepEvery is the interval between searches for messages to give up.
 	sweepEvery = time.Minute
 	// outboxDelay is the wait of a worker after an error of the outbox.
 	outboxDelay = 10 * time.Second
@@ -91,9 +91,9 @@ type Count struct {
 	Delivered uint64
 	Failed    uint64      // attempts
 	Dead      uint64      // messages given up
-	Disabled  bool        // it answered 410 Gone: it is not called until a restart or reload
-	LastError string      // of the last attempt; empty: it succeeded
-	Last      trace.Nanos // time of the last delivery; 0: none
+	Disabled  bool        // it answered 410 Gone, so it is not called until a restart or reload
+	LastError string      // of the last attempt; empty if it succeeded
+	Last      trace.Nanos // time of the last delivery; 0 before the first
 }
 
 // Webhook is the state of an endpoint without its secrets.
@@ -101,7 +101,7 @@ type Webhook struct {
 	Name, Format string
 	// Origin is its scheme and host, like https://hooks.example. Paths and queries may be secret.
 	Origin  string
-	Events  []Type // subscribed types; empty: all
+	Events  []Type // subscribed types; all if empty
 	Signed  bool
 	Count   Count
 	Waiting int // messages
@@ -230,7 +230,7 @@ func (n *Notifier) Webhooks() []Webhook {
 	return all
 }
 
-// origin returns the scheme and host of an address; empty if it has none.
+// origin returns the scheme and host of an address, or "" if it has no host.
 func origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -336,7 +336,7 @@ func delay(failures int) time.Duration {
 	return wait
 }
 
-// Try calls an endpoint once with a test event, without the outbox, and returns its answer.
+// Try calls an endpoint once with a test event, bypassing the outbox, and returns its answer.
 func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time) (*Answer, error) {
 	c, err := newCaller(e, clock)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 type Owner struct {
 	Name     string   `json:"name"`
 	Contact  string   `json:"contact,omitempty"` // how to reach it, such as a channel
-	Services []string `json:"-"`                 // names, in which * stands for any text
-	Route    []string `json:"-"`                 // names of the endpoints that are told of its incidents
+	Services []string `json:"-"`                 // names; * matches any text
+	Route    []string `json:"-"`                 // names of the endpoints that receive its incidents
 }
 
 // String returns the name and, if it is known, the contact.
@@ -26,7 +26,7 @@ func (o *Owner) String() string {
 
 // Directory holds the configured owners of services, and templates of links. It is immutable.
 type Directory struct {
-	Owners   []Owner // the first one that matches a service owns it
+	Owners   []Owner // the first that matches a service owns it
 	Traces   []Link  // templates of links to a trace
 	Searches []Link  // templates of links to a search for traces
 	Services []Link  // templates of links to the logs, metrics and runbooks of a service
@@ -35,7 +35,7 @@ type Directory struct {
 // maxServiceLinks bounds the links to one service.
 const maxServiceLinks = 10
 
-// Owner returns the owner of a service; nil if it has none.
+// Owner returns the owner of a service, or nil.
 func (d *Directory) Owner(service string) *Owner {
 	i := slices.IndexFunc(d.Owners, func(o Owner) bool { return matchesAny(o.Services, service) })
 	if i < 0 {
@@ -55,7 +55,7 @@ func (d *Directory) ServiceLinks(r *Request) []URL {
 	return links
 }
 
-// isRouted reports whether an owner routes its incidents to an endpoint. Such an endpoint is told of no others.
+// isRouted reports whether an owner routes its incidents to an endpoint. Such an endpoint receives no other incidents.
 func (d *Directory) isRouted(endpoint string) bool {
 	return slices.ContainsFunc(d.Owners, func(o Owner) bool { return slices.Contains(o.Route, endpoint) })
 }
@@ -64,7 +64,7 @@ func matchesAny(patterns []string, service string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, service) })
 }
 
-// matches reports whether a name matches a pattern, in which * stands for any text.
+// matches reports whether a name matches a pattern. An asterisk matches any text.
 func matches(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Patterns match as regular expressions do in which .* stands for *.
+// Patterns match like regular expressions with .* in place of *.
 func TestPatterns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pattern := rapid.StringMatching(`[ab*.]{0,8}`).Draw(t, "pattern")
@@ -20,8 +20,8 @@ func TestPatterns(t *testing.T) {
 	})
 }
 
-// An endpoint on the route of an owner receives only the incidents whose first suspect, when they opened, belongs to
-// this owner; others receive everything.
+// An endpoint on an owner's route receives only incidents whose first suspect belonged to this owner when they opened.
+// Other endpoints receive everything.
 func TestRoutes(t *testing.T) {
 	events := make(map[Type]*Event)
 	for _, typ := range []Type{IncidentOpened, IncidentClosed} {

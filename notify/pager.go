@@ -17,12 +17,12 @@ const (
 	stepNone step = iota
 	stepOpen
 	stepUpdate
-	stepNote // only where it opens no alert that a person has closed
+	stepNote // not for an alert that it would open again after a person closed it
 	stepAcknowledge
 	stepClose
 )
 
-// step returns the change that e makes. An event after the end never opens an alert again; chronic problems have none.
+// step returns the change that e makes. An event after the end never reopens an alert. Chronic problems have no alert.
 func (e *Event) step() step {
 	p := e.Data.Problem
 	changed := p != nil && p.Onset == "changed"
@@ -45,7 +45,7 @@ func (e *Event) step() step {
 	return stepNone
 }
 
-// alertKey identifies the alert of an incident or a problem: it is the same for all events about it.
+// alertKey identifies the alert of an incident or a problem. It is the same for all events about it.
 func alertKey(t Type, subject analysis.Hash) string {
 	id, about := engine.IncidentOf(subject)
 	switch {
@@ -100,9 +100,9 @@ var (
 	opsgeniePriorities  = map[string]string{engine.Critical.String(): "P1", engine.Major.String(): "P2", engine.Minor.String(): "P3"}
 )
 
-// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert and notifies nobody, unless
-// a person has resolved it: then it pages again. That is likely after a day, so that PagerDuty learns of no steady
-// incident.
+// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert without notifying anybody.
+// But if a person has resolved the alert, it pages again. This is likely after a day, so steady incidents aren't sent
+// to PagerDuty.
 func pagerDuty(e *Event) any {
 	action := pagerDutyActions[e.step()]
 	if action == "" {
@@ -136,7 +136,7 @@ func pagerDuty(e *Event) any {
 	return event
 }
 
-// addRoutingKey adds the routing key to the body of a call, an object of JSON that is not empty. Stored bodies do not
+// addRoutingKey adds the routing key to the body of a call, an object of JSON that isn't empty. Stored bodies don't
 // contain it.
 func addRoutingKey(_ http.Header, key string, body []byte) []byte {
 	text, err := json.Marshal(key)
@@ -158,14 +158,14 @@ type opsgenieAlert struct {
 	Priority    string            `json:"priority"`
 }
 
-// opsgenieChange changes an alert in Opsgenie: the path says how.
+// opsgenieChange changes an alert in Opsgenie. The path of the call selects the change.
 type opsgenieChange struct {
 	User   string `json:"user,omitempty"`
 	Source string `json:"source"`
 	Note   string `json:"note"`
 }
 
-// opsgenie returns e for Opsgenie's Alert API. Its path is that of opsgenieTarget.
+// opsgenie returns e for Opsgenie's Alert API. See opsgenieTarget for its path.
 func opsgenie(e *Event) any {
 	switch e.step() {
 	case stepNone:
@@ -198,7 +198,7 @@ func opsgenie(e *Event) any {
 	return alert
 }
 
-// acceptURL returns the link to the dialog that accepts the incident of e as normal; empty if there is none.
+// acceptURL returns the link to the dialog that accepts the incident of e as normal; it may be empty.
 func (e *Event) acceptURL() string {
 	for _, l := range e.actions() {
 		if l.Name == acceptAction {

@@ -10,7 +10,7 @@ import (
 // Queries of searches for traces, in the languages of tracing backends. Values come from people and from traces, so
 // each is quoted for its language.
 
-// duration returns d as Jaeger and TraceQL write it; empty: 0.
+// duration returns d as Jaeger and TraceQL write it, or "" for 0.
 func duration(d time.Duration) string {
 	if d <= 0 {
 		return ""
@@ -18,7 +18,8 @@ func duration(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
-// jaegerTags returns the conditions on attributes as the tags of a search in Jaeger, which cannot ask for any value.
+// jaegerTags returns the conditions on attributes as the tags of a search in Jaeger. Jaeger can't search for an
+// attribute with any value, so these conditions are omitted.
 func (r *Request) jaegerTags() string {
 	tags := make(map[string]string)
 	for _, a := range r.Attributes {
@@ -54,7 +55,7 @@ func (r *Request) traceQL() string {
 			add(name, " != nil")
 			continue
 		}
-		// Values have types in TraceQL; Sibyl knows their texts only.
+		// Values have types in TraceQL, but Sibyl only knows their texts.
 		if _, err := strconv.ParseFloat(a[1], 64); err == nil || a[1] == "true" || a[1] == "false" {
 			add("(", name, " = ", quote(a[1]), " || ", name, " = ", a[1], ")")
 			continue
@@ -86,7 +87,7 @@ func attributeName(key string) string {
 	return quote(key)
 }
 
-// honeycomb returns the search as a query specification of Honeycomb. Durations are those of the root span.
+// honeycomb returns the search as a query specification of Honeycomb. It filters by the duration of the root span.
 func (r *Request) honeycomb() string {
 	type filter struct {
 		Column string `json:"column"`
@@ -130,7 +131,7 @@ func inJSON(s string) string {
 	return text[1 : len(text)-1]
 }
 
-// encode returns x as JSON, which cannot fail for texts and numbers.
+// encode returns x as JSON. This can't fail for texts and numbers.
 func encode(x any) string {
 	text, err := json.Marshal(x)
 	if err != nil {

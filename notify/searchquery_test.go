@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A search is the same in the languages of all backends, whatever its values contain.
+// A search has the same conditions in the languages of all backends, whatever its values contain.
 func TestSearchLinks(t *testing.T) {
 	r := &Request{
 		Service: `say "cart"`, Operation: `GET /x\y`, Longer: 1500 * time.Millisecond, Shorter: 2 * time.Second, Failed: true,
@@ -58,7 +58,7 @@ func TestSearchLinkInJSON(t *testing.T) {
 	}
 }
 
-// Without conditions a query asks for everything.
+// A query without conditions matches everything.
 func TestEmptySearch(t *testing.T) {
 	r := &Request{}
 	if r.traceQL() != "{}" || r.jaegerTags() != "" || duration(0) != "" {

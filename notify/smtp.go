@@ -16,7 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// mailTimeout is the time limit of one delivery: servers may delay each of several answers on purpose.
+// mailTimeout is the time limit of one delivery. It is generous because servers may delay each of several answers on
+// purpose.
 const mailTimeout = time.Minute
 
 // mailer sends e-mails to one server.
@@ -39,8 +40,8 @@ func newMailer(e *Endpoint, dialer *net.Dialer) (*mailer, error) {
 	return &mailer{to: e.Mail, dialer: dialer, tls: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}, nil
 }
 
-// send delivers a message to all recipients that the server accepts. It returns an error if there are none. The answer
-// names the others: to fail for them would deliver further copies to the rest, or to nobody.
+// send delivers a message to all recipients that the server accepts. It returns an error if the server accepts no
+// recipient. Answer lists refused recipients: failing because of them would send duplicates to the others.
 func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	start := time.Now()
 	text, err := s.to.compose(m)
@@ -51,7 +52,7 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }() // what matters was answered before
+	defer func() { _ = conn.Close() }() // errors that matter were returned before
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	c, err := s.begin(conn)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	return &Answer{Status: 250, Text: refused, Partly: refused != "", Took: time.Since(start)}, nil
 }
 
-// begin begins the conversation with the server, and encrypts it.
+// begin starts the conversation with the server, and encrypts it.
 func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	if err := conn.SetDeadline(time.Now().Add(mailTimeout)); err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	return s.greet(conn)
 }
 
-// greet introduces Sibyl to the server and, if it is configured, starts the encryption. Without it a server, or
-// somebody who intercepts the connection, could read the message.
+// greet introduces Sibyl to the server and starts the encryption if it is configured. An unencrypted message could be
+// read by the server or by anyone who intercepts the connection.
 func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	c, err := smtp.NewClient(conn, s.tls.ServerName)
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *mailer) envelope(c *smtp.Client) (refused string, err error) {
 	return refused, nil
 }
 
-// loginAuth is the mechanism LOGIN, the only one with a password that some servers offer. It is only used on encrypted
-// connections: newMailer refuses others.
+// loginAuth is the LOGIN mechanism. Some servers offer no other mechanism with a password. newMailer ensures that it
+// is only used on encrypted connections.
 type loginAuth struct{ username, password string }
 
 // Start implements [smtp.Auth].
@@ -184,7 +185,7 @@ func (a *loginAuth) Next(from []byte, more bool) ([]byte, error) {
 	return nil, errors.New("the server asks for neither a user name nor a password")
 }
 
-// ParseMail returns an address like sibyl@example.com or "Sibyl <sibyl@example.com>".
+// ParseMail parses an address like sibyl@example.com or "Sibyl <sibyl@example.com>".
 func ParseMail(text string) (mail.Address, error) {
 	a, err := mail.ParseAddress(text)
 	if err != nil {

@@ -28,9 +28,9 @@ type mailServer struct {
 	net.Listener
 	tls      *tls.Config
 	roots    *x509.CertPool
-	implicit bool     // connections are encrypted from their beginning
+	implicit bool     // connections are encrypted from the start
 	starttls bool     // it offers STARTTLS
-	auth     string   // mechanisms that it offers; empty: none
+	auth     string   // mechanisms that it offers, if any
 	refuse   []string // recipients
 	busy     int      // number of e-mails to refuse for now
 	mails    chan delivered
@@ -44,7 +44,7 @@ type delivered struct {
 	text      string
 }
 
-// newMailServer starts a server that set has configured.
+// newMailServer starts a server that set configures.
 func newMailServer(t *testing.T, set func(*mailServer)) *mailServer {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
@@ -153,7 +153,7 @@ func (s *mailServer) refuses(recipient string) bool {
 	return false
 }
 
-// login returns the user of a login with the right password; empty if it is wrong.
+// login returns the user of a login with the right password, or "" if the password is wrong.
 func (s *mailServer) login(command string, say func(string), hear func() string) string {
 	decode := func(text string) string { b, _ := base64.StdEncoding.DecodeString(text); return string(b) }
 	ask := func(what string) string {
@@ -262,8 +262,8 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// Nothing is sent over a connection that is not as secure as configured, to a server that refuses the login or every
-// recipient, or to a private address. Errors do not contain the password.
+// Nothing is sent over a connection that isn't as secure as configured, to a server that refuses the login or every
+// recipient, or to a private address. Errors don't contain the password.
 func TestMailFails(t *testing.T) {
 	m, _ := message(NewTest(opened, ""), "email")
 	for want, c := range map[string]struct {
@@ -308,8 +308,8 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// A mail that the server refuses for now is retried, with the same Message-ID. A recipient that it refuses for good
-// does not keep the mail from the others, and is reported.
+// A mail that the server refuses temporarily is retried with the same Message-ID. A recipient that it refuses
+// permanently is reported, and the others still get the mail.
 func TestMailQueue(t *testing.T) {
 	s := newMailServer(t, func(s *mailServer) { s.busy, s.refuse = 1, []string{"bob"} })
 	outbox, closeStore := openOutbox(t, t.TempDir())
@@ -351,8 +351,8 @@ func TestMailQueue(t *testing.T) {
 	}
 }
 
-// TestMailInterrupted interrupts a delivery to a server that accepts connections and says nothing: a shutdown must not
-// wait for the time limit of the delivery.
+// TestMailInterrupted interrupts a delivery to a server that accepts connections but never answers. A shutdown must
+// not wait for the delivery's time limit.
 func TestMailInterrupted(t *testing.T) {
 	silent := listening(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -363,7 +363,7 @@ func TestMailInterrupted(t *testing.T) {
 			return
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = conn.Read(make([]byte, 1)) // the client is connected: it begins to encrypt
+		_, _ = conn.Read(make([]byte, 1)) // the client has connected and starts to encrypt
 	}()
 	e := (&mailServer{Listener: silent}).endpoint("tls")
 	c, err := newCaller(&e, time.Now)

@@ -38,8 +38,8 @@ func IsPrivateHost(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// denyPrivate is a [net.Dialer.Control] that denies connections to addresses that are not public. It checks the address
-// after name resolution, so a name cannot resolve to a different address between check and connection.
+// denyPrivate is a [net.Dialer.Control] that denies connections to addresses that aren't public. It checks the address
+// after name resolution, so a name can't resolve to a different address between check and connection.
 func denyPrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

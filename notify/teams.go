@@ -6,7 +6,8 @@ const (
 	maxCardLink   = 1000 // bytes
 )
 
-// cardElement is an element of an Adaptive Card. Texts are in text runs, which unlike text blocks know no markup.
+// cardElement is an element of an Adaptive Card. Texts are in text runs, which, unlike text blocks, do not interpret
+// markup.
 type cardElement struct {
 	Type    string    `json:"type"`
 	Inlines []cardRun `json:"inlines"`

@@ -50,7 +50,8 @@ func (w *worker) wait() {
 	}
 }
 
-// begin starts calls for due messages. It returns the time after which to call it again; 0: at the next signal.
+// begin starts calls for due messages. It returns the delay until it must be called again, or 0 to wait for the next
+// signal.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
 	if w.notifier.disabled(name) || w.busy >= callsAtOnce {
@@ -107,7 +108,7 @@ func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, e
 	gone := answer != nil && answer.Status == http.StatusGone
 	level := slog.LevelDebug
 	w.notifier.count(m.Endpoint, func(c *Count) {
-		if c.LastError == "" { // until a call succeeds, later ones are of the same kind
+		if c.LastError == "" { // later failures until a success are usually the same
 			level = slog.LevelWarn
 		}
 		c.Failed++
@@ -137,7 +138,7 @@ func (w *worker) giveUp(m *store.Message, why string) {
 	w.logError(w.notifier.options.Outbox.MoveToDeadLetters(m, why))
 }
 
-// logError logs that the outbox could not be written. The message is sent again after the next start.
+// logError logs that the outbox couldn't be written. The message is sent again after the next start.
 func (w *worker) logError(err error) {
 	if err != nil {
 		w.notifier.options.Log.Error("webhooks: the outbox cannot be written", slog.Any("error", err))

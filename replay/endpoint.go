@@ -190,19 +190,19 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		seconds, _ := strconv.Atoi(got.retryAfter) // 0 for a date or no header
 		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", url, got.status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-		if request.URL.Scheme == "http" { // a server with TLS answers so
+		if request.URL.Scheme == "http" { // a typical answer of a server with TLS
 			if _, err := encrypted(ctx, h.endpoint.address()); err == nil {
 				return answer{}, h.endpoint.errTLS()
 			}
 		}
 		return answer{int64(traces.SpanCount()), got.status}, nil
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType: // gRPC answers the last one
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType: // gRPC sends the last
 		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, got.status)
 	}
 	return answer{}, fmt.Errorf("%s answers %s", url, got.status)
 }
 
-// reply is a response of HTTP with the beginning of its body.
+// reply is an HTTP response with the start of its body.
 type reply struct {
 	code               int
 	status, retryAfter string

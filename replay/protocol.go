@@ -17,17 +17,17 @@ import (
 func (e *Endpoint) address() string {
 	port := e.url.Port()
 	if port == "" {
-		port = e.url.Scheme // the name of a port, too: http or https
+		port = e.url.Scheme // http and https are also names of ports
 	}
 	return net.JoinHostPort(e.url.Hostname(), port)
 }
 
 // wrong returns an error with the remedy if no request can succeed: nothing listens at the address, it serves another
-// protocol, or its certificate is not valid. It returns nil if none of these is certain. The errors of clients do not
-// tell them apart: gRPC reports a text, HTTP a malformed response.
+// protocol, or its certificate isn't valid. It returns nil if it isn't certain. The errors of clients don't
+// distinguish these cases: gRPC reports a text, HTTP a malformed response.
 func (e *Endpoint) wrong(ctx context.Context) error {
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: e.url}); err != nil || proxy != nil {
-		return nil // the connections below go past it
+		return nil // the connections below would bypass it
 	}
 	s, err := encrypted(ctx, e.address())
 	if nobodyListens(err) {
@@ -57,7 +57,7 @@ func (e *Endpoint) errTLS() error {
 	return fmt.Errorf("%s requires TLS: use --to %ss://%s", e.address(), e.url.Scheme, e.address())
 }
 
-// errOther is the error for an address that serves s instead of the protocol wanted.
+// errOther is the error for an address that serves s instead of wanted.
 func (e *Endpoint) errOther(s served, wanted string) error {
 	grpc, http := "grpc://", "http://"
 	if s.tls {
@@ -73,15 +73,16 @@ var protocols = map[string]string{"grpc": "gRPC", "http": "HTTP"}
 
 // served is the protocol at an address.
 type served struct {
-	scheme  string // grpc or http; "": unknown
+	scheme  string // grpc or http; empty if unknown
 	tls     bool
-	invalid error // the reason for which its certificate is invalid
+	invalid error // why its certificate is invalid
 }
 
-// probeTimeout is the timeout of a connection that finds out about an address.
+// probeTimeout is the timeout of a connection that probes an address.
 const probeTimeout = time.Second
 
-// encrypted returns the protocol that an address serves with TLS. It returns an error if it serves none.
+// encrypted returns the protocol that an address serves with TLS. It returns an error if the address doesn't serve
+// TLS.
 func encrypted(ctx context.Context, address string) (served, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -94,7 +95,7 @@ func encrypted(ctx context.Context, address string) (served, error) {
 		return served{}, err
 	}
 	s := served{tls: true}
-	if c, ok := c.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "http/1.1" { // both may run over h2
+	if c, ok := c.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "http/1.1" { // otherwise both may run over h2
 		s.scheme = "http"
 	}
 	return s, c.Close()
@@ -106,12 +107,12 @@ func nobodyListens(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || ok && unknown.IsNotFound
 }
 
-// http2 begins every connection of HTTP/2: the preface and a frame with settings, in this case none (RFC 9113, section
-// 3.4).
+// http2 is the start of every HTTP/2 connection: the preface and a settings frame, which is empty here (RFC 9113,
+// section 3.4).
 const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// clearText returns the scheme of the protocol that an address serves without TLS, by its answer to the beginning of a
-// connection of HTTP/2: http for HTTP/1, grpc for a frame with settings.
+// clearText returns the scheme of the protocol that an address serves without TLS, determined by its answer to the
+// start of an HTTP/2 connection: http for HTTP/1, grpc for a settings frame.
 func clearText(ctx context.Context, address string) (scheme string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -119,7 +120,7 @@ func clearText(ctx context.Context, address string) (scheme string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // ends a read that waits
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // aborts a blocked read
 	defer func() { _ = c.Close() }()                         // nothing is lost
 	answer := make([]byte, len("HTTP/1."))
 	if _, err := io.WriteString(c, http2); err != nil {
@@ -128,7 +129,7 @@ func clearText(ctx context.Context, address string) (scheme string, err error) {
 	if _, err := io.ReadFull(c, answer); err != nil {
 		return "", err
 	}
-	const settings = 4 // the type of a frame follows three bytes with its length
+	const settings = 4 // the type of a frame follows its length of three bytes
 	switch {
 	case string(answer) == "HTTP/1.":
 		return "http", nil

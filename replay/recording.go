@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recording stores recorded spans in a temporary file, so that they may exceed the memory and be in any order. It uses
+// recording stores recorded spans in a temporary file, so that they can exceed the memory and be in any order. It uses
 // about 150 bytes of memory per trace.
 type recording struct {
 	file   *os.File
@@ -31,7 +31,7 @@ type recording struct {
 // recorded is a trace in a recording.
 type recorded struct {
 	id         pcommon.TraceID
-	start, end uint64 // over spans with valid times, in nanoseconds since the epoch; start > end: there are none
+	start, end uint64 // of the spans with valid times, in nanoseconds since the epoch; start > end if there are no such spans
 	pieces     []piece
 }
 
@@ -88,8 +88,8 @@ func (t *recording) add(traces ptrace.Traces) error {
 	return nil
 }
 
-// finish returns the traces in the order of their ends, and the start of the first one. A trace without valid times
-// comes first.
+// finish returns the traces in the order of their ends, and the start of the first one. Traces without valid times
+// come first.
 func (t *recording) finish() (order []*recorded, first uint64, err error) {
 	if err := t.out.Flush(); err != nil {
 		return nil, 0, fmt.Errorf("write a temporary file: %w", err)

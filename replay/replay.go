@@ -1,9 +1,9 @@
 // Package replay sends recorded traces to an OTLP endpoint as if they happened now.
 //
 // It reads the whole recording first, because files need not be in the order of time. Then it shifts each trace as a
-// whole, so that durations and gaps between its spans stay the same. The first trace begins now, and the times between
-// the beginnings of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece
-// unless it is large.
+// whole, so that durations and gaps between its spans stay the same. The first trace starts now, and the times between
+// the starts of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece unless
+// it is large.
 package replay
 
 import (
@@ -27,11 +27,11 @@ type Options struct {
 	Files  []string
 	Input  file.Options  // Keys and Workers are ignored
 	Speed  float64       // above 0; 1 is the recorded speed
-	Past   time.Duration // the first part of the recording that has happened already: it is sent at once, with times before now
+	Past   time.Duration // the first part of the recording lies in the past: it is sent at once, with times before now
 	Loop   bool          // repeat with new IDs until the context is done
-	NewIDs bool          // new IDs from the first round on, so that a recording can be replayed again soon
+	NewIDs bool          // new IDs even in the first round, so that a recording can be replayed again soon
 
-	// Started is called at the beginning of each round with the number of traces and the length of the round. Sent is
+	// Started is called at the start of each round with the number of traces and the length of the round. Sent is
 	// called with the number of traces sent in this round. One goroutine makes the calls. Both may be nil.
 	Started func(traces int64, length time.Duration)
 	Sent    func(traces int64)
@@ -42,8 +42,8 @@ type Summary struct {
 	Traces   int64 `json:"traces"`
 	Spans    int64 `json:"spans"`    // accepted by the endpoint
 	Rejected int64 `json:"rejected"` // spans rejected by the endpoint
-	// Duplicates counts the accepted spans that Sibyl ignored because they had arrived before; nil: unknown. Replay
-	// does not set it: OTLP does not tell.
+	// Duplicates counts the accepted spans that Sibyl ignored because they had arrived before. It is nil if unknown.
+	// Replay does not set it, because OTLP does not report duplicates.
 	Duplicates *int64       `json:"duplicates,omitempty"`
 	Why        string       `json:"why,omitempty"`
 	Requests   int64        `json:"requests"`
@@ -118,7 +118,7 @@ func (p *player) play(ctx context.Context) error {
 func (p *player) round(ctx context.Context, order []*recorded, first uint64, m mask) error {
 	p.pending, p.bytes, p.complete, p.sent = ptrace.NewTraces(), 0, 0, 0
 	past := p.after(uint64(p.options.Past))
-	began := time.Now().Add(-past) // of the recording, as the endpoint sees it
+	began := time.Now().Add(-past) // start of the recording, as the endpoint sees it
 	if p.options.Started != nil {
 		p.options.Started(int64(len(order)), max(0, p.after(order[len(order)-1].end-first)-past))
 	}
@@ -151,10 +151,10 @@ func (p *player) round(ctx context.Context, order []*recorded, first uint64, m m
 	return p.flush(ctx)
 }
 
-// maxRequest bounds requests, in bytes. Receivers usually accept 4 MiB.
+// maxRequest is the maximum size of requests in bytes. Receivers usually accept 4 MiB.
 const maxRequest = 1 << 20
 
-// after returns the time between the beginning and an event ns nanoseconds later, at the replay's speed.
+// after returns the time between the start and an event ns nanoseconds later, at the replay's speed.
 func (p *player) after(ns uint64) time.Duration {
 	return time.Duration(min(float64(ns)/p.options.Speed, math.MaxInt64/2))
 }
@@ -215,8 +215,8 @@ func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 // retryError is the error for a request that may be sent again.
 type retryError struct {
 	err   error
-	after time.Duration // requested by the endpoint; 0: not specified
-	wrong bool          // nothing listens at the address, or not for this protocol
+	after time.Duration // requested by the endpoint; 0 if not specified
+	wrong bool          // nothing listens at the address, or not with this protocol
 }
 
 func (e *retryError) Error() string { return e.err.Error() }
@@ -270,7 +270,7 @@ func move(traces ptrace.Traces, shift int64, m mask) {
 	}
 }
 
-// shifted returns t plus by nanoseconds. It does not change unknown and impossible times.
+// shifted returns t plus by nanoseconds. It doesn't change unknown and impossible times.
 func shifted(t pcommon.Timestamp, by int64) pcommon.Timestamp {
 	if t == 0 || t > math.MaxInt64 {
 		return t

@@ -31,14 +31,14 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
-// sent is a received span, with times relative to the beginning of the replay.
+// sent is a received span, with times relative to the start of the replay.
 type sent struct {
 	At         time.Duration
-	ID         byte // first byte of its span ID
+	ID         byte // first byte of the span ID
 	Start, End time.Duration
 }
 
-// fake is an endpoint that records its requests and returns its answers in turn; it repeats the last answer.
+// fake is an endpoint that records its requests and returns one answer after the other. It repeats the last answer.
 type fake struct {
 	began   time.Time
 	spans   []sent
@@ -200,7 +200,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// Replay shifts the events of a span in time and changes the trace IDs of its links.
+// Replay shifts the times of a span's events and changes the trace IDs of its links.
 func TestMove(t *testing.T) {
 	traces := ptrace.NewTraces()
 	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -258,7 +258,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// server returns its answers over gRPC, in turn.
+// server returns one answer after the other over gRPC.
 type server struct {
 	ptraceotlp.UnimplementedGRPCServer
 	answers []error
@@ -327,8 +327,8 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// An address that serves another protocol is reported at once, with the protocol; later it may be a proxy whose service
-// is away.
+// An address that serves another protocol is reported at once, with the protocol. Later it may be a proxy whose
+// service is down.
 func TestWrongProtocol(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()

@@ -20,7 +20,8 @@ import (
 // shownSuspects is the number of suspects of an incident in the table.
 const shownSuspects = 3
 
-// BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if there is one.
+// BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if it was
+// computed.
 func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error {
 	t := table{names: backtestNames(r, terminal.Printable), style: style}
 	t.backtestHeading(r)
@@ -48,7 +49,7 @@ func backtestNames(r *backtest.Result, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// wholeSecond returns t without the fraction of its second.
+// wholeSecond returns t rounded down to a second.
 func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
 
 func (t *table) backtestHeading(r *backtest.Result) {
@@ -66,7 +67,7 @@ func (t *table) backtestHeading(r *backtest.Result) {
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Incidents), "incident")))
 }
 
-// unlearned returns the reason for which the engine never looked for incidents.
+// unlearned returns why the engine never looked for incidents.
 func unlearned(r *backtest.Result) string {
 	total := r.Coverage.Total()
 	if total.Received().Spans > 0 && total.Judged().Spans == 0 {
@@ -88,7 +89,8 @@ func (t *table) incidentColumns() {
 		terminal.PadRight("opened", openedWidth)+terminal.PadRight("lasted", lastedWidth)+"suspects"))
 }
 
-// incident writes the line of an incident, its sentence, and why it ended. An incident opens minutes after it began.
+// incident writes the line of an incident, its sentence, and why it ended. Note that an incident opens some minutes
+// after its onset.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if !x.IsOpen() {
@@ -102,7 +104,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		}
 		cost := "+" + units.Percent(s.Score)
 		if s.Queue() != nil {
-			cost = "takes messages late" // the score would be in times of requests, which do not wait for it
+			cost = "takes messages late" // the score would be in units of request durations, but requests don't wait for it
 		}
 		suspects = append(suspects, t.names.NamedService(s.Service)+" "+cost)
 	}
@@ -121,7 +123,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	}
 }
 
-// verdict names the faults that an incident raised.
+// verdict names the faults that an incident detected.
 func verdict(s *backtest.Score, id uint64) string {
 	var raised []string
 	for i := range s.Cases {
@@ -213,21 +215,21 @@ type jsonIncident struct {
 	ID           string                `json:"id"`
 	Onset        trace.Nanos           `json:"onset_unix_nano"`
 	Opened       trace.Nanos           `json:"opened_unix_nano"`
-	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null: open at the end
-	End          *jsonEnd              `json:"end"`              // null: open at the end
+	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null if open at the end
+	End          *jsonEnd              `json:"end"`              // null if open at the end
 	Sentence     string                `json:"sentence"`
-	Size         *jsonSize             `json:"size"` // null: no request type is known to lose time
+	Size         *jsonSize             `json:"size"` // null if no request type is known to be slower
 	RequestTypes []string              `json:"request_types"`
 	Problems     []string              `json:"problems"`
 	Suspects     []jsonIncidentSuspect `json:"suspects"`
 }
 
-// jsonEnd is the reason for which an incident closed, as in the API.
+// jsonEnd is the reason why an incident closed, as in the API.
 type jsonEnd struct {
 	Reason   string  `json:"reason"`
 	Text     string  `json:"text"`
-	Incident *string `json:"incident,omitempty"` // that goes on
-	Service  *string `json:"service,omitempty"`  // to which the requests go
+	Incident *string `json:"incident,omitempty"` // the incident that continues
+	Service  *string `json:"service,omitempty"`  // the service that receives the requests now
 }
 
 // jsonSize is the size of an incident, as in the API.
@@ -240,7 +242,7 @@ type jsonSize struct {
 
 type jsonIncidentSuspect struct {
 	Service   string            `json:"service"`
-	Operation string            `json:"operation"` // with most evidence; "": none
+	Operation string            `json:"operation"` // with most evidence; may be empty
 	Score     describe.Number   `json:"score"`
 	Parts     jsonIncidentParts `json:"parts"`
 	Instances []jsonInstance    `json:"instances"`

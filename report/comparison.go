@@ -23,8 +23,8 @@ type Labels struct {
 	Sets             bool // the sides are sets of files, whose times have no order
 }
 
-// ComparisonTable writes c for a terminal: one sentence, the suspects with their operations, and the request types that
-// are slower. It shows the first top suspects and request types; 0: all.
+// ComparisonTable writes c for a terminal: one sentence, the suspects with their operations, and the request types
+// that are slower. It shows the first top suspects and request types, or all if top is 0.
 func ComparisonTable(w io.Writer, c *offline.Comparison, labels Labels, style terminal.Style, top int) error {
 	n := comparisonNames(c, terminal.Printable)
 	t := table{names: n, style: style, top: top}
@@ -48,7 +48,7 @@ func comparisonNames(c *offline.Comparison, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// slowerTypes returns the request types of c that are slower: a prefix.
+// slowerTypes returns the request types of c that are slower, which are a prefix of all types.
 func slowerTypes(c *offline.Comparison) []offline.TypeChange {
 	n := 0
 	for n < len(c.RequestTypes) && c.RequestTypes[n].Slower() {
@@ -88,7 +88,7 @@ func (t *table) side(label string, s *offline.Side, note string) {
 	t.labelled(label, 0, describe.Sentence{{Text: text}})
 }
 
-// usual writes the scores to expect without a change.
+// usual writes the scores that can be expected without a change.
 func (t *table) usual(c *offline.Comparison) {
 	if len(c.Usual) == 0 {
 		return
@@ -113,7 +113,7 @@ var partColumns = []struct {
 	{"calls", 7, func(p *describe.SuspectParts) describe.Number { return p.Shape }},
 }
 
-// leastScore is the smallest score that is not rounded to 0.00, and the smallest that the table shows.
+// leastScore is the smallest score that is not rounded to 0.00, and the smallest score in the table.
 const leastScore = 0.005
 
 // scoreText formats a score or a part of one.
@@ -133,7 +133,7 @@ const (
 	scoreWidth = 7
 )
 
-// partsWidth returns the width of the columns of parts; 0 if names need it.
+// partsWidth returns the width of the columns of parts, or 0 if names need it.
 func (t *table) partsWidth() (width int) {
 	if t.style.Roomy() {
 		for _, p := range partColumns {
@@ -240,7 +240,7 @@ func (t *table) slower(types []offline.TypeChange) {
 	t.more(len(types)-t.shown(len(types)), "request type", "")
 }
 
-// ComparisonJSON writes c as one JSON object. Times are in nanoseconds; null is unknown.
+// ComparisonJSON writes c as one JSON object. Times are in nanoseconds. Unknown values are null.
 func ComparisonJSON(w io.Writer, c *offline.Comparison, labels Labels) error {
 	n := comparisonNames(c, describe.Verbatim)
 	suspects := make([]describe.Suspect, 0, len(c.Suspects))
@@ -259,7 +259,7 @@ func ComparisonJSON(w io.Writer, c *offline.Comparison, labels Labels) error {
 		jsonSide
 
 		Around bool            `json:"around_window"` // it has traces before and after the window
-		Mean   describe.Number `json:"mean_ns"`       // of a trace: the unit of times in scores
+		Mean   describe.Number `json:"mean_ns"`       // of a trace; the unit of times in scores
 	}{jsonSideOf(&c.Baseline), c.Around, describe.Number(c.Mean)}
 	o.field("baseline", baseline)
 	usual := make([]describe.Number, 0, len(c.Usual))
@@ -272,7 +272,7 @@ func ComparisonJSON(w io.Writer, c *offline.Comparison, labels Labels) error {
 	return o.end()
 }
 
-// jsonSide is one side of a comparison: the traces that begin in [From, To).
+// jsonSide is one side of a comparison: the traces that start in [From, To).
 type jsonSide struct {
 	From   trace.Nanos `json:"from_unix_nano"`
 	To     trace.Nanos `json:"to_unix_nano"`
@@ -288,13 +288,13 @@ type jsonTypeChange struct {
 	RequestTypeID string          `json:"request_type_id"`
 	Service       string          `json:"service"` // of the entry operation
 	Operation     string          `json:"operation"`
-	Slower        *bool           `json:"slower"` // null: too few requests to judge
+	Slower        *bool           `json:"slower"` // null if there are too few requests to judge
 	Requests      uint64          `json:"requests"`
 	Failed        uint64          `json:"failed"`
 	Baseline      uint64          `json:"baseline_requests"`
 	MeanNS        int64           `json:"mean_ns"`
 	ExpectedNS    *int64          `json:"expected_ns"` // mean in the baseline
-	ExcessNS      describe.Number `json:"excess_ns"`   // of the mean, beyond the variation of the baseline
+	ExcessNS      describe.Number `json:"excess_ns"`   // of the mean, above the variation of the baseline
 }
 
 func (n *names) jsonTypeChange(x *offline.TypeChange) jsonTypeChange {

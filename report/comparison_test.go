@@ -107,7 +107,7 @@ func TestComparisonFits(t *testing.T) {
 	}
 }
 
-// The legend explains an operation that scores more than its service, if there is one.
+// If an operation scores more than its service, the legend explains this.
 func TestComparisonExplainsOperations(t *testing.T) {
 	c := newComparison()
 	c.Suspects[0].Score = 0.15

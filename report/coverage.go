@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coverage returns sentences about the spans that are not part of ordinary requests, and a warning if too few are
-// judged; nil if there is nothing to say.
+// coverage returns sentences about the spans that aren't part of ordinary requests, and a warning if too few are
+// judged. It returns nil if there is nothing to report.
 func (n *names) coverage(c *trace.Coverage) []string {
 	texts := n.Coverage(c)
 	if saw, do := n.Uncovered(c); saw != "" {
@@ -15,7 +15,7 @@ func (n *names) coverage(c *trace.Coverage) []string {
 	return texts
 }
 
-// writeCoverage writes the sentences about c, a line each.
+// writeCoverage writes the sentences about c, one per line.
 func (t *table) writeCoverage(c *trace.Coverage) {
 	for _, text := range t.names.coverage(c) {
 		var s describe.Sentence
@@ -26,20 +26,21 @@ func (t *table) writeCoverage(c *trace.Coverage) {
 
 type jsonCoverage struct {
 	jsonAccounts
-	Spans      float64 `json:"share_of_spans"` // that is judged, 0–1; duplicates do not count
+	Spans      float64 `json:"share_of_spans"` // share of spans judged, 0–1; duplicates do not count
 	Time       float64 `json:"share_of_time"`
-	Warning    string  `json:"warning"` // "": enough is judged
+	Warning    string  `json:"warning"` // empty if enough is judged
 	Remedy     string  `json:"remedy"`
 	Traces     int64   `json:"traces"`
-	Incomplete int64   `json:"incomplete"` // of these, traces in which the parent of a span is missing
-	// records of the input that were read, and those that could not be, by reason
+	Incomplete int64   `json:"incomplete"` // judged traces with a missing parent of a span
+	// Numbers of records in the input that were read, and that could not be read, by reason.
 	Records  int64                  `json:"records"`
 	Unread   map[trace.Reason]int64 `json:"unread_records"`
-	Services []jsonService          `json:"services"` // most time left out first; "": unknown
+	Services []jsonService          `json:"services"` // most time excluded first; "" if unknown
 	Hops     []jsonMissingHop       `json:"hops_without_spans"`
 }
 
-// jsonAccounts adds up: received is the sum of the other parts but Long, whose spans are in them without their time.
+// jsonAccounts adds up: received is the sum of all other parts except Long, whose spans are included in the others
+// without their time.
 type jsonAccounts struct {
 	Received trace.Part                  `json:"received"`
 	Requests trace.Part                  `json:"requests"`
@@ -56,7 +57,7 @@ type jsonService struct {
 type jsonMissingHop struct {
 	Caller   string `json:"caller"`
 	Callee   string `json:"callee"`
-	Hop      string `json:"hop"` // as its caller names it; "": unknown
+	Hop      string `json:"hop"` // the caller's name for it; "" if unknown
 	Requests int64  `json:"requests"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// exemplars names a slow and a typical trace; empty if there are none.
+// exemplars names a slow and a typical trace. It is empty if there are no exemplars.
 func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	var s describe.Sentence
 	for _, stratum := range []struct {
@@ -32,7 +32,7 @@ func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	return s
 }
 
-// show returns the command that shows the first trace of [names.exemplars]; "" if there is none.
+// show returns the command that shows the first trace of [names.exemplars], or "".
 func (n *names) show(r *offline.Problem) string {
 	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
 	if len(all) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// ExplanationJSON writes x as one JSON object on a line. Times are in nanoseconds; null is unknown.
+// ExplanationJSON writes x as one JSON object on a line. Times are in nanoseconds. Unknown values are null.
 func ExplanationJSON(w io.Writer, x *describe.TraceExplanation) error {
 	return json.NewEncoder(w).Encode(x)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Size of a histogram in the units of its drawing.
+// Size of a histogram in drawing units.
 const (
 	plotWidth  = 600
 	plotHeight = 110
@@ -36,7 +36,7 @@ type tick struct {
 	Anchor string // start, middle or end
 }
 
-// newHistogram draws s.Latency; it is empty if there is nothing to draw.
+// newHistogram draws s.Latency. It is empty if there is nothing to draw.
 func newHistogram(s *group.Summary) histogram {
 	if len(s.Latency) == 0 {
 		return histogram{}
@@ -94,7 +94,7 @@ type axis struct{ low, high float64 } // logarithms
 
 func newAxis(low, high time.Duration) axis {
 	a := axis{math.Log(float64(max(low, 1))), math.Log(float64(max(high, 1)))}
-	if a.high-a.low < 0.1 { // nearly equal durations: show them in the middle
+	if a.high-a.low < 0.1 { // durations are nearly equal: show them in the middle
 		a.low, a.high = a.low-0.5, a.high+0.5
 	}
 	return a

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits of the page, so that a browser opens it at once; JSON holds everything.
+// Limits of the page, so that a browser opens it at once; JSON contains everything.
 const (
 	pageProblems = 100
 	pageTypes    = 100
@@ -22,12 +22,12 @@ const (
 	pageEdges    = 15
 	problemEdges = 6
 	pageBecause  = 5
-	pageOpen     = 3       // unfolded request types, besides those with problems
+	pageOpen     = 3       // unfolded request types, in addition to those with problems
 	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-// HTML writes r as one self-contained page, without other files or network access. Files holds the names of the input,
-// for commands.
+// HTML writes r as one self-contained page, without other files or network access. in.Files holds the names of the
+// input, for commands.
 func HTML(w io.Writer, r *offline.Report, in Input) error {
 	p := newPage(r, in)
 	return p.render(w)
@@ -56,7 +56,7 @@ type pageProblem struct {
 	TailName            string // title of the last column of Edges
 	Edges               []pageEdge
 	MoreEdges           string            // number and share of the edges that are not shown
-	Size                describe.Sentence // empty: no size model
+	Size                describe.Sentence // may be empty
 	Because, Next       []describe.Sentence
 	OnlyOn, WhatIf      []describe.Sentence
 	Traces              describe.Sentence
@@ -66,7 +66,7 @@ type pageProblem struct {
 
 type pageEdge struct {
 	Where            string
-	Value, Low, High float64 // share and its interval in percent, cut to 0–100
+	Value, Low, High float64 // share and its interval in percent, limited to 0–100
 	Share, Interval  string
 	Mean, MeanShare  string
 	Tail             string
@@ -76,8 +76,8 @@ type pageType struct {
 	Anchor, Name        string
 	Count               string
 	P50, P99, Mean, CoV string
-	Between             string            // share of the variance between groups; "" if it is small
-	Size                describe.Sentence // empty: no size model
+	Between             string            // share of the variance between groups; empty if small
+	Size                describe.Sentence // may be empty
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
@@ -189,7 +189,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	return v
 }
 
-// moreEdges returns the number and the share of the edges that are not shown; "" if all are shown.
+// moreEdges describes the number and the share of the edges that aren't shown. It returns "" if all are shown.
 func moreEdges(p *detect.Problem) string {
 	if len(p.Edges) <= problemEdges {
 		return ""
@@ -209,7 +209,7 @@ func (n *names) pageEdge(e *group.EdgeShare) pageEdge {
 	}
 }
 
-// percent returns the fraction f in percent, rounded to a tenth and limited to 0–100; 0 if it is unknown.
+// percent returns the fraction f in percent, rounded to a tenth and limited to 0–100. It returns 0 if f is unknown.
 func percent(f float64) float64 {
 	if f != f {
 		return 0
@@ -254,7 +254,7 @@ func (n *names) pageGroup(s *group.Summary) pageGroup {
 // pageFrames lays out the frames of p: a child below its parent, children from the left, the parent's own time to their
 // right. It returns the boxes of at least minFrame, and the number of rows.
 func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
-	left := make([]float64, len(p.Frames)) // where the next child of a frame begins, 0–1
+	left := make([]float64, len(p.Frames)) // position of a frame's next child, 0–1
 	for i := range p.Frames {
 		f := &p.Frames[i]
 		width := f.Total / p.Frames[0].Total
@@ -277,5 +277,5 @@ func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	return boxes, rows
 }
 
-// round rounds x to three digits, so that the page is small and its bytes are the same on every machine.
+// round rounds x to three digits, so that the page is small and identical on every machine.
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

@@ -12,8 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON writes r as one JSON object, piece by piece, since it may be large. Fractions are 0–1, durations nanoseconds,
-// identities hex digits, contexts lists of "service operation" from the root down; null is unknown.
+// JSON writes r as one JSON object, piece by piece, because it may be large. Fractions are from 0 to 1, durations in
+// nanoseconds, identities in hexadecimal, and contexts are lists of "service operation" from the root down. Unknown
+// values are null.
 func JSON(w io.Writer, r *offline.Report, in Input) error {
 	n := newNames(r, describe.Verbatim)
 	rejected := r.Rejected
@@ -54,7 +55,7 @@ func (o *objectWriter) text(s string) {
 	}
 }
 
-// value writes v. All lines but the first begin with the given indentation.
+// value writes v. All lines except the first start with the given indentation.
 func (o *objectWriter) value(v any, indentation string) {
 	if o.err != nil {
 		return
@@ -111,7 +112,7 @@ type jsonGroup struct {
 	CoVHigh       describe.Number `json:"cov_high"`
 	Failed        uint64          `json:"failed"`
 	Between       describe.Number `json:"between"`    // share of the variance of a request type between its groups
-	SizeModel     *jsonSizeModel  `json:"size_model"` // null: none
+	SizeModel     *jsonSizeModel  `json:"size_model"` // may be null
 	Bins          []jsonBin       `json:"bins"`
 	Edges         []describe.Edge `json:"edges"`
 }
@@ -123,7 +124,7 @@ type jsonBin struct {
 	Where    []string `json:"where"`
 }
 
-// jsonProblem is a problem with the evidence that only reports have.
+// jsonProblem is a problem with evidence that only reports contain.
 type jsonProblem struct {
 	Rank int `json:"rank"`
 	describe.Problem

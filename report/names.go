@@ -35,7 +35,8 @@ func profiles(r *offline.Report, clean func(string) string) []describe.Profile {
 	return all
 }
 
-// byVariance returns the indices of edges by falling share of the variance, unknown shares last. The order is stable.
+// byVariance returns the indices of edges, largest share of the variance first and unknown shares last. The order is
+// stable.
 func byVariance(edges []group.EdgeShare) []int {
 	order := make([]int, len(edges))
 	for i := range order {

@@ -250,8 +250,8 @@ func (p *pageGroup) row() g.Node {
 	return h.Tr(h.Td(h.Code(g.Text(p.ID)), g.Text(bins)), cells("n", p.Count, p.P50, p.P99, p.Mean, p.CoV), h.Td(g.Text(p.Where)))
 }
 
-// edgeTable returns a table of edges, nil if there are none. shareName is the title of the column of their shares,
-// tailName that of the last column.
+// edgeTable returns a table of edges, or nil if edges is empty. shareName is the title of the column of their shares,
+// and tailName the title of the last column.
 func edgeTable(edges []pageEdge, shareName, tailName string) g.Node {
 	if len(edges) == 0 {
 		return nil
@@ -272,7 +272,7 @@ func (e *pageEdge) row() g.Node {
 	)
 }
 
-// nodes returns the drawing and the table of the histogram, nil if it is empty.
+// nodes returns the drawing and the table of the histogram, or nil if it is empty.
 func (hist *histogram) nodes() g.Node {
 	if len(hist.Bars) == 0 {
 		return nil
@@ -338,7 +338,7 @@ func section(title string, nodes ...g.Node) g.Node {
 // scrollable returns a table that scrolls if it is wider than the page.
 func scrollable(table g.Node) g.Node { return h.Div(h.Class("scroll"), h.TabIndex("0"), table) }
 
-// more returns a note on n items that are not shown, nil if n is 0.
+// more returns a note on n items that aren't shown, or nil if n is 0.
 func more(n int, noun string) g.Node {
 	if n == 0 {
 		return nil
@@ -348,7 +348,7 @@ func more(n int, noun string) g.Node {
 
 func quiet(text string) g.Node { return paragraph("quiet", text) }
 
-// paragraph returns a paragraph of a class, nil if the text is empty.
+// paragraph returns a paragraph of a class, or nil if the text is empty.
 func paragraph(class, text string) g.Node {
 	if text == "" {
 		return nil
@@ -369,7 +369,7 @@ func sentence(s describe.Sentence) g.Node {
 	})
 }
 
-// sentences returns a description with a paragraph for each sentence that is not empty, nil if there are none.
+// sentences returns a description with a paragraph for each sentence that isn't empty, or nil if all are empty.
 func sentences(all ...describe.Sentence) g.Node {
 	var paragraphs g.Group
 	for _, s := range all {

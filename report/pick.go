@@ -45,7 +45,7 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 	return all
 }
 
-// unexplained proposes instrumentation for an edge below which the search knows no tracepoint.
+// unexplained proposes instrumentation for an edge that has no known tracepoint below it.
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if target := n.Table.Target(n.Last(e.Context)); target != 0 {
@@ -63,7 +63,7 @@ func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	return s
 }
 
-// tracepoint returns the name of the tracepoint of k, or of its operation if it has none.
+// tracepoint returns the name of the tracepoint of k, or of its operation if the tracepoint has no name.
 func (n *names) tracepoint(k *search.Pick) string {
 	if name := n.Table.Text(k.Tracepoint); name != "" {
 		return n.Clean(name)

@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// notJudged returns the accounts of spans of which some are left out and a hop is missing.
+// notJudged returns accounts with excluded spans and a missing hop.
 func notJudged() (c trace.Coverage) {
 	c.Traces, c.Incomplete = 2, 2
 	for range 3 {

@@ -22,7 +22,7 @@ type jsonSizeModel struct {
 	CoVTotal    describe.Number `json:"cov_total"` // of the durations, regardless of size
 }
 
-// jsonSizeModelOf returns the JSON form of m; nil for nil.
+// jsonSizeModelOf returns the JSON form of m, or nil if m is nil.
 func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	if m == nil {
 		return nil
@@ -34,7 +34,7 @@ func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	}
 }
 
-// sizeSentence describes m and the requests that take longer than it predicts; empty if m is nil.
+// sizeSentence describes m and the requests that take longer than it predicts. It is empty if m is nil.
 func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil

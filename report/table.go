@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of the table; JSON holds everything.
+// Limits of the table; JSON contains everything.
 const (
 	shownEdges        = 4
 	shownExplanations = 3
@@ -37,7 +37,7 @@ type Input struct {
 }
 
 // Table writes r for a terminal: first the problems, then the request types and their groups. It shows the first top
-// problems and request types; 0: all.
+// problems and request types, or all if top is 0.
 func Table(w io.Writer, r *offline.Report, in Input, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.names.files = in.Files
@@ -66,7 +66,7 @@ func (t *table) shown(n int) int {
 	return n
 }
 
-// more writes the number of entries that are not shown, if there are any.
+// more writes how many entries aren't shown, if any.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
 		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
@@ -219,7 +219,7 @@ func (t *table) edges(p *detect.Problem) {
 	}
 }
 
-// barWidth returns the width of bars; 0 if names need the columns.
+// barWidth returns the width of bars, or 0 if names need the columns.
 func (t *table) barWidth() int {
 	if t.style.Roomy() {
 		return 10
@@ -227,18 +227,19 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// wholes name the quantities that the shares of problems are of.
+// wholes name the quantities that are divided into shares of problems.
 var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance: "variance", detect.WholeMean: "mean"}
 
-// shareOf names the quantity that the shares of p are of.
+// shareOf names the quantity that is divided into shares of p.
 func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
 
-// hasIntervals reports whether the intervals of the edges are those of the shares of p: they are known of all variance.
+// hasIntervals reports whether the intervals of the edges apply to the shares of p. Intervals are known only for
+// shares of the whole variance.
 func hasIntervals(p *detect.Problem) bool {
 	return p.Whole == detect.WholeVariance && p.Onset == detect.Chronic
 }
 
-// interval returns the interval of the share of e in p like "(79–87)"; "" if it is unknown.
+// interval returns the interval of the share of e in p, like "(79–87)", or "" if it is unknown.
 func interval(p *detect.Problem, e *group.EdgeShare) string {
 	if !hasIntervals(p) {
 		return ""
@@ -249,7 +250,7 @@ func interval(p *detect.Problem, e *group.EdgeShare) string {
 	return ""
 }
 
-// place writes the calling context of the leading edge, which its name does not include.
+// place writes the calling context of the leading edge, which its name doesn't include.
 func (t *table) place(p *detect.Problem) {
 	if e := describe.Leading(p); e != nil && e.Edge != 0 {
 		t.labelled("path", 0, describe.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
@@ -267,8 +268,8 @@ func (t *table) common(all []explain.CommonEdges) {
 // margin is the width of the column of labels.
 const margin = 13
 
-// labelled writes text beside a label in the margin. If i, the index among several texts, is above 0, it omits the
-// label.
+// labelled writes text next to a label in the margin. It omits the label if i, the index among several texts, is above
+// 0.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -312,7 +313,7 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	return s
 }
 
-// target names the edge that x explains; "" if x explains the duration.
+// target names the edge that x explains, or returns "" if x explains the duration.
 func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
@@ -364,7 +365,7 @@ func (t *table) groups(all []group.Summary) {
 	t.more(total-t.shown(total), "request type", "")
 }
 
-// groupColumn returns the column at which the names of request types begin.
+// groupColumn returns the first column of the names of request types.
 func (t *table) groupColumn() int {
 	if t.style.Roomy() {
 		return 3*10 + 6 + 13 + 9 + 2
@@ -385,7 +386,7 @@ func (t *table) summary(s *group.Summary) {
 	t.printf("  %s\n", name)
 }
 
-// covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is unknown.
+// covInterval returns the interval of the CoV, like " (0.71–0.93)", or "" if it is unknown.
 func covInterval(s *group.Summary) string {
 	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
 		return ""
@@ -396,7 +397,7 @@ func covInterval(s *group.Summary) string {
 // minBetween is the smallest share of a request type's variance between its groups that is shown.
 const minBetween = 0.1
 
-// betweenGroups returns the share of the variance of a request type between its groups; "" if it is small.
+// betweenGroups returns the share of the variance of a request type between its groups, or "" if it is small.
 func betweenGroups(s *group.Summary) string {
 	if !(s.Between >= minBetween) {
 		return ""
@@ -414,7 +415,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	if bins := t.names.Bins(s); bins != "" {
 		name += "  " + bins
 	}
-	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow { // shares of a few requests are noise, up to 60 000 %
+	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow { // shares from few requests are noise, up to 60 000 %
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
 			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)
 		}
@@ -425,7 +426,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	return fitting(room, name, where)
 }
 
-// fitting returns name followed by details, or only name if both do not fit into room columns.
+// fitting returns name followed by details, or only name if both don't fit into room columns.
 func fitting(room int, name, details string) string {
 	if terminal.Width(name+details) <= room {
 		return name + details

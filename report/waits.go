@@ -26,7 +26,7 @@ const (
 )
 
 // WaitsTable writes r for a terminal: the classes of each process, its threads, and the longest intervals above
-// thresholds. It shows the first top processes, threads and intervals; 0: all.
+// thresholds. It shows the first top processes, threads and intervals, or all if top is 0.
 func WaitsTable(w io.Writer, r *waits.Report, t waits.Thresholds, style terminal.Style, top int) error {
 	out := waitsTable{table{style: style, top: top}, r, t}
 	out.heading()
@@ -65,7 +65,7 @@ func (t *waitsTable) heading() {
 	}
 }
 
-// endedText lists the processes that have ended before the end of the report; "" if none has.
+// endedText lists the processes that ended before the end of the report, or returns "".
 func endedText(pids []uint32) string {
 	if len(pids) == 0 {
 		return ""
@@ -119,7 +119,7 @@ var joinReasons = [waits.NumReasons]string{
 	waits.MissingEnded:       "of processes that ended too early",
 }
 
-// lossText lists the losses with their remedies; "" if there are none.
+// lossText lists the losses with their remedies, or returns "".
 func lossText(l *waits.Losses) string {
 	var parts []string
 	for _, x := range []struct {
@@ -186,7 +186,7 @@ func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 	t.printf("%s\n", strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
 }
 
-// class writes a class and its system calls. A single one stands in the line of the class.
+// class writes a class and its system calls. A single system call is in the line of the class.
 func (t *waitsTable) class(p *waits.ProcessReport, c waits.Class) {
 	var calls []*waits.Call
 	for i := range p.Calls {
@@ -233,7 +233,8 @@ func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	}
 }
 
-// threads writes the main classes of each thread. Those that waited throughout, as idle ones of a pool, share a line.
+// threads writes the main classes of each thread. Threads that waited throughout, like idle threads of a pool, share a
+// line.
 func (t *waitsTable) threads(p *waits.ProcessReport) {
 	if len(p.Threads) < 2 {
 		return
@@ -263,8 +264,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 	}
 }
 
-// throughout returns the class in which a thread was all of the time; ok is false if it was in several, or more than
-// once.
+// throughout returns the class in which a thread was all the time. ok is false if it was in several classes, or more
+// than once.
 func throughout(x *waits.Totals) (c waits.Class, ok bool) {
 	classes := byTime(x)
 	if len(classes) != 1 || x[classes[0]].Count != 1 || classes[0] <= waits.RunQueue {
@@ -310,7 +311,7 @@ func (t *waitsTable) longest() {
 	t.more(len(t.Longest)-t.shown(len(t.Longest)), "wait", "  ")
 }
 
-// right returns text at the right of a column.
+// right returns text aligned to the right of a column.
 func right(text string, width int) string { return terminal.PadLeft(text, width) }
 
 // The JSON form of a report of waits.

@@ -135,7 +135,7 @@ func threadRow(t *waits.ThreadReport) g.Node {
 	)
 }
 
-// longest returns the longest intervals above thresholds; nil if there are none.
+// longest returns the longest intervals above thresholds, or nil.
 func (p *waitsPage) longest() g.Node {
 	if len(p.Longest) == 0 {
 		return nil
@@ -161,10 +161,10 @@ func path(frames []string) g.Node {
 	return h.Div(h.Class("path"), g.Map(frames, func(name string) g.Node { return span(clean(name)) }))
 }
 
-// clean returns a name that a process has chosen, without control characters.
+// clean returns a name chosen by a process, without control characters.
 func clean(name string) string { return terminal.Printable(strings.ToValidUTF8(name, "\uFFFD")) }
 
-// stacks returns the stacks with the longest times; nil if there are none.
+// stacks returns the stacks with the longest times, or nil.
 func (p *waitsPage) stacks() g.Node {
 	if len(p.Stacks) == 0 {
 		return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// noStack stands for the stack of time without a sampled one.
+// noStack stands for the stack of time without a sampled stack.
 const noStack = "[no stack]"
 
 // WaitsPprof writes the time of each stack as a gzipped pprof profile, with the labels class, syscall and pid. The
-// innermost frame is the reason, the outermost one the process.
+// innermost frame is the reason, the outermost frame the process.
 func WaitsPprof(w io.Writer, r *waits.Report) error {
 	b := describe.NewProfileBuilder("time of threads by reason and sampled stack", "waits", "time")
 	for _, s := range stackTimes(r) {
@@ -60,7 +60,7 @@ func stackTimes(r *waits.Report) []waits.Stack {
 	}
 	for i := range r.Processes {
 		p := &r.Processes[i]
-		turns := p.Totals[waits.RunQueue] // those after waits belong to no call
+		turns := p.Totals[waits.RunQueue] // run-queue time after waits belongs to no call
 		for j := range p.Calls {
 			c := &p.Calls[j]
 			if c.Class == waits.RunQueue {

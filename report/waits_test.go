@@ -37,7 +37,7 @@ func waitsReport() *waits.Report {
 	}
 }
 
-// The JSON form has exactly the fields of docs/kernel.md; runqueue sums up the run-queue parts.
+// The JSON form has exactly the fields in docs/kernel.md. runqueue sums up the run-queue parts.
 func TestWaitsJSON(t *testing.T) {
 	var out bytes.Buffer
 	if err := WaitsJSON(&out, waitsReport()); err != nil {
@@ -60,7 +60,7 @@ func TestWaitsJSON(t *testing.T) {
 	}
 }
 
-// No format passes control characters or markup of names on.
+// Control characters or markup in names never reach the output of any format.
 func TestWaitsAreSafe(t *testing.T) {
 	r, thresholds := waitsReport(), waits.Thresholds{waits.File: 10e6}
 	for name, write := range map[string]func(io.Writer) error{
@@ -99,8 +99,8 @@ func TestWaitsTable(t *testing.T) {
 	}
 }
 
-// Idle threads do not hide those that do something, a single system call stands beside its class, and processes that
-// have ended are named.
+// Idle threads don't hide active ones. A single system call is next to its class. Processes that have ended are
+// named.
 func TestIdleThreads(t *testing.T) {
 	c := waits.NewCollector()
 	comm := waits.Comm([]byte("pool\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
@@ -127,7 +127,7 @@ func TestIdleThreads(t *testing.T) {
 	}
 }
 
-// The list tells which part of a wait is above its threshold.
+// The list says which part of a wait is above its threshold.
 func TestLongestWaits(t *testing.T) {
 	var out strings.Builder
 	if err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6, waits.RunQueue: 1e6}, terminal.Style{Width: 120}, 0); err != nil {
@@ -138,7 +138,7 @@ func TestLongestWaits(t *testing.T) {
 	}
 }
 
-// Profiles contain all of the time: with stacks, and the rest without.
+// Profiles contain all the time: with stacks where they are known, and the rest without.
 func TestWaitsProfiles(t *testing.T) {
 	var out bytes.Buffer
 	if err := WaitsFolded(&out, waitsReport()); err != nil {
@@ -167,7 +167,7 @@ func TestWaitsProfiles(t *testing.T) {
 	}
 }
 
-// Losses are told in units that are true.
+// Losses are reported in their actual units.
 func TestLosses(t *testing.T) {
 	if got := lossText(&waits.Losses{Switches: 1, Threads: 1, Stacks: 2}); !strings.HasPrefix(got, "missing: 1 time slice of threads (") ||
 		!strings.Contains(got, "; 2 stacks (") || !strings.Contains(got, "; 1 part of the time of threads (") {

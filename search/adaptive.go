@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// Bounds of the picks of adaptive.
+// Limits of the picks of adaptive.
 const (
 	minSplit      = 3   // so that a step at least halves the region
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
 	takeWhole     = 5   // candidates of a region that is taken whole
 	secondDraw    = 0.8 // of the best draw, above which a second region is divided too
-	maxUnanchored = 12  // unanchored candidates below a location without others, unless half of those without a caller are more
-	fewUnanchored = 4   // unanchored candidates beside functions that divide the region
+	maxUnanchored = 12  // unanchored candidates to try if there are no others, unless half of those without a caller are more
+	fewUnanchored = 4   // unanchored candidates to try next to functions that divide the region
 )
 
 // adaptive picks the candidates that reveal most of the unexplained share per cost:
 //
-//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better
-//     does not starve the others.
-//  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or
-//     else the number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a
-//     pick and not below another distinguishes the parts, even if tracepoints in between are off.
-//  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one
-//     of them may turn out to carry most. Below a leaf many are tried at once, as many as half of those whose callers
-//     are unknown.
+//  1. Regions are drawn by Thompson sampling over their posterior shares, so that a region that is only probably better
+//     doesn't starve the others.
+//  2. The drawn region is divided. Each pick takes the part with the largest prior weight (from smoothed history, or
+//     else the number of locations) and divides it best for its cost. Shares are inclusive: a location that shows below
+//     one pick but not below another distinguishes the parts, even if tracepoints in between are off.
+//  3. Unanchored candidates, such as probes of the process, are tried next to the others, a few at a time, because one
+//     of them may turn out to carry most. Below a leaf many are tried at once: half of the candidates with unknown
+//     callers.
 //
-// Its picks are for as many requests as a verdict needs, not for all.
+// Its picks are enabled for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
 	rng := rand.New(rand.NewPCG(q.Seed, 2))
 	draws := make([]float64, len(q.Regions))
@@ -51,7 +51,7 @@ func adaptive(q *Question) []Pick {
 	return picks
 }
 
-// divide returns the picks that divide region r, and the unanchored ones.
+// divide returns the picks that divide region r, and its unanchored picks.
 func (q *Question) divide(r int) []Pick {
 	var inside, outside, anywhere []int
 	callersUnknown := 0
@@ -89,7 +89,8 @@ func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	return picks
 }
 
-// priorWeight returns the prior weight of candidate i in its region. An unanchored one may lie in another region.
+// priorWeight returns the prior weight of candidate i in its region. An unanchored candidate may lie in another
+// region.
 func (q *Question) priorWeight(i int) float64 {
 	if q.Candidates[i].Unanchored {
 		return q.Candidates[i].PriorWeight / 2
@@ -97,9 +98,9 @@ func (q *Question) priorWeight(i int) float64 {
 	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns the number of n candidates to pick at once: about as many as each of the resulting parts has
-// candidates. If few requests make a step last several epochs, it picks more in proportion: time is scarce then, and
-// spans are cheap.
+// splitCount returns the number of n candidates to pick at once, which is about the number of candidates in each
+// resulting part. If requests are rare and a step lasts several epochs, it picks proportionally more: time is scarce
+// then, and spans are cheap.
 func (q *Question) splitCount(n int) int {
 	if n <= takeWhole {
 		return n

@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// LeaseTime is the time after which a tracepoint is switched off unless its lease is renewed.
+// LeaseTime is the time until a tracepoint is switched off unless its lease is renewed.
 const LeaseTime = 10 * time.Minute
 
-// armSizes are the shares of a plan's arms in sixteenths: each is the sum of those before it, so that the first ones
+// armSizes are the shares of a plan's arms in sixteenths. Each is the sum of the shares before it, so the first arms
 // together have 1, 2, 4, 8 or all 16.
 var armSizes = [...]int{1, 1, 2, 4, 8}
 
@@ -21,8 +21,8 @@ const allArms = 1<<len(armSizes) - 1
 // ArmNames are the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
-// ArmName returns the text of the name of an arm, even before any request has added it to a table; "" if no plan has
-// such an arm.
+// ArmName returns the text of the name of an arm, even before any request has added it to a table, or "" if no plan
+// has such an arm.
 func ArmName(name trace.Symbol) string {
 	for _, text := range append(ArmNames[:], ExploreArm) {
 		if trace.SymbolOf([]byte(text)) == name {
@@ -32,15 +32,15 @@ func ArmName(name trace.Symbol) string {
 	return ""
 }
 
-// ExploreArm is the name of the arm that has everything on.
+// ExploreArm is the name of the arm with everything on.
 const ExploreArm = "x"
 
-// maxExplore limits the share of the requests that have everything on: their durations are biased, and no statistics
-// use them.
+// maxExplore limits the share of the requests with everything on. Their durations are biased, so statistics exclude
+// them.
 const maxExplore = 0.1
 
-// newArms returns the arms of a plan, together all requests: those to which tracepoints are assigned and, if explore
-// is not 0, one with everything on for that share of the requests.
+// newArms returns the arms of a plan, which together cover all requests: the arms to which tracepoints are assigned
+// and, if explore isn't 0, an arm with everything on for that share of the requests.
 func newArms(explore float64) []Arm {
 	list := make([]Arm, len(armSizes), len(armSizes)+1)
 	for i, size := range armSizes {
@@ -64,8 +64,8 @@ func shareOf(mask uint32) float64 {
 }
 
 // armsFor returns arms with about the given share of the requests, at least 0.7 of it. They are the first arms of a
-// plan, so that of any two results one contains the other: a tracepoint that is on for few requests is on together
-// with those that are on for many.
+// plan, so that of any two results one contains the other. A tracepoint that is on for few requests is therefore on
+// together with tracepoints that are on for many.
 func armsFor(share float64) uint32 {
 	for k := range armSizes {
 		mask := uint32(1)<<(k+1) - 1
@@ -76,7 +76,7 @@ func armsFor(share float64) uint32 {
 	return allArms
 }
 
-// Ranks of the tracepoints in a plan, most important first. That of an investigation adds the problem's onset.
+// Ranks of the tracepoints in a plan, most important first. The rank of an investigation adds the problem's onset.
 const (
 	rankForced = iota
 	rankPinned
@@ -84,7 +84,7 @@ const (
 	rankChanged
 )
 
-// planEntry is a tracepoint that an override or an investigation asks for.
+// planEntry is a tracepoint requested by an override or an investigation.
 type planEntry struct {
 	tp     trace.Symbol
 	arms   uint32
@@ -99,7 +99,7 @@ type planEntry struct {
 // compile makes the plan from overrides and the requests of investigations:
 //
 //  1. Entries are sorted by rank, then by value.
-//  2. Those that fit the rest of the budget get leases. Others are evicted from their investigations. Forced ones
+//  2. Entries that fit the rest of the budget get leases. Others are evicted from their investigations. Forced entries
 //     always fit.
 //  3. Exploration takes the rest of the budget.
 func (s *epochStep) compile() {
@@ -142,7 +142,7 @@ func (s *epochStep) compile() {
 	}
 }
 
-// planEntries returns the tracepoints that overrides and investigations ask for, each once.
+// planEntries returns the tracepoints requested by overrides and investigations, each once.
 func (s *epochStep) planEntries() []planEntry {
 	at := make(map[trace.Symbol]int)
 	var list []planEntry
@@ -191,8 +191,8 @@ func (o *Override) planEntry() planEntry {
 	return e
 }
 
-// leases returns the leases of e in the plan after p. They are renewed while the override or investigation lives;
-// expired ones are left out.
+// leases returns the leases of e in the plan that follows p. They are renewed while the override or investigation
+// lives. Expired leases are omitted.
 func (p *Plan) leases(e planEntry, now trace.Nanos) []Lease {
 	var list []Lease
 	for arm := range armSizes {
@@ -225,7 +225,7 @@ func samePlan(a, b *Plan) bool {
 		slices.Equal(a.Arms, b.Arms)
 }
 
-// evict withdraws e from the investigations that request it, and records that.
+// evict withdraws e from the investigations that request it, and records the eviction.
 func (s *epochStep) evict(e planEntry) {
 	for i := range s.state.Investigations {
 		v := &s.state.Investigations[i]
@@ -242,7 +242,8 @@ func (s *epochStep) evict(e planEntry) {
 	}
 }
 
-// recordEviction records that tp is over budget in the decision of an investigation, or in one of its own.
+// recordEviction records that tp is over budget. It adds the record to the decision of the investigation, or to a new
+// decision if the investigation has none in this epoch.
 func (s *epochStep) recordEviction(problem analysis.Hash, tp trace.Symbol) {
 	k := slices.IndexFunc(s.decisions, func(d Decision) bool { return d.Investigation == problem })
 	if k < 0 {
@@ -261,8 +262,8 @@ func (s *epochStep) recordEviction(problem analysis.Hash, tp trace.Symbol) {
 	}
 }
 
-// explainRest adds a decision for the changes of the plan that no other decision explains: those by overrides, by
-// agents that cannot enable a tracepoint, and by leases that ended.
+// explainRest adds a decision for changes of the plan that no other decision explains: overrides, agents that can't
+// enable a tracepoint, and leases that ended.
 func (s *epochStep) explainRest() {
 	old, plan := &s.in.State.Plan, &s.state.Plan
 	explained := make(map[trace.Symbol]bool)
@@ -294,7 +295,7 @@ func (s *epochStep) explainRest() {
 	}
 }
 
-// whyOff returns why the tracepoint of l, which no investigation switched off, is off.
+// whyOff returns why the tracepoint of l is off although no investigation switched it off.
 func (s *epochStep) whyOff(l *Lease) string {
 	switch {
 	case s.excluded.forbidden[l.Tracepoint]:

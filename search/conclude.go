@@ -10,18 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules by which searches end.
+// Rules for ending searches.
 const (
 	leastShare     = 0.1 // of the problem, that the first located suspect must carry
 	explainedShare = 0.5 // of the leading operation, that an explanation must account for
 	maxExplaining  = 4   // variables switched on for a located suspect
-	explainEpochs  = 3   // calls in which variables may explain a located suspect
+	explainEpochs  = 3   // calls of Next that wait for a variable to explain a located suspect
 )
 
 // conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
-// a known location inside. A call of something that emits no spans needs none, nor does a span that the application
-// itself began inside of an operation: its author named the place. Otherwise the search is exhausted, for the given
-// reason.
+// a known location inside. Two kinds of operations need no known location inside: calls of something that emits no
+// spans, and spans started by the application itself within an operation, because their author named the place. If the
+// best suspect isn't located, the search is exhausted for the given reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -40,7 +40,7 @@ func (s *investigationStep) conclude(located bool, reason string) {
 }
 
 // inside reports whether a suspect is a span within an operation of its service, neither an entry nor a call. The
-// operations of an incident have no callers: there, the service must have an entry.
+// operations of an incident have no callers. In that case the service must have an entry.
 func (s *investigationStep) inside(x *Suspect) bool {
 	table := s.epoch.in.Table
 	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
@@ -55,7 +55,7 @@ func (s *investigationStep) inside(x *Suspect) bool {
 		slices.ContainsFunc(s.v.Suspects, func(o Suspect) bool { return isEntry(o.Op) })
 }
 
-// betweenServices reports whether the own time of a step is the time on the way to another service and back.
+// betweenServices reports whether the own time of a step is spent on the way to another service and back.
 func (s *investigationStep) betweenServices(step trace.Op) bool {
 	table := s.epoch.in.Table
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
@@ -79,7 +79,7 @@ const (
 	ofProblem = " of the problem, and "
 )
 
-// WithoutShare returns the reason of an investigation without the share of the place: texts about incidents have that
+// WithoutShare returns the reason of an investigation without the share of the place. Texts about incidents state that
 // share in relation to more than the problem.
 func WithoutShare(reason string) string {
 	if _, rest, found := strings.Cut(reason, ofProblem); found && strings.HasPrefix(reason, carries) {
@@ -88,7 +88,7 @@ func WithoutShare(reason string) string {
 	return reason
 }
 
-// part formats a share. Noise may estimate more than all.
+// part formats a share. Because of noise, an estimate may exceed 1.
 func part(share float64) string {
 	if share >= 0.995 {
 		return "all"
@@ -96,8 +96,8 @@ func part(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// exhaust handles the end of candidates: the best suspects are watched for more requests until one stands out or more
-// requests would not change that.
+// exhaust handles the end of candidates. The best suspects are watched for more requests until one stands out, or
+// until more requests would not change the result.
 func (s *investigationStep) exhaust() {
 	v := s.v
 	v.Idle++
@@ -173,8 +173,8 @@ func (s *investigationStep) explain() {
 }
 
 // explanation describes the cause that accounts for much of the leading operation: waits in the kernel, or a variable
-// that explains at least half of the durations or of an edge of the operation. A function that waits for nothing in the
-// kernel computes. It is empty if nothing is known.
+// that explains at least half of the durations or of an edge of the operation. A function that doesn't wait in the
+// kernel computes. The explanation is empty if nothing is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""
@@ -197,7 +197,7 @@ func (s *investigationStep) explanation() string {
 	return ""
 }
 
-// isCall reports whether an operation is a call, whose time passes elsewhere.
+// isCall reports whether an operation is a call, whose time is spent elsewhere.
 func (s *investigationStep) isCall(op trace.Op) bool {
 	if s.epoch.in.Table == nil {
 		return false
@@ -206,7 +206,7 @@ func (s *investigationStep) isCall(op trace.Op) bool {
 	return kind == trace.Client || kind == trace.Producer
 }
 
-// variables returns the variables at the located suspect and above it that are off, nearest first.
+// variables returns the variables that are off at the located suspect and above it, nearest first.
 func (s *investigationStep) variables() []trace.Symbol {
 	var list []trace.Symbol
 	for k := s.tree.Find(s.v.Suspects[0].Context); k >= 0; k = s.tree.Nodes[k].Parent {

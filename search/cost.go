@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Cost of a hit that no agent has reported.
+// The assumed cost of a hit if no agent has reported it.
 const (
 	defaultBytes = 256
 	defaultCost  = 2 * time.Microsecond
@@ -26,7 +26,7 @@ type costs struct {
 
 // price is the expected cost of a tracepoint in all arms, before scaling.
 type price struct {
-	service trace.Symbol // that runs it; 0: unknown
+	service trace.Symbol // that runs it; 0 if unknown
 	types   []typeUsage  // of the request types that may run it
 	total   Usage
 }
@@ -55,7 +55,7 @@ func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64
 // of returns the expected cost of tp in the given arms, over all request types.
 func (c *costs) of(tp trace.Symbol, mask uint32) Usage { return c.scaled(c.price(tp).total, mask) }
 
-// scaled converts u from all arms to the given ones, and applies the overrun.
+// scaled converts u from all arms to the given arms, and applies the overrun.
 func (c *costs) scaled(u Usage, mask uint32) Usage {
 	share := shareOf(mask)
 	return Usage{Tracepoints: u.Tracepoints, Hits: u.Hits * share, Bytes: u.Bytes * share * c.scale.Bytes, CPU: u.CPU * share * c.scale.CPU}
@@ -72,7 +72,7 @@ func (c *costs) price(tp trace.Symbol) *price {
 }
 
 // estimate prices tp by its nodes in the trees. An unanchored tracepoint is assumed to run once in every request that
-// reaches its service, and one that no tree knows once in every request.
+// reaches its service. A tracepoint that no tree contains is assumed to run once in every request.
 func (c *costs) estimate(tp trace.Symbol) *price {
 	p := &price{total: Usage{Tracepoints: 1}}
 	add := func(tree int, u Usage) {
@@ -148,8 +148,8 @@ func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	}
 }
 
-// nodeHits returns the spans that a request is expected to emit at node i: the hit rate of the nearest node at or
-// above that requests have run.
+// nodeHits returns the spans that a request is expected to emit at node i. This is the hit rate of the nearest node at
+// or above i that requests have run.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {
@@ -159,14 +159,14 @@ func nodeHits(t *cct.Tree, i int32) float64 {
 	return 1
 }
 
-// Overrun is the ratio of measured to estimated cost, at least 1; 0: nothing was measured yet.
+// Overrun is the ratio of measured to estimated cost. It is at least 1, or 0 if nothing has been measured.
 type Overrun struct{ Bytes, CPU float64 }
 
 // overrunDecay is the fraction of an excess that remains after a call without measurements.
 const overrunDecay = 0.99
 
-// overrun returns the overrun of the present plan. Without measurements it is the earlier one, which decays slowly,
-// so that tracepoints that cost too much are not switched on again at once.
+// overrun returns the overrun of the current plan. Without measurements the previous overrun decays slowly, so that
+// tracepoints that cost too much aren't switched on again at once.
 func (s *epochStep) overrun() Overrun {
 	old := &s.in.State.Plan
 	masks := make(map[trace.Symbol]uint32)
@@ -234,8 +234,8 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	}
 }
 
-// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows for it. It ignores
-// the limits of services, whose parts of the cost are not known.
+// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows it. It ignores the
+// limits of services, because their parts of the cost are unknown.
 func (l *ledger) explore(share float64) bool {
 	p := l.costs.everything()
 	u := p.total.times(share).overrun(l.costs.scale)

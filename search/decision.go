@@ -11,7 +11,7 @@ import (
 type Decision struct {
 	At            trace.Nanos
 	Plan          int64         // version of the plan that carries it out
-	Investigation analysis.Hash // its problem; zero: none
+	Investigation analysis.Hash // its problem; zero without an investigation
 	Strategy      string
 	From, To      Status
 	Reason        string
@@ -26,7 +26,7 @@ type Decision struct {
 	Missing  []trace.Op // operations that carry part of the problem and have no tracepoints left
 	Estimate Usage      // of the whole plan, after the decision
 	Budget   Budget
-	Overhead Overhead // of instrumentation on the problem's requests; zero: not known
+	Overhead Overhead // of instrumentation on the problem's requests; zero if unknown
 }
 
 // GroupEvidence holds the problem's statistics at the time of a decision.
@@ -48,11 +48,11 @@ type Matched struct {
 	Context   trace.Context // of the edge
 	Score     float64
 	Nodes     []trace.Context // full contexts of the matching nodes
-	Distance  int             // edit distance; 0: exact
+	Distance  int             // edit distance; 0 for an exact match
 	RunnersUp []RunnerUp
 }
 
-// RunnerUp is a context to which an edge was not matched.
+// RunnerUp is a context that an edge was not matched to.
 type RunnerUp struct {
 	Context  trace.Context
 	Distance int
@@ -65,8 +65,8 @@ type Pick struct {
 	Context    trace.Context // full calling context; the first of several
 	Region     int           // index of the region that it divides
 	Score      float64       // expected share revealed, per cost; comparable within a decision
-	Need       uint64        // requests that should judge it; 0: as few as possible
-	Whole      bool          // all requests should have it, not only as many as a verdict needs
+	Need       uint64        // requests needed to judge it; 0 for as few as possible
+	Whole      bool          // on for all requests, not only for as many as a verdict needs
 	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
 	Cost       Usage         // estimate
 	Reason     string

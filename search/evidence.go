@@ -9,20 +9,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of evidence.
+// Limits of evidence.
 const (
 	minRequests    = 8    // with a tracepoint on before it is judged
 	enoughRequests = 300  // more do not change a verdict
 	maxEvidence    = 8192 // entries kept for an investigation
-	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted: a wider one may come from
-	// a sample without the few slow requests. After patience decisions, or enoughRequests, any width is accepted.
+	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted. A wider interval may
+	// come from a sample that missed the few slow requests. After patience decisions, or enoughRequests, any width is
+	// accepted.
 	maxHalfWidth = 0.3
 	patience     = 8
 )
 
-// observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that
-// had the same set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most
-// requests is kept. Earlier evidence that p no longer shows is kept, too. Evidence of unproven tracepoints is dropped.
+// observe merges the evidence in p, collected under the plan that applied. Evidence is kept per batch, the requests
+// with the same set of tracepoints on, because contexts within a batch look alike. For each batch, the evidence from
+// the most requests is kept, even if p no longer contains it. Evidence from unproven tracepoints is dropped.
 func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[trace.Symbol]bool) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -42,7 +43,7 @@ func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[t
 	v.Evidence = merged[:min(len(merged), maxEvidence)]
 }
 
-// batches returns for each arm the hash of its set of tracepoints.
+// batches returns the hash of each arm's set of tracepoints.
 func (p *Plan) batches() map[trace.Symbol]uint64 {
 	sets := make([]uint64, len(p.Arms))
 	for i := range p.Leases { // ascending by tracepoint within an arm
@@ -61,7 +62,7 @@ func compareEvidence(a, b *Evidence) int {
 		cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to the share of p. For steady slowness without a change that is the share of the mean.
+// evidenceOf reduces r to the share of p. For steady slowness without a change this is the share of the mean.
 func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
@@ -90,7 +91,7 @@ func finite(x float64) float64 {
 	return 0
 }
 
-// implied returns shares of 0 for tracepoints that have been on for long without evidence: no request of the problem
+// implied returns shares of 0 for tracepoints that have long been on without evidence: no request of the problem
 // reached an agent that has them.
 func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
@@ -106,12 +107,13 @@ func (v *Investigation) implied(p *detect.Problem) []Evidence {
 
 // weigh sets the shares of the locations of the scope from evidence:
 //
-//  1. Evidence is mapped to locations by projection: those of its tracepoint whose path includes everything that
-//     appeared above it.
-//  2. Locations of a tracepoint that showed something elsewhere in the scope, or nothing at all, have a share of 0.
-//  3. The own share of a known location is its share less those of the known locations next below it.
+//  1. Evidence is mapped to locations by projection, that is, to the locations of its tracepoint whose path includes
+//     everything that appeared above it.
+//  2. The other locations of a tracepoint that showed something elsewhere in the scope, or nothing at all, have a
+//     share of 0.
+//  3. The own share of a known location is its share minus the shares of the known locations next below it.
 //
-// A location with a wide interval is not known yet, unless its tracepoint is settled: waiting would not improve its
+// A location with a wide interval isn't known yet, unless its tracepoint is settled: waiting would not improve its
 // evidence.
 func (o *operationScope) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
 	weights := make(map[trace.Edge]float64, len(o.edges))
@@ -141,7 +143,7 @@ func (o *operationScope) weigh(evidence []Evidence, settled func(tp trace.Symbol
 	o.divide()
 }
 
-// requestsOf returns the requests that judged each tracepoint, of all batches.
+// requestsOf returns the number of requests that judged each tracepoint, over all batches.
 func requestsOf(evidence []Evidence) map[trace.Symbol]uint64 {
 	n := make(map[trace.Symbol]uint64)
 	for k, most := range batchesOf(evidence) {
@@ -196,8 +198,8 @@ func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32,
 }
 
 // combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A
-// batch without requests that ran the location counts as 0. A batch with a wide interval, whose share is hardly
-// known, counts less.
+// batch whose requests didn't run the location counts as 0. A batch with a wide interval counts less, because its
+// share is uncertain.
 func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Evidence) {
 	batches := make(map[trace.Symbol][]batchKey)
 	most := batchesOf(evidence)
@@ -224,7 +226,7 @@ func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Eviden
 	}
 }
 
-// divide sets the regions of all locations and the own shares of the known ones.
+// divide sets the regions of all locations and the own shares of known locations.
 func (o *operationScope) divide() {
 	for i := range o.locations {
 		l := &o.locations[i]
@@ -280,7 +282,7 @@ func newProjection(o *operationScope, evidence []Evidence) *projection {
 	return p
 }
 
-// locations returns the locations that e may come from. It adds one if the tree has none yet.
+// locations returns the locations that e may come from. It adds one if the tree doesn't contain any.
 func (p *projection) locations(e *Evidence) []int32 {
 	key := appearance{e.Batch, e.Within, e.Context}
 	if found, ok := p.done[key]; ok {
@@ -324,7 +326,7 @@ func (o *operationScope) contains(i int32, chain []trace.Symbol) bool {
 	return len(chain) == 0
 }
 
-// create adds a location for e below that of its parent.
+// create adds a location for e below its parent's location.
 func (p *projection) create(e *Evidence) int32 {
 	parent := int32(0)
 	if above := p.parents[appearance{e.Batch, e.Within, e.Parent}]; above != nil {
@@ -334,7 +336,7 @@ func (p *projection) create(e *Evidence) int32 {
 	l := location{
 		parent: parent, op: e.Op, tp: e.Tracepoint, ctx: o.locations[parent].ctx.Child(e.Op), node: -1, priorWeight: 1, hits: 1, inside: true,
 	}
-	for _, i := range p.byTP[e.Tracepoint] { // layer and kind are those of the tracepoint
+	for _, i := range p.byTP[e.Tracepoint] { // layer and kind depend on the tracepoint only
 		l.layer, l.kind = o.locations[i].layer, o.locations[i].kind
 	}
 	i := o.append(l)

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CooldownPeriod is the time for which a tracepoint that explained nothing stays off for the same problem.
+// CooldownPeriod is the time that a tracepoint that explained nothing stays off for the same problem.
 const CooldownPeriod = 30 * time.Minute
 
 // exclusions are the tracepoints that may not be switched on.
@@ -54,10 +54,10 @@ func newExclusions(in *Input) exclusions {
 	return x
 }
 
-// always reports whether tp may not be on for any problem.
+// always reports whether tp must be off for all problems.
 func (x *exclusions) always(tp trace.Symbol) bool { return x.forbidden[tp] || x.unavailable[tp] }
 
-// reason returns the reason why tp may not be switched on for a problem; empty if it may.
+// reason returns why tp may not be switched on for a problem, or "" if it may.
 func (x *exclusions) reason(problem analysis.Hash, tp trace.Symbol) string {
 	switch {
 	case x.forbidden[tp]:

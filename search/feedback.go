@@ -7,16 +7,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Feedback is a report from agents, reduced to the parts that decisions depend on. An empty field changes nothing.
+// Feedback is a report from agents, reduced to the fields that affect decisions. An empty field changes nothing.
 type Feedback struct {
-	At          trace.Nanos   `cbor:"-"` // time of its record
+	At          trace.Nanos   `cbor:"-"` // when it was recorded
 	Catalogues  []Catalogue   `json:",omitempty"`
 	Costs       []Cost        `json:",omitempty"`
 	Unavailable []Unavailable `cbor:",omitempty"`
 	Measured    *Measured     `json:",omitempty"`
 }
 
-// Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, also
+// Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, even
 // if it is empty.
 type Catalogue struct {
 	Service     string
@@ -26,15 +26,15 @@ type Catalogue struct {
 // Announced is a [cct.Tracepoint] with strings in place of symbols.
 type Announced struct {
 	ID        string
-	Name      string             // of its spans, or the key of a variable's attribute
-	Span      trace.Kind         `json:",omitempty"` // of its spans
-	Parent    string             `json:",omitempty"` // ID of the one that it is called from; empty: unknown
-	Owner     string             `json:",omitempty"` // name of the baseline span in which it runs; empty: unknown
+	Name      string             // name of its spans, or the key of a variable's attribute
+	Span      trace.Kind         `json:",omitempty"` // kind of its spans
+	Parent    string             `json:",omitempty"` // ID of the tracepoint that it is called from; empty if unknown
+	Owner     string             `json:",omitempty"` // name of the baseline span that it runs in; empty if unknown
 	OwnerSpan trace.Kind         `json:",omitempty"`
 	Layer     cct.Layer          `json:",omitempty"`
 	Kind      cct.TracepointKind `json:",omitempty"`
-	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0: unknown
-	Bytes     int32              `json:",omitempty"` // per hit; 0: unknown
+	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0 if unknown
+	Bytes     int32              `json:",omitempty"` // per hit; 0 if unknown
 	Baseline  bool               `json:",omitempty"`
 }
 
@@ -45,7 +45,8 @@ type Cost struct {
 	Bytes int32
 }
 
-// Unavailable marks a tracepoint that cannot be switched on for a while. With For 0 it can be again.
+// Unavailable marks a tracepoint that cannot be switched on for a while. If For is 0, the tracepoint is available
+// again.
 type Unavailable struct {
 	ID  string
 	For time.Duration

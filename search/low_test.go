@@ -2,7 +2,7 @@ package search
 
 import "testing"
 
-// TestLowRate: with few requests a verdict takes all of them, and adaptive costs no more spans than hierarchical.
+// TestLowRate: if requests are rare, a verdict takes all of them, and adaptive costs no more spans than hierarchical.
 func TestLowRate(t *testing.T) {
 	for _, rate := range []float64{2, 4} {
 		a, h := play("adaptive", 300, rate, 16), play("hierarchical", 300, rate, 16)

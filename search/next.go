@@ -11,12 +11,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the investigations.
+// Limits of investigations.
 const (
 	maxSteady         = 2    // of steady problems that are searched at a time
-	longestTurn       = 16   // calls for which the search of a changed problem comes before those of others
+	longestTurn       = 16   // maximum number of calls that a changed problem is searched ahead of others
 	maxInvestigations = 64   // active at a time
-	maxKept           = 1024 // including those that ended
+	maxKept           = 1024 // including ended investigations
 	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
 )
 
@@ -44,10 +44,10 @@ type epochStep struct {
 	state     State // to be returned
 	decisions []Decision
 	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
-	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
+	leading   map[trace.Op]bool              // operations that better-ranked investigations pick for
 	steady    int                            // steady problems that are searched
 	changing  map[trace.Symbol]bool          // services of the requests of better-ranked changed problems that are searched
-	opening   bool                           // the search of an incident begins in this call
+	opening   bool                           // the search of an incident starts in this call
 }
 
 func newEpochStep(in *Input) *epochStep {
@@ -69,11 +69,11 @@ func newEpochStep(in *Input) *epochStep {
 	return s
 }
 
-// holds reports whether o has not ended at time now.
+// holds reports whether o hasn't ended at time now.
 func (o *Override) holds(now trace.Nanos) bool { return o.Until == 0 || o.Until > now }
 
-// investigate advances the investigation of p by one step. It opens one if there is none, and resumes one that is gone,
-// if there is room.
+// investigate advances the investigation of p by one step. If there is room, it opens a new investigation or resumes
+// one that is gone.
 func (s *epochStep) investigate(p *detect.Problem) {
 	if _, seen := s.onset[p.ID]; seen {
 		return
@@ -102,8 +102,8 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 }
 
-// hasTurn reports whether v, of a changed problem, is searched before others. If it takes long, since requests are rare
-// or records missing, it keeps them waiting no more.
+// hasTurn reports whether v, which investigates a changed problem, is searched before others. If it takes long because
+// requests are rare or records are missing, it no longer blocks the others.
 func (s *epochStep) hasTurn(v *Investigation) bool {
 	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
@@ -123,7 +123,7 @@ func (s *epochStep) servicesOf(p *detect.Problem) iter.Seq[trace.Symbol] {
 	}
 }
 
-// treeOf returns the tree of p, empty if there is none.
+// treeOf returns the tree of p. The tree is empty if the input has no tree for p.
 func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 	if t := s.in.Joined[p.ID]; t != nil {
 		return t
@@ -134,9 +134,9 @@ func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 	return new(cct.Tree)
 }
 
-// inTurn reports whether the search for the cause of p may begin now. Steady problems are searched a few at a time, the
-// worst first: they are in no hurry, and in many applications most groups vary. Requests of all of them with most of
-// their tracepoints enabled would cost more than the answers are worth.
+// inTurn reports whether the search for the cause of p may start now. Steady problems are searched a few at a time,
+// the worst first. They aren't urgent, and in many applications most groups vary: searching all of them at once would
+// enable most of their tracepoints, which would cost more than the answers are worth.
 func (s *epochStep) inTurn(p *detect.Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
@@ -156,8 +156,8 @@ func (s *epochStep) countSteady() {
 	}
 }
 
-// makeRoom reports whether there is room for one more active investigation. For a problem that has changed it ends one
-// of a chronic problem, the lowest ranked.
+// makeRoom reports whether one more investigation can be active. For a changed problem it makes room by ending the
+// lowest-ranked investigation of a chronic problem.
 func (s *epochStep) makeRoom(p *detect.Problem) bool {
 	active := 0
 	for i := range s.state.Investigations {
@@ -194,7 +194,8 @@ func (s *epochStep) open(p *detect.Problem) *Investigation {
 	return &s.state.Investigations[len(s.state.Investigations)-1]
 }
 
-// endMissing ends the investigations of problems that closed or were taken, and deletes those that ended long ago.
+// endMissing ends the investigations of problems that closed or were taken, and deletes investigations that ended long
+// ago.
 func (s *epochStep) endMissing() {
 	kept := s.state.Investigations[:0]
 	for _, v := range s.state.Investigations {
@@ -227,7 +228,7 @@ func (s *epochStep) end(v *Investigation, reason string) Decision {
 	return d
 }
 
-// finish takes the cooldowns into the state, and the requests that the plan does not satisfy out of it.
+// finish moves the cooldowns into the state, and drops requests that the plan doesn't satisfy.
 func (s *epochStep) finish() {
 	s.state.Cooldowns = s.excluded.cooldowns
 	slices.SortFunc(s.state.Cooldowns, func(a, b Cooldown) int {

@@ -33,10 +33,10 @@ func statuses(st *State, problem analysis.Hash) (active int, status Status, reas
 	return active, Gone, ""
 }
 
-// A changed problem takes the place of the lowest-ranked chronic one, whose turn comes again later.
+// A changed problem takes the place of the lowest-ranked chronic problem, which is searched again later.
 func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
 	in := searched(maxInvestigations + 1)
-	setOnset(in.Problems, detect.Changed) // chronic ones would be searched one after the other
+	setOnset(in.Problems, detect.Changed) // chronic problems would be searched one after the other
 	in.State, _ = Next(in)
 	setOnset(in.Problems, detect.Chronic)
 	last := in.Problems[maxInvestigations-1].ID
@@ -54,7 +54,7 @@ func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
 			t.Fatalf("%d active, the changed one %s, the chronic one %s: %q", active, status, chronic, reason)
 		}
 	}
-	waiting := in.Problems[maxInvestigations+1].ID // the one that never had a place
+	waiting := in.Problems[maxInvestigations+1].ID // never had a place
 	in.Problems = in.Problems[maxInvestigations:]
 	for range graceEpochs + 2 {
 		in.Now = in.Now.Add(epoch)
@@ -71,8 +71,8 @@ func setOnset(problems []detect.Problem, onset detect.Onset) {
 	}
 }
 
-// Of many chronic problems few are searched at a time, in the order of their rank. The next one has its turn when one
-// closes. A changed problem does not wait.
+// Only a few of many chronic problems are searched at a time, by rank. The next problem is searched when one closes. A
+// changed problem doesn't wait.
 func TestChronicProblemsAreSearchedInTurn(t *testing.T) {
 	in := searched(10)
 	for range 3 {
@@ -99,7 +99,7 @@ func TestChronicProblemsAreSearchedInTurn(t *testing.T) {
 	}
 }
 
-// The investigation of a problem for which another one stands ends at once. It is looked at again if that closes.
+// The investigation of a problem that another problem stands for ends at once. It resumes if the other problem closes.
 func TestTakenProblems(t *testing.T) {
 	in := searched(1)
 	problem := in.Problems[0]
@@ -117,7 +117,7 @@ func TestTakenProblems(t *testing.T) {
 	}
 }
 
-// A changed problem does not wait for one of another application.
+// A changed problem doesn't wait for a problem of another application.
 func TestTurnsOfApplications(t *testing.T) {
 	var table trace.Table
 	through := func(services ...string) *detect.Problem {
@@ -141,7 +141,8 @@ func TestTurnsOfApplications(t *testing.T) {
 	}
 }
 
-// In the first call of the search of an incident, through which no request has run yet, no other search begins.
+// No other search starts in the first call of the search of an incident, because no request has run through the
+// incident yet.
 func TestOpeningIncident(t *testing.T) {
 	incident, other := &detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed}, &detect.Problem{ID: analysis.Hash{Hi: 2}, Onset: detect.Changed}
 	other.Edges = []group.EdgeShare{{Edge: 1, Context: 1}}

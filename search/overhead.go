@@ -12,15 +12,15 @@ import (
 // ArmTimes summarizes the durations of the requests of one problem in one arm.
 type ArmTimes struct {
 	Problem  analysis.Hash
-	Arm      trace.Symbol // 0: requests with nothing on while the present plan was
+	Arm      trace.Symbol // 0 for requests with nothing on while the current plan applied
 	On       int          // tracepoints on in the arm
 	N        uint64       // requests
 	Mean     float64      // ns
 	Variance float64      // ns², of single requests
 }
 
-// Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same
-// requests, so that nothing else distinguishes their durations.
+// Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests,
+// so their durations differ only by instrumentation.
 type Overhead struct {
 	More, Less   int     // tracepoints on in the arms compared
 	Requests     uint64  // of both
@@ -33,8 +33,8 @@ type Overhead struct {
 // leastCompared is the number of requests that an arm needs to be compared.
 const leastCompared = 8
 
-// OverheadOf compares the arms with the most tracepoints on to those with the fewest. It is zero unless two arms have
-// enough requests and differ in their number of tracepoints.
+// OverheadOf compares the arms with the most tracepoints on to the arms with the fewest. It is zero unless two arms
+// have enough requests and differ in their number of tracepoints.
 func OverheadOf(arms []ArmTimes) Overhead {
 	byOn := make(map[int]ArmTimes)
 	for _, a := range arms {
@@ -72,7 +72,7 @@ func pooled(a, b ArmTimes) ArmTimes {
 	return b
 }
 
-// overheadFor returns the overhead on the requests of a problem; zero if it is not known.
+// overheadFor returns the overhead on the requests of a problem. It is zero if unknown.
 func overheadFor(problem analysis.Hash, times []ArmTimes) Overhead {
 	var arms []ArmTimes
 	for _, a := range times {

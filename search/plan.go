@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field is
-// no limit.
+// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field
+// means unlimited.
 type Budget struct {
 	Tracepoints int     // on at the same time
 	Bytes       float64 // of additional trace data per second
@@ -19,7 +19,7 @@ type Budget struct {
 	Service     Limit   // of each service, all its agents together
 }
 
-// Limit limits part of the cost of a plan. A zero field is no limit.
+// Limit limits part of the cost of a plan. A zero field means unlimited.
 type Limit struct {
 	Tracepoints int
 	Bytes       float64
@@ -37,7 +37,7 @@ func (l Limit) allows(u Usage) bool {
 type Lease struct {
 	Tracepoint trace.Symbol
 	Arm        int32         // index in Plan.Arms
-	Owner      analysis.Hash // problem of the investigation; zero: a person
+	Owner      analysis.Hash // problem of the investigation; zero for a person
 	Cause      string        // for people
 	Since      trace.Nanos
 	Expires    trace.Nanos
@@ -48,8 +48,8 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
-	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others,
-	// and no statistics of durations include them.
+	// Everything means that all tracepoints are on, whatever the leases: the arm explores. Its requests are slower
+	// than others, so statistics of durations exclude them.
 	Everything bool
 }
 
@@ -60,7 +60,7 @@ type Plan struct {
 	Leases  []Lease // ascending by (Arm, Tracepoint)
 }
 
-// explores returns the share of the requests that have everything on.
+// explores returns the share of the requests with everything on.
 func (p *Plan) explores() float64 {
 	for i := range p.Arms {
 		if p.Arms[i].Everything {
@@ -84,28 +84,28 @@ func (p *Plan) has(tp trace.Symbol) bool {
 type Input struct {
 	Now      trace.Nanos
 	Problems []detect.Problem            // ranked
-	Taken    map[analysis.Hash]bool      // open problems that are not in Problems because another problem there stands for them
+	Taken    map[analysis.Hash]bool      // open problems that are not in Problems because another problem stands for them
 	Trees    map[analysis.Hash]*cct.Tree // by request type
-	Joined   map[analysis.Hash]*cct.Tree // by problem: of those that concern several request types
+	Joined   map[analysis.Hash]*cct.Tree // by problem, for problems that concern several request types
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
-	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
+	Table    *trace.Table                // names contexts that are not in a tree, to match them by edit distance; may be nil
 	State    State                       // returned by the previous call
 	Budget   Budget
-	Measured Usage      // by agents, for State.Plan; zero: unknown
+	Measured Usage      // by agents, for State.Plan; zero if unknown
 	Arms     []ArmTimes // durations of requests by arm of State.Plan, for every problem; may be empty
-	// Pairs holds for each problem the pairs of edges that vary together, the largest share first. Only strategies with
-	// UsesPairs read it.
+	// Pairs holds the pairs of edges that vary together, by problem, the largest share first. It is only read by
+	// strategies with UsesPairs.
 	Pairs       map[analysis.Hash][]detect.PairShare
-	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or had and lost
-	// Unproven are those of Unavailable whose agents missed records: that they showed nothing
+	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or no longer have
+	// Unproven are the tracepoints in Unavailable whose agents missed records. The absence of evidence from them
 	// proves nothing.
 	Unproven []trace.Symbol
-	// Returning are those of Unproven that can soon be enabled again.
+	// Returning are the tracepoints in Unproven that can soon be enabled again.
 	Returning []trace.Symbol
-	Strategy  Strategy // the zero value: the default strategy
+	Strategy  Strategy // the default strategy if zero
 	Seed      uint64
 	Epoch     time.Duration // until the next call
-	// Explore is the share of the requests that have everything on, so that trees learn locations and their durations
-	// in healthy times; at most a tenth, 0: none. Overrides and investigations come first in the budget.
+	// Explore is the share of the requests with everything on, from 0 to 0.1. It lets trees record locations and their
+	// usual durations. Overrides and investigations come first in the budget.
 	Explore float64
 }

@@ -136,7 +136,7 @@ func (g *drawnSearch) checkBudget(t *rapid.T, st *State) {
 	}
 }
 
-// masks returns the arms in which each tracepoint is on.
+// masks returns, for each tracepoint, the arms that have it on.
 func (p *Plan) masks() map[trace.Symbol]uint32 {
 	masks := make(map[trace.Symbol]uint32)
 	for _, l := range p.Leases {
@@ -185,8 +185,8 @@ func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 	}
 }
 
-// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints go. None stays
-// that is worth less than an evicted one that would have fitted.
+// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints are evicted. A
+// tracepoint that stays is worth at least as much as every evicted tracepoint that would have fitted.
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)
@@ -211,7 +211,7 @@ func TestOverrunEvictsTheWorst(t *testing.T) {
 	})
 }
 
-// checkEvicted checks that evicted tracepoints do not fit beside those worth at least as much.
+// checkEvicted checks that evicted tracepoints don't fit next to tracepoints worth at least as much.
 func (g *drawnSearch) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 	costs := newCosts(g.in.Trees, g.in.Rates)
 	costs.scale = st.Overrun
@@ -296,7 +296,7 @@ func TestNextChangesNothingOfItsInput(t *testing.T) {
 	})
 }
 
-// TestLeasesEnd: leases end unless they are renewed, and investigations when their problem closes.
+// TestLeasesEnd: leases end unless they are renewed. Investigations end when their problem closes.
 func TestLeasesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Shares below which a region is not searched.
+// Regions with smaller shares are not searched.
 const (
 	refutedShare = 0.1  // of the leading operation: a location that cannot carry more is switched off
 	liveShare    = 0.15 // of the best region
@@ -19,16 +19,16 @@ const (
 // Question is the choice that a [Strategy] makes.
 type Question struct {
 	Regions    []Region           // that may carry the problem, best first
-	Candidates []Candidate        // of all regions, those of a region together and in pre-order
+	Candidates []Candidate        // of all regions; a region's candidates are adjacent and in pre-order
 	Requests   float64            // of the problem, expected in an epoch
 	Pairs      []detect.PairShare // edges that vary together, the largest share first
 	Seed       uint64
 }
 
-// Region is a known location with the unknown ones below it, down to the next known ones: a part of the problem that
-// nothing explains yet.
+// Region is a known location with the unknown locations below it, down to the next known locations: a part of the
+// problem that nothing explains yet.
 type Region struct {
-	Tracepoint trace.Symbol // 0: a baseline operation
+	Tracepoint trace.Symbol // 0 for a baseline operation
 	Op         trace.Op
 	Share      float64            // of the problem
 	SD         float64            // standard deviation of Share
@@ -41,14 +41,14 @@ type Candidate struct {
 	Tracepoint  trace.Symbol
 	Op          trace.Op
 	Context     trace.Context
-	Node        int32 // the first of its nodes in the tree; -1: none, it may run anywhere in the service
+	Node        int32 // first node in the tree; -1 if not in the tree: it may run anywhere in the service
 	Region      int
-	Parent      int // nearest candidate above, an index in Candidates; -1: none in the region
+	Parent      int // index of the nearest candidate above, or -1 if the region has none
 	End         int // its subtree is Candidates[i:End]
-	Depth       int // 1: directly below the region's location
+	Depth       int // 1 directly below the region's location
 	Layer       cct.Layer
 	Kind        cct.TracepointKind
-	PriorWeight float64 // of the cause being here and not below
+	PriorWeight float64 // for the cause being here and not below
 	Hits        float64 // expected spans per request
 	Inside      bool    // can lie between the neighbours of the edges
 	Unanchored  bool    // may run anywhere in the operation
@@ -74,7 +74,7 @@ func (q *Question) spans(r int) []int {
 	return list
 }
 
-// Within returns the candidates of region r that are spans and can lie between the neighbours of its edges, or all
+// Within returns the spans among the candidates of region r that can lie between the neighbours of its edges, or all
 // spans if none can.
 func (q *Question) Within(r int) []int {
 	list := q.spans(r)
@@ -85,8 +85,8 @@ func (q *Question) Within(r int) []int {
 	return inside
 }
 
-// open returns for each location the candidates in its region. Locations in any region count for every function with
-// enough of an own share. Excluded returns a reason for tracepoints that may not be switched on.
+// open returns the candidates in the region of each location. Candidates that may lie in any region are added to every
+// function with enough own share. excluded returns a reason for tracepoints that may not be switched on.
 func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	counts, anywhere := make([]int, len(o.locations)), 0
 	for k := range o.locations {
@@ -108,8 +108,9 @@ func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	return counts
 }
 
-// bestFunction returns the known function with the largest own share, the operation itself included. Only functions
-// may call unanchored tracepoints: a thread that waits in the kernel runs none, and runtimes announce theirs.
+// bestFunction returns the known function with the largest own share, which may be the operation itself. Only
+// functions may call unanchored tracepoints: a thread that waits in the kernel runs no tracepoints, and runtimes
+// announce their own.
 func (o *operationScope) bestFunction() int32 {
 	best := int32(0)
 	for k := range o.locations {
@@ -126,7 +127,7 @@ type knownLocation struct {
 	index int32
 }
 
-// share returns the own share of the problem.
+// share returns the location's own share of the problem.
 func (k knownLocation) share() float64 { return k.scope.score * k.scope.locations[k.index].own }
 
 // regionsOf returns the regions that may carry the problem, best first and without candidates, and their known
@@ -163,8 +164,8 @@ type candidateList struct {
 	rejected   []Rejected
 }
 
-// fill sets the candidates of q, whose regions are those of the given known locations. It returns the tracepoints
-// that may not be switched on.
+// fill sets the candidates of q, whose regions belong to the given known locations. It returns the tracepoints that
+// may not be switched on.
 func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string) []Rejected {
 	size := 0
 	for _, o := range scopes {
@@ -180,8 +181,8 @@ func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded f
 	return c.rejected
 }
 
-// region appends the candidates of region r, that of a location, in pre-order. The best function of the scope also
-// gets those in any region.
+// region appends the candidates of region r, which belongs to location at, in pre-order. The best function of the
+// scope also gets the candidates that may lie in any region.
 func (c *candidateList) region(o *operationScope, at int32, r int) {
 	best := o.bestFunction() == at
 	c.below(o, at, r, func(l *location) bool { return !l.anyRegion || best && at == 0 }, -1, 1)
@@ -190,7 +191,7 @@ func (c *candidateList) region(o *operationScope, at int32, r int) {
 	}
 }
 
-// below appends the wanted ones of the unknown locations below a location.
+// below appends the unknown locations below a location that are wanted.
 func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*location) bool, parent, depth int) {
 	for _, child := range o.locations[at].children {
 		l := &o.locations[child]

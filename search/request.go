@@ -21,7 +21,7 @@ func (v *Investigation) requested(tp trace.Symbol) int {
 
 func compareRequest(r TracepointRequest, tp trace.Symbol) int { return cmp.Compare(r.Tracepoint, tp) }
 
-// settled reports whether waiting would not improve the evidence of tp: it is off, or has been on for longer than
+// settled reports whether waiting would not improve the evidence for tp: it is off, or has been on for longer than
 // patience.
 func (v *Investigation) settled(tp trace.Symbol) bool {
 	at := v.requested(tp)
@@ -29,7 +29,7 @@ func (v *Investigation) settled(tp trace.Symbol) bool {
 }
 
 // pending returns the requested tracepoints that too few requests have judged. It quadruples their share of the
-// requests if that turned out too small.
+// requests if the share was too small.
 func (s *investigationStep) pending() map[trace.Symbol]bool {
 	v := s.v
 	pending := make(map[trace.Symbol]bool)
@@ -104,9 +104,9 @@ func (s *investigationStep) request(p *Pick) {
 	}
 }
 
-// switchOff ends the requests for tracepoints that explain nothing or were never executed, which then cool down, and
-// for those that are known well enough: frugal strategies keep only the locations of regions. It reports whether any
-// was never executed.
+// switchOff ends the requests for tracepoints that explain nothing or were never executed. These cool down. It also
+// ends the requests for tracepoints that are known well enough: frugal strategies keep only the locations of regions.
+// It reports whether any tracepoint was never executed.
 func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []Region) (never bool) {
 	carried := carriedBy(s.searched)
 	dividing := make(map[trace.Symbol]bool)
@@ -140,8 +140,8 @@ func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []R
 	return never
 }
 
-// carried is the share of the problem that a tracepoint is known to carry, over all scopes and contexts: the upper
-// bound of its inclusive share, and its own share.
+// carried is the share of the problem that a tracepoint is known to carry, over all scopes and contexts. high is the
+// upper bound of its inclusive share, and own is its own share.
 type carried struct{ high, own float64 }
 
 // carriedBy returns the shares of the tracepoints that were executed.

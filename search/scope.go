@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the part of a tree that an investigation searches.
+// Limits of the part of a tree that an investigation searches.
 const (
 	maxScopes    = 4       // operations searched at a time
 	maxLocations = 1 << 16 // within one operation
@@ -30,20 +30,20 @@ type operationScope struct {
 	locations []location     // locations[0] is the operation itself; parents come before children
 }
 
-// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. No plan
-// distinguishes them.
+// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. Plans do
+// not distinguish between these nodes.
 type location struct {
 	parent      int32
 	children    []int32
 	op          trace.Op
 	tp          trace.Symbol
 	ctx         trace.Context // full context of the first node
-	node        int32         // the first node; -1: none
+	node        int32         // the first node, or -1
 	layer       cct.Layer
 	kind        cct.TracepointKind
 	unanchored  bool    // the location or one above it may run anywhere in the scope
 	hits        float64 // expected per request of the type
-	priorWeight float64 // of the cause being here
+	priorWeight float64 // for the cause being here
 	history     float64 // the part of priorWeight that is due to past causes; may be negative
 	inside      bool    // can lie between the neighbours of the scope's edges
 
@@ -52,13 +52,13 @@ type location struct {
 	requests    float64
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
 	region      int32   // the nearest known location at or above
-	anyRegion   bool    // unanchored and unknown, as are all locations above it but the operation: it may lie in any region
-	own, ownSD  float64 // of a known location: share less those of the known locations next below, and its standard deviation
-	computing   bool    // a wait for a CPU that counts as own time of the function in which it lies
+	anyRegion   bool    // unanchored and unknown, like all locations above it except the operation: it may lie in any region
+	own, ownSD  float64 // of a known location: share minus the shares of the known locations next below, and its standard deviation
+	computing   bool    // waits for a CPU that count as own time of the function around them
 }
 
-// scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and
-// the rest.
+// scopesOf returns the operations that carry p, best first, divided into the operations to search, with their
+// locations, and the rest.
 func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
 	byOp := make(map[trace.Op]*operationScope)
 	var all []*operationScope
@@ -144,8 +144,8 @@ func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.matches = append(o.matches, matched)
 }
 
-// grow adds the locations: those in the tree, then the unanchored tracepoints of the service. No function of that runs
-// inside of an operation that leaves the application.
+// grow adds the locations in the tree, then the unanchored tracepoints of the service. If the operation leaves the
+// application, no function of the service runs inside it.
 func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.locations = append(o.locations, location{parent: -1, op: o.op, node: -1, known: true, share: 1, inside: true, hits: 1})
 	if len(o.roots) == 0 {
@@ -166,9 +166,9 @@ func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.markOutside(t)
 }
 
-// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope. One
-// whose caller is announced lies below that: it runs only where its caller does. Waits in the kernel that were seen
-// within a function may lie within others as well.
+// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope. A
+// tracepoint whose caller is announced lies below the caller, because it only runs there. Waits in the kernel that
+// were seen within one function may also occur within others.
 func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leaves bool) {
 	var placed map[trace.Symbol]bool
 	unplaced := make(map[trace.Symbol]*cct.Tracepoint)
@@ -193,8 +193,8 @@ func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leave
 	}
 }
 
-// appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. Of a
-// cycle of callers one lies below the operation. The indices of those that were added are in at.
+// appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. If
+// callers form a cycle, one of them is placed below the operation. at contains the indices of the added tracepoints.
 func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace.Symbol]*cct.Tracepoint, at map[trace.Symbol]int32, t *cct.Tree) int32 {
 	if i, ok := at[p.ID]; ok {
 		return i
@@ -206,7 +206,7 @@ func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace
 	}
 	i := o.append(location{parent: parent, op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
 	l := &o.locations[i]
-	l.priorWeight, l.history = prior(t, t.At(p.ID)) // of the nodes elsewhere
+	l.priorWeight, l.history = prior(t, t.At(p.ID)) // from its nodes elsewhere
 	at[p.ID] = i
 	return i
 }
@@ -220,7 +220,7 @@ func (o *operationScope) atMost(t *cct.Tree) int {
 	return min(n, maxLocations)
 }
 
-// rootHits returns the executions of the operation per request, 1 if none was seen.
+// rootHits returns the executions of the operation per request, or 1 if no execution was seen.
 func (o *operationScope) rootHits(t *cct.Tree) float64 {
 	hits := 0.0
 	for _, i := range o.roots {
@@ -286,14 +286,14 @@ func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]in
 	return nodes
 }
 
-// compareSiblings orders nodes with the same parent. Equal ones are one location.
+// compareSiblings orders nodes with the same parent. Nodes that compare equal are one location.
 func compareSiblings(a, b *cct.Node) int {
 	return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Op, b.Op),
 		cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// expectedHits returns the spans that a request is expected to emit at nodes: the mean of those seen, or else as many
-// as their parent.
+// expectedHits returns the spans that a request is expected to emit at nodes: the mean of the observed hit rates, or
+// else as many as at their parent.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {
@@ -308,9 +308,9 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	return hits
 }
 
-// prior returns the weight of the cause being at nodes rather than at any other location: 1 without history, more if
-// past causes were there, and little if requests that could run them did not. It is never 0, so that a wrong prior
-// hides nothing. The history is the part of the weight that is due to past causes.
+// prior returns the weight of the cause being at nodes rather than at any other location. The weight is 1 without
+// history, more if past causes were there, and small if requests that could run the nodes didn't. It is never 0, so a
+// wrong prior can't hide the cause. history is the part of the weight that is due to past causes.
 func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	var h cct.History
 	requests, hits := uint64(0), uint64(0)
@@ -341,8 +341,8 @@ const (
 // minPriorWeight keeps a wrong prior from hiding the cause.
 const minPriorWeight = 0.05
 
-// smooth spreads the history of locations over their children and siblings, because a location beside or below a past
-// cause is more likely than others to be one. Without history nothing changes.
+// smooth spreads the history of locations over their children and siblings, because a location next to or below a past
+// cause is more likely to be a cause. It changes nothing without history.
 func (o *operationScope) smooth() {
 	if !slices.ContainsFunc(o.locations, func(l location) bool { return l.history != 0 }) {
 		return
@@ -360,8 +360,8 @@ func (o *operationScope) smooth() {
 	}
 }
 
-// markOutside marks the locations that cannot lie inside the scope's edges: the baseline operations below them are no
-// neighbours of an edge. Edges with unknown neighbours contain everything.
+// markOutside marks the locations that can't lie inside the scope's edges, because the baseline operations below them
+// aren't neighbours of an edge. Edges with unknown neighbours contain everything.
 func (o *operationScope) markOutside(t *cct.Tree) {
 	near := make(map[trace.Op]bool)
 	for _, e := range o.edges {
@@ -378,7 +378,7 @@ func (o *operationScope) markOutside(t *cct.Tree) {
 	}
 }
 
-// reaches reports whether there are no baseline operations below node i, or one of the nearest is in near.
+// reaches reports whether node i has no baseline operations below it, or one of the nearest is in near.
 func reaches(t *cct.Tree, i int32, near map[trace.Op]bool) bool {
 	none := true
 	for k := i + 1; k < t.Nodes[i].End; {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestHistoryIsSmoothed: locations of past causes, their siblings and children have larger prior weights. Without
-// history all are equal, and none is 0.
+// history all prior weights are equal, and never 0.
 func TestHistoryIsSmoothed(t *testing.T) {
 	const entry, was, beside, below, far = 1, 2, 3, 4, 5
 	root := trace.Context(0).Child(entry)
@@ -50,7 +50,7 @@ func TestHistoryIsSmoothed(t *testing.T) {
 	}
 }
 
-// No function runs inside of a statement of a database, which emits no spans; a thread may wait in the kernel there.
+// No function runs within a database statement, which emits no spans, but a thread may wait in the kernel there.
 func TestCallsThatLeaveTheApplication(t *testing.T) {
 	var table trace.Table
 	service, name := table.Symbol("shop"), table.Symbol("SELECT")
@@ -83,8 +83,8 @@ func TestCallsThatLeaveTheApplication(t *testing.T) {
 	}
 }
 
-// A tracepoint whose place is unknown lies below its caller, also if that is another one, or seen. Callers in a cycle
-// and unknown ones change nothing.
+// A tracepoint whose place is unknown lies below its caller, even if the caller's place is unknown or was seen. Cycles
+// of callers and unknown callers change nothing.
 func TestCallersOfUnplaced(t *testing.T) {
 	var table trace.Table
 	service := table.Symbol("shop")

@@ -25,7 +25,7 @@ import (
 //	override KIND=TP    an override by ann: enable, pin or forbid, each also forced-
 //	cooldown TP=TIME    a cooldown that ends after TIME
 //	next                one call of Next, and its decisions: + on, - off; then the status and the first suspects
-//	cooldowns, leases   those of the state
+//	cooldowns, leases   of the state
 //	contexts            the calling contexts of the suspects with tracepoints
 type script struct {
 	table trace.Table
@@ -236,7 +236,7 @@ func (s *script) cooldowns() string {
 	return b.String()
 }
 
-// leases returns the leases of the plan, one line for those of a tracepoint with the same beginning and end.
+// leases returns the leases of the plan. The leases of a tracepoint with the same start and end share a line.
 func (s *script) leases() string {
 	type term struct {
 		tp             trace.Symbol

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// splitter divides a region by picking candidates one by one, each time the one with the largest gain for its cost.
+// splitter divides a region by picking one candidate at a time, the one with the largest gain for its cost.
 type splitter struct {
 	q      *Question
 	list   []int     // candidates, in pre-order
-	parent []int     // position of the nearest candidate above in list; -1: none
+	parent []int     // position in list of the nearest candidate above, or -1
 	cost   []float64 // of switching it on
 	below  []float64 // weight of the subtree without the parts of picked candidates
 	picked []bool
-	part   []int   // position of the picked candidate whose part it is in; -1: the rest of the region
+	part   []int   // position of the picked candidate whose part it is in; -1 for the rest of the region
 	root   float64 // weight of the rest of the region
 }
 
@@ -44,7 +44,7 @@ func newSplitter(q *Question, list []int, weight func(i int) float64) *splitter 
 	return s
 }
 
-// next picks a candidate and returns its index in the question, -1 if all are picked.
+// next picks a candidate and returns its index in the question, or -1 if all are picked.
 func (s *splitter) next() int {
 	best, gain := -1, math.Inf(-1)
 	for k := range s.list {
@@ -66,8 +66,8 @@ func (s *splitter) next() int {
 	return s.list[best]
 }
 
-// gain returns the information from picking k in a part with the given weight, per cost: the variance of whether the
-// cause is below k, times that weight.
+// gain returns the information per cost from picking k in a part with the given weight: the variance of whether the
+// cause is below k, times the weight.
 func (s *splitter) gain(k int, whole float64) float64 {
 	return s.below[k] * (1 - s.below[k]/whole) / s.cost[k]
 }

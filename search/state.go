@@ -7,11 +7,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// State is passed from one call of [Next] to the following one. It is a plain value without maps or NaN, fit for any
-// encoding. Next never modifies a state that it has returned. The names in JSON are those of checkpoints.
+// State is passed from one call of [Next] to the next. It is a plain value without maps or NaN, so any encoding works.
+// Next never modifies a state that it has returned. Its JSON names are used in checkpoints.
 type State struct {
 	Plan           Plan
-	Investigations []Investigation // in the order in which they were opened
+	Investigations []Investigation // in the order they were opened
 	Cooldowns      []Cooldown      // ascending by (Problem, Tracepoint)
 	Overrides      []Override      // added and removed by the caller
 	Overrun        Overrun         // as last measured
@@ -58,7 +58,7 @@ type Investigation struct {
 	Epochs                      int // calls of Next since it was opened
 	Missed                      int // consecutive calls without the problem
 	Idle                        int // consecutive calls that neither picked a tracepoint nor waited for one
-	BudgetStarved               int // consecutive calls after which the budget left none of its tracepoints on
+	BudgetStarved               int // consecutive calls that left all its tracepoints off because of the budget
 	Strategy                    string
 	Lead                        trace.Context       // context of the leading edge when it was opened or reopened
 	Score                       float64             // of the leading operation at that time
@@ -68,18 +68,18 @@ type Investigation struct {
 	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
 	Suspects                    []Suspect           // best first
 	Place                       Suspect             // the first suspect when it was located; zero before that
-	Wait                        Suspect             // waits in the kernel that explain the place, with their share of the problem; zero: none do
-	Function                    trace.Op            // within which the waits lie; 0: only their service is known
-	Computes                    bool                // the place is known to wait for nothing in the kernel
+	Wait                        Suspect             // waits in the kernel that explain the place, with their share of the problem; may be zero
+	Function                    trace.Op            // function that contains the waits; 0 if only their service is known
+	Computes                    bool                // the place is known not to wait in the kernel
 }
 
-// Answer returns the operation of the located suspect; 0 if v is nil or has located none.
+// Answer returns the operation of the located suspect, or 0 if v is nil or has located nothing.
 func (v *Investigation) Answer() trace.Op {
 	return v.place().Op
 }
 
-// place returns the located suspect, as it was when it was located: the requests of a located place go on, but the
-// tracepoints that showed it are off. It is zero if v is nil or has located none.
+// place returns the located suspect as of when it was located. The requests of a located place continue, but the
+// tracepoints that showed it are off. place is zero if v is nil or has located nothing.
 func (v *Investigation) place() Suspect {
 	if v == nil || v.Status != Located && v.Status != Explained {
 		return Suspect{}
@@ -87,13 +87,14 @@ func (v *Investigation) place() Suspect {
 	return v.Place
 }
 
-// AnswerShare returns the share of the problem at the located suspect, at most 1; 0 if v is nil or has located none.
+// AnswerShare returns the share of the problem at the located suspect, at most 1, or 0 if v is nil or has located
+// nothing.
 func (v *Investigation) AnswerShare() float64 {
 	return min(1, v.place().Share)
 }
 
-// Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them.
-// The slice belongs to the investigation.
+// Ranking returns the suspects, best first: baseline operations at the start of a search, later the locations inside
+// them. The slice belongs to the investigation.
 func (v *Investigation) Ranking() []Suspect { return v.Suspects }
 
 // TracepointRequest asks for a tracepoint to stay on for an investigation.
@@ -102,16 +103,16 @@ type TracepointRequest struct {
 	Arms       uint32 // bit i: in Plan.Arms[i]
 	Since      trace.Nanos
 	Epoch      int     // Investigation.Epochs when it was picked
-	Value      float64 // share per cost that it was picked for; the least valuable goes first when the budget falls
-	Need       uint64  // requests that should judge it; 0: as few as possible
+	Value      float64 // share per cost when it was picked; the least valuable goes first when the budget falls
+	Need       uint64  // requests needed to judge it; 0 for as few as possible
 	Cause      string
 }
 
-// Evidence is the share of an edge that a tracepoint showed: an [detect.RefinedShare] reduced to the fields that
+// Evidence is the share of an edge that a tracepoint showed. It is a [detect.RefinedShare] reduced to the fields that
 // the search uses, kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge
-	Context, Parent trace.Context // as they appeared; Context 0: no request that had the tracepoint on executed it
+	Context, Parent trace.Context // as they appeared; Context is 0 if no request with the tracepoint on executed it
 	Op              trace.Op
 	Tracepoint      trace.Symbol
 	Batch           uint64  // hash of the set of tracepoints that was on
@@ -123,14 +124,14 @@ type Evidence struct {
 
 // Suspect is a location that may be the cause.
 type Suspect struct {
-	Tracepoint trace.Symbol  // 0: a baseline operation
-	Op         trace.Op      // 0: not in the tree
+	Tracepoint trace.Symbol  // 0 for a baseline operation
+	Op         trace.Op      // 0 if not in the tree
 	Context    trace.Context // full calling context, the most frequent one of several
 	Share      float64       // of the problem: spent here and not in known locations below
 	Low, High  float64       // 95 % interval
 	Inclusive  float64       // share with the locations below
-	Requests   uint64        // that it was judged by
-	Open       int           // candidates below it that were not tried
+	Requests   uint64        // requests that judged it
+	Open       int           // untried candidates below it
 }
 
 // Cooldown keeps a tracepoint off for a problem that it did not explain.
@@ -160,11 +161,11 @@ type Override struct {
 	Tracepoint trace.Symbol
 	Kind       OverrideKind
 	Forced     bool        // on even beyond the budget
-	Until      trace.Nanos // 0: until it is withdrawn
+	Until      trace.Nanos // 0 if it is on until withdrawn
 	By         string
 }
 
-// requires reports whether an override has tp on, for all requests.
+// requires reports whether an override keeps tp on, for all requests.
 func (s *State) requires(tp trace.Symbol) bool {
 	return slices.ContainsFunc(s.Overrides, func(o Override) bool { return o.Kind != Forbid && o.Tracepoint == tp })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// idleEpochs is the number of consecutive calls without progress after which an investigation gives up.
+// idleEpochs is the number of consecutive calls without progress until an investigation gives up.
 const idleEpochs = 6
 
 // investigationStep is one step of one investigation.
@@ -60,7 +60,7 @@ func (s *investigationStep) rank() {
 // ranking returns the suspects with their scopes.
 func (s *investigationStep) ranking() ranking { return ranking{s.searched, s.v.Suspects} }
 
-// excluded returns the reason why tp may not be switched on for the problem; empty if it may.
+// excluded returns why tp may not be switched on for the problem, or "" if it may.
 func (s *investigationStep) excluded(tp trace.Symbol) string {
 	return s.epoch.excluded.reason(s.v.Problem, tp)
 }
@@ -81,7 +81,7 @@ func (s *investigationStep) begin() {
 	}
 }
 
-// end adds the decision to those of the epoch if anything changed.
+// end adds the decision to the epoch's decisions if anything changed.
 func (s *investigationStep) end() {
 	d := &s.decision
 	d.To, d.Reason = s.v.Status, cmp.Or(d.Reason, s.v.Reason)
@@ -107,8 +107,8 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 	s.v.Reason = reason
 }
 
-// leadChanged reports whether another operation than the one searched clearly leads the problem, or the problem is
-// back.
+// leadChanged reports whether an operation other than the one searched clearly leads the problem, or the problem has
+// returned.
 func (s *investigationStep) leadChanged() bool {
 	if len(s.searched) == 0 {
 		return false
@@ -141,12 +141,12 @@ func (s *investigationStep) reopen() {
 
 // search judges the evidence and switches tracepoints off and on, unless the search ends:
 //
-//  1. Regions that may carry the problem are found, and tracepoints with known shares switched off.
-//  2. Candidates are listed after that, so that none has just begun to cool down.
+//  1. Regions that may carry the problem are found, and tracepoints with known shares are switched off.
+//  2. Candidates are listed after this, so that they exclude tracepoints that have just started to cool down.
 //  3. Unless a location stands out, the strategy picks candidates.
-//  4. Otherwise, and without candidates, it waits for tracepoints that miss many records: they may carry the problem.
-//  5. A location that stands out is verified, then located. Without one the best suspects are watched until one stands
-//     out or the investigation gives up.
+//  4. Otherwise, or without candidates, it waits for tracepoints that miss many records: they may carry the problem.
+//  5. A location that stands out is verified, then located. If no location stands out, the best suspects are watched
+//     until one does or the investigation gives up.
 func (s *investigationStep) search() {
 	if len(s.searched) == 0 {
 		s.setStatus(s.v.Status, "waiting until an operation stands out again")
@@ -193,7 +193,7 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
 	regions, live := regionsOf(s.searched)
 	waiting, s.live = s.pending(), live
-	if s.switchOff(waiting, regions) { // tracepoints that cool down are not open any more
+	if s.switchOff(waiting, regions) { // tracepoints that cool down are no longer open
 		s.rank()
 	}
 	s.question = Question{
@@ -204,19 +204,21 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	return waiting
 }
 
-// follows reports whether an investigation of a better-ranked problem, of another request type or level, searches the
-// operation that leads this one. One cause often opens several problems, and its tracepoints give evidence to all of
-// them. An investigation follows for patience calls at most.
+// follows reports whether the operation that leads this investigation is already searched for a better-ranked problem
+// of another request type or level. One cause often opens several problems, and its tracepoints give evidence to all
+// of them. An investigation follows for patience calls at most.
 func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
 
-// waitsForTurn reports whether a changed problem, ranked before this one, is searched first: one whose requests run
-// through the same services. One cause often slows requests of many types, as a machine without a free CPU does, and a
-// search for each at the same time would enable most tracepoints. So another changed problem does not begin, and the
-// search of a steady one pauses, whose requests show the change, too. The cause of an incident is searched at once: it
-// stands for many problems. In the first call of its search no requests have run through it, so that all others wait;
-// the problems that it takes would otherwise leave their turn to the next.
+// waitsForTurn reports whether this search waits for the search of a changed problem that is ranked before it and
+// whose requests run through the same services. One cause, such as a machine without a free CPU, often slows requests
+// of many types. If we searched each type at the same time, we would enable most tracepoints. So another changed
+// problem doesn't start, and the search of a steady problem pauses, because its requests show the change, too.
+//
+// The cause of an incident is searched at once: an incident stands for many problems. In the first call of its search
+// no requests have run through it, so all others wait. Otherwise the problems that it takes would leave their turn to
+// the next.
 func (s *investigationStep) waitsForTurn() bool {
 	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.epoch.in.Joined[s.v.Problem] != nil) {
 		return false
@@ -232,20 +234,21 @@ func (s *investigationStep) waitsForTurn() bool {
 	return false
 }
 
-// longestWait is the number of calls after which an investigation does not wait for tracepoints any more.
+// longestWait is the maximum number of calls that an investigation waits for tracepoints.
 const longestWait = 36
 
-// awaits reports whether a tracepoint that the investigation has tried showed nothing because its records are missing,
-// and can soon be tried again: until then it may carry the problem, unless it runs only below a location that does not.
-// An investigation that is old does not wait. Nor does one with a clear leader wait for functions below it, which run
-// so often that their agents drop records, and would drop them again.
+// awaits reports whether to wait for a tracepoint that the investigation has tried and that showed nothing because its
+// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only
+// below a location that doesn't carry it. An old investigation doesn't wait. An investigation with a clear leader
+// doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop them
+// again.
 func (s *investigationStep) awaits() bool {
 	leads := s.leads()
 	return s.v.Epochs < longestWait && s.returns(func(l *location) bool { return !leads || l.layer == cct.Kernel })
 }
 
-// returns reports whether the search may go on at a location that counts: one whose records are missing and that can
-// soon be tried again.
+// returns reports whether a location that counts has a tracepoint whose records are missing and that can soon be tried
+// again.
 func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	return slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {
@@ -258,14 +261,14 @@ func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	})
 }
 
-// leads reports whether the first suspect carries most of the leading operation, surely more than any other, and no
-// candidate below it is left.
+// leads reports whether the first suspect carries most of the leading operation, surely more than any other, and has
+// no candidate below it.
 func (s *investigationStep) leads() bool {
 	top := &s.v.Suspects[0]
 	return top.Low > s.runnerUp() && top.Share >= s.searched[0].score/2 && top.Open == 0
 }
 
-// runnerUp returns the share of the second suspect; 0 if there is none.
+// runnerUp returns the share of the second suspect, or 0 if there is only one.
 func (s *investigationStep) runnerUp() float64 {
 	if len(s.v.Suspects) < 2 {
 		return 0
@@ -273,8 +276,8 @@ func (s *investigationStep) runnerUp() float64 {
 	return s.v.Suspects[1].Share
 }
 
-// doubtful reports whether the leading operation may be no slower than before, as in the first epochs of a small
-// change, when noise of another operation often leads. The doubt ends after some calls.
+// doubtful reports whether the leading operation may be no slower than before. This happens in the first epochs of a
+// small change, when another operation often leads because of noise. The doubt ends after some calls.
 func (s *investigationStep) doubtful() bool {
 	return doubtfulExcess(s.problem, s.searched[0].edges) && s.v.Epochs < 2*patience
 }

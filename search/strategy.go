@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published ones; a caller of
-// [Next] may supply another. The zero value stands for the default strategy.
+// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published strategies; a
+// caller of [Next] may supply another. The zero value stands for the default strategy.
 type Strategy struct {
 	Name string // in decisions and investigations
 
@@ -26,7 +26,7 @@ type Strategy struct {
 	UsesPairs bool
 }
 
-// DefaultStrategy is the name of the strategy that is used if none is named.
+// DefaultStrategy is the name of the strategy that is used if no strategy is named.
 const DefaultStrategy = "adaptive"
 
 // Strategies returns the published strategies, ascending by name.
@@ -51,11 +51,11 @@ func StrategyNames() []string {
 	return names
 }
 
-// PicksAtOnce bounds the picks of the strategies that have no bound of their own.
+// PicksAtOnce bounds the picks of strategies without a bound of their own.
 const PicksAtOnce = 8
 
-// Hierarchical picks the direct children of the location with the largest own share. If that has none, it tries the
-// next ones with at least half that share.
+// Hierarchical picks the direct children of the location with the largest own share. If this location has no children
+// to pick, it tries the next locations with at least half that share.
 func Hierarchical(q *Question) []Pick {
 	var picks []Pick
 	for r := range q.Regions {
@@ -74,7 +74,7 @@ func Hierarchical(q *Question) []Pick {
 	return picks
 }
 
-// binary picks the candidate that halves the leading region with any, and one for each half.
+// binary picks the candidate that halves the leading region with candidates, and one for each half.
 func binary(q *Question) []Pick {
 	for r := range q.Regions {
 		list := q.Within(r)
@@ -94,11 +94,11 @@ func binary(q *Question) []Pick {
 }
 
 // covariance picks tracepoints that are candidates in two operations whose edges vary together, because a common part
-// may be the cause. Those with the largest share of the variance in pairs come first. Without any it picks like
-// [Hierarchical].
+// may be the cause. The tracepoints with the largest share of the variance in pairs come first. Without such
+// tracepoints it picks like [Hierarchical].
 func covariance(q *Question) []Pick {
 	type common struct {
-		at    int // the first of its candidates
+		at    int // its first candidate
 		share float64
 	}
 	var list []common
@@ -130,10 +130,10 @@ func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 	return byTP
 }
 
-// commonShare returns the share of the pairs of edges, of different operations, that both contain one of the given
+// commonShare returns the share of the pairs of edges of different operations that both contain one of the given
 // candidates.
 func (q *Question) commonShare(candidates []int) float64 {
-	operation := make(map[trace.Edge]*group.EdgeShare) // for each edge the first one of its operation
+	operation := make(map[trace.Edge]*group.EdgeShare) // the first edge of each edge's operation
 	for _, i := range candidates {
 		edges := q.Regions[q.Candidates[i].Region].Edges
 		for _, e := range edges {
@@ -149,7 +149,7 @@ func (q *Question) commonShare(candidates []int) float64 {
 	return share
 }
 
-// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without any
+// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without them
 // it picks like [Hierarchical].
 func crossLayer(q *Question) []Pick {
 	for r := range q.Regions {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the verdict about suspects.
+// Limits for the verdict about suspects.
 const (
 	keptShare  = 0.8 // of the operations' share that located suspects must keep
 	maxLocated = 3   // suspects that are located together
@@ -20,9 +20,9 @@ type ranking struct {
 	suspects []Suspect         // best first; never empty
 }
 
-// suspectsOf returns the locations that may be the cause, best first: the known locations of the searched operations
-// by their own share, summed over the contexts of one tracepoint or operation, and the operations in rest. Open
-// returns for each location of a scope the candidates below it.
+// suspectsOf returns the locations that may be the cause, best first. These are the known locations of the searched
+// operations by their own share, summed over the contexts of one tracepoint or operation, and the operations in rest.
+// open returns the candidates below each location of a scope.
 func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []int) []Suspect {
 	type key struct {
 		op trace.Op
@@ -77,9 +77,9 @@ func (s *Suspect) merge(t Suspect) {
 	s.Open += t.Open
 }
 
-// outstanding returns the number of first suspects, at most [maxLocated], that together keep most of the share of the
-// leading operations and differ from the next one; 0 if there are none. If closed, they must also have no
-// candidates below them.
+// outstanding returns how many of the first suspects, at most [maxLocated], together keep most of the share of the
+// leading operations and differ from the next suspect. If closed, they must also have no candidates below them. It
+// returns 0 if no number qualifies.
 func (r ranking) outstanding(closed bool) int {
 	total := 0.0
 	for _, o := range r.scopes {
@@ -104,8 +104,8 @@ func (r ranking) outstanding(closed bool) int {
 	return 0
 }
 
-// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, nil if one
-// does alone. Ranking them takes more requests than distinguishing them from the others.
+// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, or nil if one
+// does alone. It takes more requests to rank them than to distinguish them from the others.
 func (r ranking) rivals() []trace.Symbol {
 	n := r.outstanding(false)
 	if n < 2 {
@@ -118,8 +118,8 @@ func (r ranking) rivals() []trace.Symbol {
 	return list
 }
 
-// undivided reports whether the first suspect is an operation without any known location inside: there are no
-// tracepoints, or none that may be switched on.
+// undivided reports whether the first suspect is an operation without any known location inside, because there are no
+// tracepoints or they may not be switched on.
 func (r ranking) undivided() bool {
 	top := &r.suspects[0]
 	for _, o := range r.scopes {
@@ -130,7 +130,7 @@ func (r ranking) undivided() bool {
 	return top.Tracepoint == 0
 }
 
-// missing returns the operations of the first suspects with a share: no tracepoint divides them further.
+// missing returns the operations among the first suspects: no tracepoint divides them further.
 func (r ranking) missing() []trace.Op {
 	var ops []trace.Op
 	for _, s := range r.suspects[:min(len(r.suspects), maxLocated)] {

@@ -11,7 +11,7 @@ import (
 
 // Rules of verification.
 const (
-	certain        = 3  // −ln of the probability that none of the requests that judged a location was affected
+	certain        = 3  // −ln of the probability that all requests that judged a location were unaffected
 	verifyRequests = 60 // at most, to judge the locations below an inner one before it is located
 	whyVerify      = "verifies the location"
 )
@@ -28,9 +28,9 @@ func doubtfulExcess(p *detect.Problem, edges []*group.EdgeShare) bool {
 	return p.Kind != detect.KindVariable && p.Onset == detect.Changed && square > 0 && excess < math.Sqrt(square)
 }
 
-// verify has two kinds of locations judged by more requests, once for each best suspect: those next below it that few
-// requests judged, because rare slowness may be missing from them, and suspects that stand out only together. It
-// reports whether there are any.
+// verify collects more requests to judge two kinds of locations, once for each best suspect: locations next below it
+// that few requests judged, because rare slowness may be missing from these requests, and suspects that stand out only
+// together. It reports whether there are any.
 func (s *investigationStep) verify() bool {
 	top := &s.v.Suspects[0]
 	if s.v.Verified == top.Context {
@@ -58,8 +58,8 @@ func (s *investigationStep) verify() bool {
 	return verifying
 }
 
-// verifyingNeed returns the requests that must judge a location so that affected ones are hardly missing from them:
-// the rarer affected requests are in edges, the more.
+// verifyingNeed returns the number of requests that must judge a location to include affected requests almost
+// certainly. The rarer affected requests are in edges, the larger it is.
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {

@@ -9,14 +9,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// hostAttributes name the machine or the instance on which a span ran, the most readable first.
+// hostAttributes name the machine or the instance that a span ran on, the most readable first.
 var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"}}
 
 // leastHost is the fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
 // waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or, if it
-// is 0, the service, and the host that stands out, if any does.
+// is 0, the service, and the host if one stands out.
 func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
 		return part(w.Share) + " of it is " + detect.Waiting("")
@@ -31,8 +31,8 @@ func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace
 	return text + hostOf(p)
 }
 
-// functionOf returns the function within which waits lie: that in which they were seen, or else the innermost one that
-// is known to carry as much; 0 if there is none.
+// functionOf returns the function that contains waits: the function in which they were seen, or else the innermost
+// function that is known to carry as much. It returns 0 if neither is known.
 func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function trace.Op) {
 	if table == nil {
 		return 0
@@ -54,7 +54,7 @@ func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function tr
 	return function
 }
 
-// hostOf names the host that accounts for much of the variance of p, like ", on host b"; "" if none does.
+// hostOf names the host that accounts for much of the variance of p, like ", on host b", or returns "".
 func hostOf(p *detect.Problem) string {
 	for _, a := range hostAttributes {
 		at := slices.IndexFunc(p.Explanations, func(e detect.Explanation) bool {
@@ -67,12 +67,13 @@ func hostOf(p *detect.Problem) string {
 	return ""
 }
 
-// leastComputing is the own time of a function, relative to its waits for a CPU, from which on they follow from it.
+// leastComputing is the own time of a function, relative to its waits for a CPU, from which the waits are considered a
+// consequence of computing.
 const leastComputing = 1.0 / 3
 
-// creditComputing counts waits for a CPU as own time of the function in which they lie, if it computes for long itself:
-// on a busy machine a thread that computes for longer also waits for its turn for longer. If only the waits have grown,
-// others take the CPU.
+// creditComputing counts waits for a CPU as own time of the function around them if this function itself computes for
+// long. On a busy machine, a thread that computes for longer also waits longer for its turn. But if only the waits
+// have grown, others take the CPU.
 func (o *operationScope) creditComputing(table *trace.Table) {
 	if table == nil {
 		return
@@ -105,17 +106,17 @@ func (o *operationScope) creditComputing(table *trace.Table) {
 // carry most of it.
 const largestWait = 1.0 / 3
 
-// explainingWaits returns the waits in the kernel that explain the scope, and whether there are any: those that carry
-// half of it. If two kinds follow each other, as waits for a disk and then for a busy CPU, neither may carry half; then
-// the larger one explains it.
+// explainingWaits returns the waits in the kernel that explain the scope, which carry at least half of it, and whether
+// there are any. If two kinds follow each other, such as waits for a disk and then for a busy CPU, neither may carry
+// half. In that case the larger kind explains the scope.
 func (o *operationScope) explainingWaits(table *trace.Table) (most Suspect, explain bool) {
 	most, all := o.waits(table)
 	return most, most.Share >= explainedShare*o.score || most.Share >= largestWait*o.score && all >= keptShare*o.score
 }
 
 // waits returns the known waits in the kernel within the scope that carry most of it, as one suspect, and the share of
-// all. Classes that sentences do not tell apart count together; Op and Context are those of the largest. Both are zero
-// if there are none.
+// all waits. Classes that sentences don't distinguish count together; Op and Context belong to the largest. Both
+// results are zero if no waits are known.
 func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
 	for i := range o.locations {
@@ -139,7 +140,7 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	return most, all
 }
 
-// kindOfWait returns the same operation for waits of the same service that sentences do not tell apart.
+// kindOfWait returns the same operation for waits of one service that sentences don't distinguish.
 func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 	if table == nil {
 		return op
@@ -151,11 +152,12 @@ func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(detect.Waiting(class))), trace.Internal)
 }
 
-// rareWait is the prior weight of waits that seldom make requests slow, relative to that of the others.
+// rareWait is the prior weight of waits that seldom make requests slow, relative to the weight of the others.
 const rareWait = 0.25
 
-// preferCommonWaits has the search try the classes of waits first that slow most applications down: for a CPU, a lock,
-// the disk, or the network. Classes are many, and unlike functions all of them may lie in any place.
+// preferCommonWaits makes the search start with the classes of waits that slow most applications down: waits for a
+// CPU, a lock, the disk, or the network. There are many classes, and, unlike functions, all of them may occur in any
+// place.
 func (o *operationScope) preferCommonWaits(table *trace.Table) {
 	if table == nil {
 		return
@@ -168,12 +170,12 @@ func (o *operationScope) preferCommonWaits(table *trace.Table) {
 	}
 }
 
-// leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.
+// leastClasses is the number of classes of waits that must be known before a place counts as not waiting.
 const leastClasses = 8
 
 // neverWaits reports whether the threads of the scope's service are known to wait in the kernel for hardly any of its
-// time: all offered classes were on and carry next to nothing together. Some waits must have been seen, because nothing
-// may also mean that they did not arrive.
+// time: all offered classes were on and together carry next to nothing. At least one wait must have been seen, since
+// otherwise the records may not have arrived.
 func (o *operationScope) neverWaits() bool {
 	known, seen, share, square := make(map[trace.Symbol]bool), false, 0.0, 0.0
 	for i := range o.locations {

@@ -47,7 +47,7 @@ func TestWaitSentence(t *testing.T) {
 	}
 }
 
-// Waits that sentences do not tell apart count together, and a place computes only if all classes are known to be
+// Waits that sentences don't distinguish count together, and a place computes only if all classes are known to be
 // absent.
 func TestWaitsOfScope(t *testing.T) {
 	var table trace.Table
@@ -114,8 +114,8 @@ func TestWaitsOfScope(t *testing.T) {
 	}
 }
 
-// A function that computes for longer on a busy machine is preempted for longer, too. If only the waits for a CPU grow,
-// they are the cause.
+// A function that computes for longer on a busy machine is also preempted for longer. If only the waits for a CPU
+// grow, they are the cause.
 func TestComputingWaitsForTurns(t *testing.T) {
 	var table trace.Table
 	wait := func(class string, share float64) location {
@@ -140,7 +140,7 @@ func TestComputingWaitsForTurns(t *testing.T) {
 	}
 }
 
-// Of the classes of waits, the common ones are tried first. Other tracepoints keep their weight.
+// The common classes of waits are tried first. Other tracepoints keep their weight.
 func TestCommonWaitsFirst(t *testing.T) {
 	var table trace.Table
 	at := func(layer cct.Layer, name string) location {

@@ -22,7 +22,7 @@ type world struct {
 	table   trace.Table
 	nodes   []codeNode
 	culprit int
-	chance  float64 // of a request that runs the culprit to be slow there
+	chance  float64 // probability that a request is slow in the culprit
 	extra   float64 // ns
 	rate    float64 // requests per second
 	builder cct.Builder
@@ -30,7 +30,7 @@ type world struct {
 	indexed *cct.Catalogue   // of known
 	now     trace.Nanos
 	hits    int
-	on      map[trace.Symbol]bool // since the beginning
+	on      map[trace.Symbol]bool // since the start
 
 	requests []request
 	shown    map[shownKey]*shown
@@ -41,7 +41,7 @@ type world struct {
 type codeNode struct {
 	parent     int
 	op         trace.Op
-	tp         trace.Symbol // 0: baseline
+	tp         trace.Symbol // 0 for the baseline
 	unanchored bool
 	hinted     bool
 	layer      cct.Layer
@@ -54,7 +54,7 @@ type codeNode struct {
 
 type request struct {
 	total float64
-	edges []float64 // by node; of baseline nodes: the time in the operation and the functions inside
+	edges []float64 // by node; for baseline nodes, the time in the operation and the functions inside
 }
 
 type shownKey struct {
@@ -273,7 +273,8 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 	w.builder.Observe(o)
 }
 
-// affected returns the fraction of the requests that are slow in a baseline node; 0 unless it contains the culprit.
+// affected returns the fraction of the requests that are slow in a baseline node. It is 0 unless the node contains the
+// culprit.
 func (w *world) affected(node int) float64 {
 	if w.nodes[w.culprit].owner != node {
 		return 0
@@ -373,7 +374,7 @@ func ratio(x, e, t []float64) (share, half float64) {
 	return share, 1.96 * math.Sqrt(sum) / n / math.Abs(c)
 }
 
-// supplied is a strategy that a caller supplies. It picks candidates in an order that depends on the seed only.
+// supplied is a strategy that a caller supplies. It picks candidates in an order that depends only on the seed.
 var supplied = Strategy{Name: "supplied", Pick: func(q *Question) []Pick {
 	var picks []Pick
 	for _, i := range rand.New(rand.NewPCG(q.Seed, 1)).Perm(len(q.Candidates)) {
@@ -397,7 +398,7 @@ func named(name string) Strategy {
 // outcome is the result of a search.
 type outcome struct {
 	status  Status
-	top     int // rank of the culprit among the suspects at the end, from 0; -1: none
+	top     int // rank of the culprit among the suspects at the end, from 0; -1 if it isn't among them
 	found   int // epochs until it ranked first
 	epochs  int // until the search ended
 	tried   int

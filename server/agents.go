@@ -66,7 +66,7 @@ func (s *Server) front() http.Handler {
 	})
 }
 
-// below returns r with base at the beginning of its path, whether a proxy has removed it or not.
+// below returns r with base at the start of its path, whether or not a proxy has removed it.
 func below(base string, r *http.Request) *http.Request {
 	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
 		return r
@@ -102,9 +102,9 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns a function that returns the token that a request carries, or a [*refusal.Error]. As long
-// as there is no token, agents on the same machine need none. Pages in browsers are refused, because they could belong
-// to any site. A browser does not mark every request as its own, but always sends the host that the page asked for.
+// identify returns a function that returns the token of a request, or a [*refusal.Error]. While no token exists,
+// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. We
+// can't recognize every browser request by a header, but browsers always send the host that the page asked for.
 func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity

@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// While no token exists, only agents on the same machine are served, and only requests for a host name of this machine:
-// a browser page after DNS rebinding asks for its own host name, and sends no Origin with GET requests.
+// While no token exists, only agents on the same machine are served, and only requests for a host name of this
+// machine: after DNS rebinding, a browser page asks for its own host name, and sends no Origin with GET requests.
 func TestIdentify(t *testing.T) {
 	tokens := access.Open(t.TempDir())
 	secret := ""

@@ -63,7 +63,7 @@ func TestAPI(t *testing.T) {
 	for get("/readyz", nil) != http.StatusOK {
 		time.Sleep(10 * time.Millisecond)
 	}
-	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as from a proxy that removes the base path
+	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // like a proxy that removes the base path
 		r, err := http.Get("http://" + at.API.String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// An open event stream does not delay a shutdown.
+// An open event stream doesn't delay a shutdown.
 func TestShutdownWithEventStream(t *testing.T) {
 	v := newProcess(t, t.TempDir())
 	v.start()
@@ -142,12 +142,12 @@ func TestShutdownWithEventStream(t *testing.T) {
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.cmd.Wait(); err != nil { // a connection that is not drained is an error
+	if err := v.cmd.Wait(); err != nil { // a connection that isn't drained is an error
 		t.Errorf("%v\n%s", err, v.logged())
 	}
 }
 
-// With http off, nothing listens for the API, and the receivers work.
+// If http is off, nothing listens for the API, but the receivers work.
 func TestWithoutAPI(t *testing.T) {
 	env := volatile(t.TempDir())
 	env["SIBYL_HTTP"] = "off"
@@ -170,8 +170,8 @@ func TestWithoutAPI(t *testing.T) {
 	}
 }
 
-// A client that opens many connections starves neither the databases of files nor senders of traces, and idle
-// connections do not block requests to the API.
+// A client that opens many connections starves neither the databases of files nor senders of traces. Idle connections
+// don't block requests to the API.
 func TestTooManyConnections(t *testing.T) {
 	v := newProcess(t, t.TempDir())
 	sampling := freeAddress(t)
@@ -180,7 +180,7 @@ func TestTooManyConnections(t *testing.T) {
 	v.ready()
 	defer v.end(os.Kill)
 	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
-		if address == v.grpc { // last: it closes no idle connections
+		if address == v.grpc { // last, because it closes no idle connections
 			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
 			if err != nil {
 				t.Fatal(err)

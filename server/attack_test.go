@@ -95,7 +95,7 @@ func (a *target) refused(t *testing.T, name string, r *reply, want ...int) {
 	}
 }
 
-// do sends a request with a token; empty: without one.
+// do sends a request with a token, or without one if token is empty.
 func (a *target) do(t *testing.T, method, url, token string, body io.Reader, headers ...string) *reply {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, body)
@@ -116,8 +116,8 @@ func (a *target) do(t *testing.T, method, url, token string, body io.Reader, hea
 	return read(t, r)
 }
 
-// raw sends text on a new connection, then more at every interval, and returns the answer; nil if the connection was
-// closed without an answer.
+// raw sends text on a new connection, then more at every interval, and returns the answer, or nil if the connection
+// was closed without one.
 func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -187,7 +187,7 @@ func peakMemory(t *testing.T, pid int) (bytes int64) {
 	return bytes << 10
 }
 
-// slow sends headers and bodies byte by byte. OTLP waits half a minute for a body; package receiver tests that with a
+// slow sends headers and bodies byte by byte. OTLP waits half a minute for a body, which package receiver tests with a
 // shorter timeout.
 func (a *target) slow(t *testing.T) {
 	var all sync.WaitGroup
@@ -320,7 +320,7 @@ func (a *target) manyHeaders(t *testing.T) {
 			a.refused(t, name, r, http.StatusRequestHeaderFieldsTooLarge)
 		}
 	}
-	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // nil: the connection was closed
+	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // nil if the connection was closed
 		if r.grpc == "0" || r.code == http.StatusOK && r.grpc == "" {
 			t.Errorf("gRPC: got %+v, want a refusal", r)
 		}
@@ -347,7 +347,7 @@ func (a *target) deep(t *testing.T) {
 	a.refused(t, "agents", a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", agent, nested(1_000_000, `{"service":`, "}")))
 }
 
-// paths requests files outside of the served directories.
+// paths requests files outside the served directories.
 func (a *target) paths(t *testing.T) {
 	for name, address := range a.listeners() {
 		for _, path := range []string{

@@ -11,15 +11,16 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// backupName is the name of the directory of the backup, below the data directory: hard links need one file system.
+// backupName is the name of the backup's directory. It is below the data directory, because hard links need the same
+// file system.
 const backupName = "backup"
 
-// backupAttempts bounds the attempts to copy store and journal while no checkpoint trims the journal. Checkpoints are
-// much rarer than copies are slow.
+// backupAttempts limits the attempts to copy store and journal without a checkpoint that trims the journal in between.
+// Checkpoints are rare compared with the time of a copy.
 const backupAttempts = 5
 
-// backup replaces the backup by a copy of the data that the running service can be restored from, and returns its
-// directory. It has everything that was acknowledged before.
+// backup replaces the backup with a copy of the data from which the running service can be restored, and returns its
+// directory. The copy has everything that was acknowledged before.
 func (s *Server) backup() (string, error) {
 	s.backingUp.Lock()
 	defer s.backingUp.Unlock()
@@ -45,14 +46,14 @@ func (s *Server) backup() (string, error) {
 	return "", errors.Join(errors.New("backup: the journal is trimmed all the time; try again"), os.RemoveAll(fresh))
 }
 
-// copyTo copies the data to a directory, the store before the journal: the journal then has all records since the
-// checkpoint in the store, unless a later checkpoint has trimmed it meanwhile. It reports whether the copy is
-// whole.
+// copyTo copies the data to a directory, the store before the journal. The journal then has all records since the
+// checkpoint in the store, unless a later checkpoint has trimmed it in between. It reports whether the copy is
+// complete.
 func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err
 	}
-	oldest, err := s.store.Oldest() // or an earlier one than that of the copy
+	oldest, err := s.store.Oldest() // may be earlier than in the copy
 	if err != nil {
 		return false, err
 	}

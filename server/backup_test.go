@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 )
 
-// A backup made while the service accepts traces, takes checkpoints and trims its journal has every trace that was
-// acknowledged before, also after the service was killed and its data is lost. It replaces the one before.
+// A backup that is made while the service accepts traces, takes checkpoints and trims its journal has every trace that
+// was acknowledged before, even if the service was killed and its data is lost. It replaces the previous backup.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	v := newProcess(t, t.TempDir())
@@ -83,7 +83,7 @@ func TestBackup(t *testing.T) {
 	defer restored.end(os.Kill)
 	n := uint64(0)
 	for deadline := time.Now().Add(time.Minute); n < before && time.Now().Before(deadline); n = restored.groups() {
-		time.Sleep(100 * time.Millisecond) // traces close when they have settled
+		time.Sleep(100 * time.Millisecond) // traces close once they have settled
 	}
 	if n < before || n > after+1 {
 		t.Errorf("%d traces are in the backup, want from %d, which were acknowledged before it, to %d", n, before, after+1)

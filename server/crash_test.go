@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(scratch) // the system cleans up its directory of temporary files
+	_ = os.RemoveAll(scratch) // the system cleans up its temporary directory
 	os.Exit(code)
 }
 
-// built builds the sibyl program, once for all tests, and returns the name of its file.
+// built builds the sibyl program once for all tests, and returns its path.
 var built = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(scratch, "sibyl")
 	out, err := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput()
@@ -56,7 +56,7 @@ var built = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// program returns the name of the file of the sibyl program.
+// program returns the path of the sibyl program.
 func program(t *testing.T) string {
 	t.Helper()
 	name, err := built()
@@ -77,20 +77,20 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// process is a server in a process of its own.
+// process is a server in its own process.
 type process struct {
 	t         *testing.T
 	program   string
 	dir       string
 	grpc, api string
-	http      string // empty: off
+	http      string // empty if off
 	log       *os.File
 	more      []string // more arguments
-	files     int      // limit of open files; 0: the limit of this process
+	files     int      // limit of open files; 0 for the limit of this process
 	cmd       *exec.Cmd
 }
 
-// newProcess returns a server with its data in dir. It is not started.
+// newProcess returns a server with its data in dir. It isn't started.
 func newProcess(t *testing.T, dir string) *process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -116,7 +116,7 @@ func (v *process) start() {
 	}
 }
 
-// ready waits until the server accepts requests, and returns the time that took.
+// ready waits until the server accepts requests, and returns how long that took.
 func (v *process) ready() time.Duration {
 	v.t.Helper()
 	began := time.Now()
@@ -148,7 +148,7 @@ func (v *process) end(signal os.Signal) {
 	if err := v.cmd.Process.Signal(signal); err != nil {
 		v.t.Fatal(err)
 	}
-	_ = v.cmd.Wait() // an error is in its log, unless it was killed
+	_ = v.cmd.Wait() // the log contains the error, unless the server was killed
 }
 
 // exportTrace exports trace number n in two requests, the children before the root, and returns when both are
@@ -156,7 +156,7 @@ func (v *process) end(signal os.Signal) {
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	var id oteltrace.TraceID
 	binary.BigEndian.PutUint64(id[8:], n+1)
-	begin := time.Now() // one for all spans: a child that ended before its parent started would be a request of its own
+	begin := time.Now() // the same for all spans: a child that ended before its parent started would be a separate request
 	span := func(k, parent byte, kind oteltrace.SpanKind, name string, from, to time.Duration) tracetest.SpanStub {
 		stub := tracetest.SpanStub{
 			Name: name, SpanKind: kind, StartTime: begin.Add(from), EndTime: begin.Add(to),
@@ -228,10 +228,10 @@ func TestKilled(t *testing.T) {
 	v.ready()
 	stop()
 	senders.Wait()
-	time.Sleep(12 * time.Second) // traces close when they have settled
+	time.Sleep(12 * time.Second) // traces close once they have settled
 	v.end(os.Interrupt)
 
-	// A trace that was not acknowledged may be counted all the same.
+	// A trace that wasn't acknowledged may still be counted.
 	if n, acked := requestsIn(t, v.dir), sent.Load()-failed.Load(); n < acked || n > sent.Load() {
 		t.Errorf("got %d traces, %d of %d acknowledged; the server's log:\n%s", n, acked, sent.Load(), v.logged())
 	}

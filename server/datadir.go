@@ -22,7 +22,7 @@ const (
 	storeName   = "store"
 )
 
-// without holds, by database, the loss if its folder is moved away.
+// without describes, for each database, what is lost if its folder is moved away.
 var without = map[string]string{
 	journalName: "Sibyl then lacks the requests since its last checkpoint, and the traces that were open",
 	storeName:   "Sibyl then learns anew, with the rest of the journal, and lacks its incidents, problems and kept traces",
@@ -49,7 +49,7 @@ func explain(err error, dataDir, name string) error {
 	return err
 }
 
-// explained returns giveUp for a database of the data directory, with errors that tell the remedy.
+// explained wraps giveUp for a database of the data directory, so that errors include the remedy.
 func explained(giveUp func(error), dataDir, name string) func(error) {
 	if giveUp == nil {
 		return nil
@@ -57,10 +57,11 @@ func explained(giveUp func(error), dataDir, name string) func(error) {
 	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
-// asideSuffix ends the names, except for a number, to which errors advise to move files of the data directory.
+// asideSuffix is the suffix, followed by a number if necessary, of the names to which errors advise to move files of
+// the data directory.
 const asideSuffix = ".aside"
 
-// asideName returns a name beside path that is free.
+// asideName returns an unused name next to path.
 func asideName(path string) string {
 	for i := 1; ; i++ {
 		name := fmt.Sprintf("%s%s%d", path, asideSuffix, i)
@@ -70,13 +71,13 @@ func asideName(path string) string {
 	}
 }
 
-// CheckDataDir returns an error if dir cannot be a data directory: it is a file, or it contains files but none of
-// Sibyl's. Hidden files do not count, nor does lost+found, which a new file system contains.
+// CheckDataDir returns an error if dir cannot be a data directory because it is a file, or contains only files that
+// are not Sibyl's. Hidden files do not count, nor does lost+found, which exists in a new file system.
 func CheckDataDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // New makes it
+		return nil // New creates it
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("the data directory %s is a file, or below one", dir)
 	case err != nil:
@@ -102,7 +103,7 @@ func CheckDataDir(dir string) error {
 	return fmt.Errorf("the data directory %s has no data of Sibyl but other files (%s)", dir, list)
 }
 
-// isOwn reports whether a name in the data directory shows that Sibyl has written there.
+// isOwn reports whether a name in the data directory shows that Sibyl has written to it.
 func isOwn(dataDir, name string) bool {
 	switch base, _, _ := strings.Cut(name, asideSuffix); base {
 	case journalName, storeName: // other programs have a journal, too
@@ -116,7 +117,7 @@ func isOwn(dataDir, name string) bool {
 	}
 }
 
-// warnOfMissing logs that a data directory has only one of its databases, which belong together.
+// warnOfMissing logs a warning if a data directory has only one of its databases, which belong together.
 func warnOfMissing(dataDir string, log *slog.Logger) {
 	var missing []string
 	for _, name := range []string{journalName, storeName} {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
-// begin opens a data directory as a service does, and returns its log and the error.
+// begin opens a data directory like a service, and returns its log and the error.
 func begin(t *testing.T, dir string) (log string, err error) {
 	t.Helper()
 	e, err := config.Load(config.Sources{})
@@ -31,14 +31,14 @@ func begin(t *testing.T, dir string) (log string, err error) {
 	return text.String(), err
 }
 
-// The error of a data directory that cannot be used says what happened and what to do, and the advice helps. No name
+// The error for an unusable data directory says what happened and what to do, and following the advice helps. No name
 // in the directory vanishes.
 func TestUnusableData(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(dir string) error
 		want   []string
-		aside  string // what the error advises to move away; empty: it does not
+		aside  string // name that the error advises to move away, if any
 	}{
 		{"a manifest of the store is cut", cut("store", "MANIFEST-*"), []string{"it is damaged", "restore a backup", "store.aside1", "learns anew"}, "store"},
 		{"a manifest of the journal is missing", remove("journal", "MANIFEST-*"), []string{"it is damaged", "journal.aside1", "since its last checkpoint"}, "journal"},
@@ -82,7 +82,7 @@ func TestUnusableData(t *testing.T) {
 	}
 }
 
-// A log or a database that is missing is a warning.
+// A missing log or database is a warning.
 func TestMissingData(t *testing.T) {
 	dir := t.TempDir()
 	if log, err := begin(t, dir); err != nil || log != "" {
@@ -102,12 +102,12 @@ func TestMissingData(t *testing.T) {
 	}
 }
 
-// A directory with files of other programs is no data directory unless Sibyl has written there, be it incompletely.
+// A directory with files of other programs isn't a data directory unless Sibyl has written to it, even incompletely.
 func TestForeignData(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		paths []string // of files, or of directories if they end in a slash
-		want  string   // in the error; empty: no error
+		want  string   // in the error; empty if there must be no error
 	}{
 		{"empty", nil, ""},
 		{"a new file system", []string{"lost+found/", ".snapshot/"}, ""},
@@ -180,7 +180,7 @@ func each(database, pattern string, do func(path string) error) func(dir string)
 	}
 }
 
-// file puts a file with a text into the directory, in place of what is there.
+// file writes a file with a text into the directory, replacing an existing one.
 func file(name, text string) func(dir string) error {
 	return func(dir string) error {
 		path := filepath.Join(dir, name)
@@ -191,7 +191,7 @@ func file(name, text string) func(dir string) error {
 	}
 }
 
-// swap puts a database of another program in place of the store.
+// swap replaces the store with a database of another program.
 func swap(dir string) error {
 	path := filepath.Join(dir, "store")
 	if err := os.RemoveAll(path); err != nil {
@@ -208,7 +208,7 @@ func swap(dir string) error {
 	return errors.Join(db.Set([]byte("key"), []byte("value"), pebble.Sync), db.Close())
 }
 
-// later makes the store one of a later format.
+// later changes the store to a later format.
 func later(dir string) error {
 	return each("store", "marker.format-version.*", func(path string) error {
 		return os.Rename(path, filepath.Join(filepath.Dir(path), "marker.format-version.000099.999"))

@@ -75,7 +75,7 @@ func (v *process) post(body string) (status int, retry, answer string) {
 	return r.StatusCode, r.Header.Get("Retry-After"), string(text)
 }
 
-// groups returns the number of requests that the API counts.
+// groups returns the number of requests that the API reports.
 func (v *process) groups() (n uint64) {
 	v.t.Helper()
 	r, err := http.Get("http://" + v.api + "/api/v1/groups?level=request_type")
@@ -109,8 +109,8 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// On a full disk, requests are refused with a time to retry and everything else works, even if another program takes
-// the reserve of the service. Once there is space, requests are accepted again, and every acknowledged trace counts
+// While the disk is full, requests are refused with a time to retry and everything else works, even if another program
+// uses up the service's reserve. Once there is space, requests are accepted again, and every acknowledged trace counts
 // exactly once.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestFullDisk(t *testing.T) {
 	v.groups()
 
 	fill(t, filepath.Join(disk, "more"))
-	for range 20 { // two epochs at least
+	for range 20 { // at least two epochs
 		if send() {
 			t.Fatal("a request was accepted on a full disk")
 		}

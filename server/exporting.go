@@ -22,7 +22,7 @@ type exporting struct {
 	exporter *export.Exporter
 	store    *store.Store
 	path     critpath.Options
-	failing  ingest.FailureRules // of its spans
+	failing  ingest.FailureRules // rules for failed spans
 	log      *slog.Logger
 	open     chan []exportable // as of the last epoch; holds one
 }
@@ -43,7 +43,7 @@ func (x *exporting) epoch(problems []detect.Problem) {
 	case <-x.open:
 	default:
 	}
-	x.open <- open // does not block: nobody else sends
+	x.open <- open // doesn't block, because nobody else sends
 }
 
 // run exports the problems that epoch queues until ctx is done.
@@ -65,7 +65,7 @@ func (x *exporting) run(ctx context.Context) {
 	}
 }
 
-// add queues the exemplars of a problem that the exporter does not know yet.
+// add queues the exemplars of a problem that the exporter doesn't know yet.
 func (x *exporting) add(of *exportable) error {
 	exemplars, err := x.store.Exemplars(of.group)
 	if err != nil {
@@ -80,7 +80,7 @@ func (x *exporting) add(of *exportable) error {
 			return err
 		}
 		if request == nil {
-			continue // it is being deleted
+			continue // being deleted
 		}
 		t, err := otlp.DecodeTrace(e.Trace, request, x.failing)
 		if err != nil {
@@ -94,7 +94,7 @@ func (x *exporting) add(of *exportable) error {
 	return nil
 }
 
-// newExporting returns nil if the configuration names no backend.
+// newExporting returns nil if no backend is configured.
 func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {

@@ -71,7 +71,7 @@ func (b *backend) names() []string {
 	return names
 }
 
-// Exemplars of open problems, and no others, are exported, each once.
+// Only exemplars of open problems are exported, each once.
 func TestExemplarsAreExported(t *testing.T) {
 	to, dir := newBackend(t), t.TempDir()
 	disk, err := pebbledb.NewDisk(dir)
@@ -134,7 +134,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	}
 }
 
-// A replaced key takes effect with the next request, and without a key nothing is sent.
+// A replaced key takes effect with the next request. Without a key nothing is sent.
 func TestHeaderFilesAreReread(t *testing.T) {
 	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
 	transport, err := newHeaderTransport(&config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
@@ -164,7 +164,7 @@ func TestHeaderFilesAreReread(t *testing.T) {
 	}
 }
 
-// API requests and epochs are traced; received traces are not.
+// API requests and epochs are traced; received traces aren't.
 func TestSelfTracing(t *testing.T) {
 	to := newBackend(t)
 	env := volatile(t.TempDir())

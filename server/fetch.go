@@ -31,7 +31,7 @@ type fetcher struct {
 	settings config.JaegerQuery
 }
 
-// prepare returns fetchers for servers. For an unchanged server it returns the present one.
+// prepare returns fetchers for servers. It reuses the current fetcher of a server that hasn't changed.
 func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 	var all []*fetcher
 	for _, q := range servers {
@@ -50,7 +50,7 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 	return all, nil
 }
 
-// find returns the present fetcher with the settings q; nil if there is none.
+// find returns the current fetcher with the settings q, or nil.
 func (f *fetching) find(q config.JaegerQuery) *fetcher {
 	for _, p := range f.all() {
 		if reflect.DeepEqual(p.settings, q) {
@@ -60,14 +60,14 @@ func (f *fetching) find(q config.JaegerQuery) *fetcher {
 	return nil
 }
 
-// all returns the present fetchers. The slice is immutable.
+// all returns the current fetchers. The slice is immutable.
 func (f *fetching) all() []*fetcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wanted
 }
 
-// replace replaces the present fetchers.
+// replace replaces the current fetchers.
 func (f *fetching) replace(fetchers []*fetcher) {
 	f.mu.Lock()
 	f.wanted = fetchers
@@ -78,8 +78,8 @@ func (f *fetching) replace(fetchers []*fetcher) {
 	}
 }
 
-// run runs the present fetchers until ctx is done or one of them fails. A fetcher that is replaced ends before its
-// successor begins.
+// run runs the current fetchers until ctx is done or one of them fails. A fetcher that is replaced ends before its
+// successor starts.
 func (f *fetching) run(ctx context.Context) error {
 	type task struct {
 		stop  context.CancelFunc

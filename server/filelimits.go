@@ -4,13 +4,13 @@ import "golang.org/x/sys/unix"
 
 // fileLimits is the number of files that each part of the process may have open.
 type fileLimits struct {
-	database int // each of the two
+	database int // each of the two databases
 	agents   int // connections of agents and of clients of the API
-	others   int // connections to each other address; senders keep few
+	others   int // connections to each other address; senders need few
 }
 
-// File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents, with
-// a long poll each, cannot starve senders of traces.
+// File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
+// which hold a long poll each, cannot starve senders of traces.
 const (
 	mostReserved   = 2048   // files of databases and of the rest of the process; at most half of all
 	needed         = 48     // of these, for the rest of the process
@@ -20,7 +20,8 @@ const (
 	mostAgents     = 24_000 // because connections also take memory; control takes fewer agents
 )
 
-// ownFileLimits divides the files that the process may open. Go has raised its limit as far as it may.
+// ownFileLimits divides the number of files that the process may open. Go has already raised the limit as far as
+// possible.
 func ownFileLimits() fileLimits {
 	const usual = 1024
 	var all unix.Rlimit

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every part gets files, at any limit; the parts together stay within the limit; and 10 000 agents fit into 20 000
+// Every part gets files at any limit. The parts together stay within the limit, and 10 000 agents fit into 20 000
 // files.
 func TestDivideFiles(t *testing.T) {
 	for _, all := range []uint64{256, 400, 1024, 4096, 20_000, 65_536, 1 << 30, math.MaxUint64} {

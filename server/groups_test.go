@@ -30,7 +30,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	otlp := s.Addresses().HTTP
 	now := time.Now().UnixNano()
 	var spans []string
-	for i := range most { // each trace makes a request type and a group
+	for i := range most { // each trace creates a request type and a group
 		spans = append(spans, fmt.Sprintf(`{"traceId":"%032x","spanId":"%016x","name":"GET /x%sy","startTimeUnixNano":%d,"endTimeUnixNano":%d}`,
 			i+1, i+1, word(i), now, now+1e6))
 	}

@@ -8,10 +8,11 @@ import (
 )
 
 // headerTransport sends requests with the headers of an endpoint. It reads the files with header values for each
-// request, so that a rotated key takes effect without a restart; requests are few. It is safe for concurrent use.
+// request, so that a rotated key takes effect without a restart. This is cheap enough, because requests are few. It is
+// safe for concurrent use.
 type headerTransport struct{ endpoint *config.Endpoint }
 
-// newHeaderTransport returns an error if a header cannot be sent.
+// newHeaderTransport returns an error if a header can't be sent.
 func newHeaderTransport(to *config.Endpoint) (http.RoundTripper, error) {
 	_, err := to.Fields()
 	return headerTransport{to}, err

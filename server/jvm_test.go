@@ -94,7 +94,7 @@ func startShop(t *testing.T, arguments string) string {
 	return url
 }
 
-// A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
+// A service enables and disables methods of a Java program without OpenTelemetry as tracepoints.
 func TestJVMAgent(t *testing.T) {
 	t.Parallel()
 	t.Run("HTTP", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestJVMAgent(t *testing.T) {
 	})
 }
 
-// testJVMAgent runs the test with an agent that is connected as the argument says.
+// testJVMAgent runs the test with an agent that is connected with the result of connection.
 func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	env := volatile(t.TempDir())
 	env["SIBYL_OPAMP"] = "127.0.0.1:0"
@@ -122,7 +122,7 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	t.Cleanup(receiver.Close)
 	shop := startShop(t, connection(s.Addresses())+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
 
-	// until sends requests until done holds.
+	// until sends requests until done returns true.
 	until := func(what string, done func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
@@ -181,7 +181,7 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	} else if err := errors.Join(json.NewDecoder(r.Body).Decode(&point), r.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if point.Layer != contract.TracepointLayerApp { // only below functions of the application does the search try others
+	if point.Layer != contract.TracepointLayerApp { // the search tries others only below functions of the application
 		t.Errorf("the layer of a method is %s, want app", point.Layer)
 	}
 	override(http.MethodPut, reserve, `{"kind":"pin"}`)
@@ -198,7 +198,7 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	for _, x := range spans.named("Stock.take")[:30] {
 		above := parents[x.ParentSpanID]
 		if above.Name == "Orders.place" && x.tracepoint() == take {
-			continue // the request began while only this method was enabled
+			continue // the request started while only this method was enabled
 		}
 		root := parents[above.ParentSpanID]
 		if above.tracepoint() != reserve || x.tracepoint() != take || root.Name != "Orders.place" || root.TraceID != x.TraceID {

@@ -12,12 +12,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/listener"
 )
 
-// tlsFiles returns the files of a configuration of TLS.
+// tlsFiles converts a TLS configuration.
 func tlsFiles(t config.TLS, log *slog.Logger) connlimit.TLS {
 	return connlimit.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA, Log: log}
 }
 
-// listenerConfig describes an address, whose TLS files it reads unless the address is empty.
+// listenerConfig describes an address. It reads the TLS files unless the address is empty.
 func listenerConfig(name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger) (listener.Config, error) {
 	c := listener.Config{Name: name, Address: address, Share: share, Log: log}
 	if address == "" {
@@ -30,7 +30,7 @@ func listenerConfig(name, address string, share *connlimit.Share, files config.T
 	return c, nil
 }
 
-// openHTTP opens an address for server; nil if the address is empty.
+// openHTTP opens an address for server. It returns nil if the address is empty.
 func openHTTP(ctx context.Context, name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server) (*listener.Listener, error) {
 	c, err := listenerConfig(name, address, share, files, log)
 	if err != nil {
@@ -60,7 +60,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	return s.listenOpAMP(ctx, agents)
 }
 
-// onlyEncrypted makes browsers use TLS for this host for a year: a first request without it could be intercepted.
+// onlyEncrypted makes browsers use TLS for this host for a year, because a first request without TLS could be
+// intercepted.
 func onlyEncrypted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
@@ -68,7 +69,7 @@ func onlyEncrypted(next http.Handler) http.Handler {
 	})
 }
 
-// listeners returns the open addresses except those of the receivers.
+// listeners returns the open addresses, except those of the receivers.
 func (s *Server) listeners() []*listener.Listener {
 	var open []*listener.Listener
 	for _, l := range []*listener.Listener{s.http, s.agents, s.outbound.samplingHTTP, s.outbound.samplingGRPC} {
@@ -79,7 +80,7 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// Addresses holds the open addresses; nil: off.
+// Addresses holds the open addresses, or nil if off.
 type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
 
 // Addresses returns the open addresses.

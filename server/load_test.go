@@ -20,8 +20,8 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// Under concurrent load, for the race detector: traces through both receivers, readers of the whole API, epochs,
-// checkpoints, reloads, and a shutdown in the midst of it. After a restart, every acknowledged trace counts exactly
+// Tests concurrent load, for the race detector: traces through both receivers, readers of the whole API, epochs,
+// checkpoints, reloads, and a shutdown during all of this. After a restart, every acknowledged trace counts exactly
 // once.
 func TestEverythingAtOnce(t *testing.T) {
 	length := 4 * time.Second
@@ -117,7 +117,7 @@ func poll(ctx context.Context, t *testing.T, url string) {
 			}
 			return
 		}
-		body, _ := io.ReadAll(answer.Body) // it ends with ctx
+		body, _ := io.ReadAll(answer.Body) // ends with ctx
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable && ctx.Err() == nil {
 			t.Errorf("%s: %d: %s", url, answer.StatusCode, body)

@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// collector collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers.
-// Their label values are names and addresses from the configuration.
+// collector collects metrics of the parts that the API does not cover: listeners, webhooks, exports and Jaeger
+// servers. Label values are names and addresses from the configuration.
 type collector struct{ server *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.

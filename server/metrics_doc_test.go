@@ -20,8 +20,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the table of metrics in docs/operations.md")
 
-// The table of metrics in docs/operations.md equals the metrics of a service with all features. To rewrite it, run
-// go test ./server -run Document -rewrite.
+// The table of metrics in docs/operations.md equals the metrics of a service with all features. Run go test ./server
+// -run Document -rewrite to rewrite it.
 func TestMetricsDocument(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"services":[]}`) }))
 	defer other.Close()
@@ -62,7 +62,7 @@ func TestMetricsDocument(t *testing.T) {
 		get("/api/v1/status")
 		text = get("/metrics")
 		return strings.Contains(text, "sibyl_traces_unusable_total{") && strings.Contains(text, "sibyl_jaeger_through_seconds{") &&
-			strings.Contains(text, "sibyl_covered_spans_total{") // with the first epoch after the trace closed
+			strings.Contains(text, "sibyl_covered_spans_total{") // sent with the first epoch after the trace closed
 	})
 
 	var table strings.Builder

@@ -29,10 +29,10 @@ import (
 // outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of
 // critical paths.
 type outbound struct {
-	config       *config.Config // at the start, for keys that a reload does not change
+	config       *config.Config // at the start, for keys that need a restart
 	log          *slog.Logger
 	store        *store.Store
-	notes        *api.Notes // of people, who mute incidents
+	notes        *api.Notes // written by people, who can mute incidents
 	directory    atomic.Pointer[notify.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
@@ -40,8 +40,8 @@ type outbound struct {
 	strategies   *sampling.Strategies
 	rates        atomic.Pointer[sampling.Options]
 	fetching     *fetching
-	exporting    *exporting         // nil: off
-	samplingHTTP *listener.Listener // this and the next are set by listen; nil: off
+	exporting    *exporting         // nil if off
+	samplingHTTP *listener.Listener // this and the next are set by listen; nil if off
 	samplingGRPC *listener.Listener
 }
 
@@ -68,8 +68,8 @@ func newOutbound(c *config.Config, s *store.Store, notes *api.Notes, into intake
 	return o, apply()
 }
 
-// prepare returns a function that applies the keys of c that can change while the service runs. If it returns an error,
-// because a value in c cannot be used, nothing has changed.
+// prepare returns a function that applies the keys of c that can change while the service runs. If a value in c can't
+// be used, it returns an error and changes nothing.
 func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	endpoints, err := c.Endpoints()
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	}
 }
 
-// acknowledged returns the acknowledgement of an incident; nil if there is none.
+// acknowledged returns the acknowledgement of an incident, or nil.
 func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	n := o.notes.Acknowledgement(incident, time.Now())
 	if n == nil {
@@ -138,8 +138,8 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	return notify.NewNote(n.By, n.At, n.Text)
 }
 
-// sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, without one, to the
-// UI.
+// sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, if none is
+// configured, to the UI.
 func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
 	found, err := api.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.
 	return all
 }
 
-// incidentURL returns the address of the page of an incident; empty if the address of the UI is unknown.
+// incidentURL returns the address of an incident's page, or "" if the address of the UI is unknown.
 func (o *outbound) incidentURL(id uint64) string {
 	ui := o.config.UI()
 	if ui == "" {
@@ -171,7 +171,7 @@ func (o *outbound) incidentURL(id uint64) string {
 	return ui + "/incidents/" + fmt.Sprintf("%016x", id)
 }
 
-// entryRates returns the rate of traces per second by entry operation.
+// entryRates returns the number of traces per second by entry operation.
 func entryRates(core *engine.Core) map[trace.Op]float64 {
 	rates := make(map[trace.Op]float64)
 	for g := range core.Grouper().Each() {
@@ -182,8 +182,8 @@ func entryRates(core *engine.Core) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names that include the request types of incidents, and the requests of the problems in the events of
-// an epoch.
+// namesOf returns names that include the request types of incidents, and the requests of the problems in an epoch's
+// events.
 func namesOf(core *engine.Core, e live.Ended) *describe.Names {
 	names, g := describe.New(core.Table(), describe.Verbatim), core.Grouper()
 	affected := core.AffectedTypes()
@@ -207,7 +207,7 @@ func namesOf(core *engine.Core, e live.Ended) *describe.Names {
 	return names
 }
 
-// samplingReadTimeout limits the time to read a request for sampling rates, which has no body.
+// samplingReadTimeout limits the time to read a request for sampling rates. Such a request has no body.
 const samplingReadTimeout = 10 * time.Second
 
 // listen opens the configured addresses of remote sampling, each for at most the given number of connections.
@@ -226,7 +226,7 @@ func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	return err
 }
 
-// run notifies, exports and fetches until ctx is done, or until fetching fails.
+// run sends notifications, exports and fetches until ctx is done or fetching fails.
 func (o *outbound) run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { o.notifier.Run(ctx); return nil })

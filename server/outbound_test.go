@@ -89,7 +89,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // below the wanted rate of traces per type
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // fewer traces per type than wanted
 	core := engine.NewCore(app.Table(), options)
 	core.Announce(trace.Nanos(1), app.Catalogue())
 	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
@@ -211,7 +211,7 @@ func certificate(t *testing.T) (known *httptest.Server, cert, key string) {
 	return known, write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// With TLS, every answer of the API and of the UI tells browsers to use nothing else; without, none does.
+// With TLS, every answer of the API and the UI tells browsers to use only TLS. Without TLS, no answer does.
 func TestOnlyEncrypted(t *testing.T) {
 	known, cert, key := certificate(t)
 	for _, encrypted := range []bool{true, false} {

@@ -14,9 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that decisions
-// depend on take effect at the end of the epoch, and after a restart for the same epochs. After an error everything is
-// as before. It must not be called concurrently.
+// Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that affect
+// decisions take effect at the end of the epoch, and after a restart they apply to the same epochs. If Apply returns
+// an error, nothing has changed. It must not be called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	apply, err := s.outbound.prepare(c)
 	if err != nil {
@@ -42,16 +42,16 @@ type Reloader struct {
 	Server *Server
 	Load   func() (*config.Effective, error) // reads the configuration
 	Level  *slog.LevelVar                    // of the log
-	Every  time.Duration                     // interval between checks of the file; 0: two seconds
+	Every  time.Duration                     // interval between checks of the file; two seconds if 0
 	Log    *slog.Logger
 }
 
-// checkInterval is the interval between checks of the file, which has a few kilobytes.
+// checkInterval is the interval between checks of the file, which is a few kilobytes long.
 const checkInterval = 2 * time.Second
 
-// Run reloads the configuration on every signal from asked, and when its file has changed and two checks in a row see
-// the same contents, because an editor may write it piece by piece. It starts from current, the configuration of the
-// server, and ends when ctx is done.
+// Run reloads the configuration on every signal from asked, and when its file has changed. A change must be seen by
+// two consecutive checks, because an editor may write the file piece by piece. Run starts from current, the
+// configuration of the server, and ends when ctx is done.
 func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-chan os.Signal) {
 	if r.Every == 0 {
 		r.Every = checkInterval
@@ -93,7 +93,7 @@ func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next 
 		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect", slog.Any("error", err))
 		return current, errors.Is(err, refusal.Overloaded)
 	}
-	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration holds only levels
+	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration contains only valid levels
 	if len(refused) > 0 {
 		r.Log.WarnContext(ctx, "changes of the configuration need a restart", slog.Any("keys", refused))
 	}

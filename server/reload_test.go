@@ -82,8 +82,8 @@ func volatile(dir string) map[string]string {
 	}
 }
 
-// A changed file is applied, except keys that need a restart; an invalid one changes nothing. The file is mounted as in
-// Kubernetes: through a symlink to a directory, which is replaced.
+// A changed file is applied, except for keys that need a restart. An invalid file changes nothing. The file is mounted
+// like in Kubernetes: through a symlink to a directory, which is replaced.
 func TestReload(t *testing.T) {
 	called := make(chan struct{}, 100)
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
@@ -168,7 +168,7 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
 		t.Error("the webhook is unknown")
 	}
-	<-called // by the fetch from Jaeger
+	<-called // by the fetcher for Jaeger
 
 	put("min-samples: 60\nepoch: never\n")
 	eventually(t, "the error is logged", func() bool { return strings.Contains(log.String(), "invalid configuration") })

@@ -21,15 +21,15 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 )
 
-// selfTracing sends traces of the service itself: of API requests and of epochs. Received traces cause none, so that a
+// selfTracing sends traces of the service itself: API requests and epochs. Received traces are not traced, so a
 // service that receives its own traces does not loop.
 type selfTracing struct {
 	provider *sdk.TracerProvider
 	tracer   oteltrace.Tracer
 }
 
-// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue, which drops them if it is full or
-// sending fails.
+// newSelfTracing returns nil if c has no endpoint. Spans wait in a bounded queue, and are dropped if the queue is full
+// or sending fails.
 func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
 	if c.OTLP == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	return &selfTracing{provider, provider.Tracer("github.com/sibyl-trace/sibyl/server")}, nil
 }
 
-// sendTimeout limits the duration of a request with own traces.
+// sendTimeout limits the duration of a request with our own traces.
 const sendTimeout = 10 * time.Second
 
 // epoch records the end of an epoch as a span of the given duration.

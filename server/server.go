@@ -1,5 +1,5 @@
-// Package server runs the service behind `sibyl serve`: it opens the data directory, connects the parts of the service
-// as configured, and stops them in order. The life of a [Server] is New, Listen, Serve, Close.
+// Package server runs the service behind `sibyl serve`. It opens the data directory, connects the parts of the service
+// as configured, and stops them in order. The life cycle of a [Server] is New, Listen, Serve, Close.
 package server
 
 import (
@@ -49,22 +49,22 @@ type Server struct {
 	outbound  *outbound
 	plane     *control.Plane
 	tokens    *access.Tokens
-	traced    *selfTracing // nil: off
+	traced    *selfTracing // nil if off
 	files     fileLimits
 	backingUp sync.Mutex         // held during a backup
-	http      *listener.Listener // this and the following are set by Listen; nil: off
+	http      *listener.Listener // this and the following are set by Listen; nil if off
 	agents    *listener.Listener // of OpAMP
-	opamp     *opamp.Server      // behind agents
+	opamp     *opamp.Server      // served by agents
 }
 
 // Divisors of the configured memory. Statistics and the garbage collector use the rest.
 const (
-	inFlightShare = 8 // requests that were admitted and are not assembled
-	bodiesShare   = 8 // bodies from agents while they are read
+	inFlightShare = 8 // requests that were admitted but not yet assembled
+	bodiesShare   = 8 // bodies from agents that are being read
 )
 
 // New opens the data directory, locks it against other processes, and connects the parts of the service. A database
-// calls giveUp if it cannot go on.
+// calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
 	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFileLimits()}
@@ -125,7 +125,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
-		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // else DNS rebinding
+		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // protects against DNS rebinding
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
@@ -151,7 +151,7 @@ func retention(c *config.Config) live.Retention {
 	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
-// sender returns a function that reports whether a token may send traces; nil if senders need none.
+// sender returns a function that reports whether a token may send traces. It returns nil if senders need no token.
 func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 	if !s.config.OTLP.RequireToken {
 		return nil
@@ -164,11 +164,11 @@ func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 
 const drainTimeout = 20 * time.Second
 
-// errEnded is the error of a part that ended without an error before the service was stopped.
+// errEnded means that a part ended without an error before the service was stopped.
 var errEnded = errors.New("a part of the service ended by itself")
 
-// Serve runs the service until ctx is done or one of its parts ends. Then it takes no more requests, finishes those
-// that it has, takes a checkpoint and returns the errors of all parts.
+// Serve runs the service until ctx is done or one of its parts ends. It then accepts no more requests, finishes the
+// current ones, takes a checkpoint and returns the errors of all parts.
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -197,7 +197,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drained := s.drain(context.WithoutCancel(ctx))
 	stopWork()
-	_ = running.Wait() // errs holds its error and the others
+	_ = running.Wait() // errs contains its error and all others
 	if s.traced != nil {
 		s.traced.close(s.log)
 	}
@@ -207,7 +207,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(append(errs, drained)...)
 }
 
-// drain closes all addresses once the present requests are answered.
+// drain closes all addresses once the current requests are answered.
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -222,7 +222,7 @@ func (s *Server) drain(ctx context.Context) error {
 	return err
 }
 
-// announce logs when the service begins to take requests.
+// announce logs that the service now accepts requests.
 func (s *Server) announce(ctx context.Context) {
 	select {
 	case <-s.live.Started():
@@ -302,10 +302,10 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 
-// takeZipkin translates spans of Zipkin, so that the journal holds only OTLP. A sender is not told which spans were
-// rejected: Zipkin's answers have no room for it. They are counted.
+// takeZipkin translates spans of Zipkin, so that the journal contains only OTLP. The sender isn't told which spans
+// were rejected, because Zipkin's answers have no field for it, but they are counted.
 func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
-	if refused := i.service.Refuse(); refused != nil { // before the work of a translation
+	if refused := i.service.Refuse(); refused != nil { // before spending time on a translation
 		return receiver.Rejected{}, refused
 	}
 	request, rejected, err := zipkin.Translate(body)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Two equal signals in a row count as one: a shell that ends a process group may send a second one to its leader. A
-// later signal ends a shutdown that takes too long.
+// Two equal signals in a row count as one, because a shell that ends a process group may send a second one to its
+// leader. A later signal ends a shutdown that takes too long.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	v := newProcess(t, t.TempDir())
@@ -24,7 +24,7 @@ func TestSignals(t *testing.T) {
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err != nil { // the server waits for the rest
 		t.Fatal(err)
 	}
-	v.ready() // connections are accepted in order, so the server has the first one
+	v.ready() // connections are accepted in order, so the server has accepted the first
 	ended := make(chan struct{})
 	for range 2 {
 		if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Backup writes a consistent copy of the store to a new directory, with hard links where possible. Writes continue
-// meanwhile.
+// during the backup.
 func (s *Store) Backup(dir string) error {
 	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("back up the store: %w", err)
@@ -15,7 +15,7 @@ func (s *Store) Backup(dir string) error {
 	return nil
 }
 
-// Oldest returns the first record of the journal that the last checkpoint needs; 0: there is no checkpoint.
+// Oldest returns the first record of the journal that the last checkpoint needs, or 0 without a checkpoint.
 func (s *Store) Oldest() (uint64, error) {
 	h, err := s.head()
 	return h.oldest, err

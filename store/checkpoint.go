@@ -14,16 +14,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Checkpoint is the state that follows from the journal up to one of its records.
+// Checkpoint is the state as of one record of the journal.
 type Checkpoint struct {
 	Seq    uint64      // the last record in State
 	At     trace.Nanos // time of that record
-	Oldest uint64      // the oldest record that a restart needs: it or a later one holds spans of traces not in State
+	Oldest uint64      // the oldest record that a restart needs: spans of traces not in State start here or later
 	State  []byte
-	Closed []Closed // traces in State, or excluded from it, of which records from Oldest on may hold spans; oldest first
+	Closed []Closed // traces in State, or excluded from it, whose spans may be in records from Oldest on; oldest first
 }
 
-// Closed holds hashes of the IDs of traces that were closed between two checkpoints.
+// Closed holds hashes of the IDs of traces that closed between two checkpoints.
 type Closed struct {
 	At     trace.Nanos
 	Hashes []uint64
@@ -35,7 +35,7 @@ const pieceSize = 1 << 20
 // ErrCheckpoint means that the last checkpoint is damaged.
 var ErrCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
-// head is the part of a checkpoint without its lists: one value of the database.
+// head is the part of a checkpoint without its lists. It is stored as one value of the database.
 type head struct {
 	seq    uint64
 	at     trace.Nanos
@@ -83,18 +83,18 @@ func decodeClosed(key, value []byte) (Closed, error) {
 	return x, nil
 }
 
-// Save replaces the last checkpoint, and adds c.Closed, the traces closed since then, to the closed traces. It deletes
-// those closed before forget. Only one goroutine at a time may call it.
+// Save replaces the last checkpoint. It adds c.Closed, the traces closed since then, to the closed traces, and deletes
+// traces closed before forget. It must not be called concurrently.
 //
-// The pieces of the state become durable one by one, beside those of the last checkpoint, before the head refers to
-// them: in one large commit, they would fill the queue of the disk, and the journal would wait for all of them.
+// The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
+// to them. One large commit would fill the queue of the disk, and the journal would wait for all of it.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	last, err := s.head()
-	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged one is replaced
+	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged checkpoint is replaced
 		return err
 	}
 	h := head{seq: c.Seq, at: c.At, oldest: c.Oldest, first: last.first + last.pieces}
-	if err := s.forgetPieces(h.first, math.MaxUint64); err != nil { // a crash may have left some
+	if err := s.forgetPieces(h.first, math.MaxUint64); err != nil { // left by a crash
 		return err
 	}
 	for piece := range slices.Chunk(s2.Encode(nil, c.State), pieceSize) {
@@ -109,10 +109,10 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	return s.forgetPieces(0, h.first)
 }
 
-// refer makes h the head of the last checkpoint, and adds closed traces to it and deletes those closed before forget.
+// refer makes h the head of the last checkpoint. It adds closed traces to it and deletes traces closed before forget.
 func (s *Store) refer(h *head, closed []Closed, forget trace.Nanos) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	if err := b.Set([]byte{keyCheckpoint}, h.append(nil), nil); err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (s *Store) forgetPieces(from, to uint64) error {
 	return s.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
 }
 
-// CheckpointBytes returns the size of the last checkpoint in bytes, rounded up to pieces; 0 if there is none.
+// CheckpointBytes returns the size of the last checkpoint in bytes, rounded up to pieces, or 0 without a checkpoint.
 func (s *Store) CheckpointBytes() (uint64, error) {
 	h, err := s.head()
 	return h.pieces * pieceSize, err
 }
 
-// head returns the head of the last checkpoint; zero if there is none.
+// head returns the head of the last checkpoint. It is zero if there is no checkpoint.
 func (s *Store) head() (head, error) {
 	b, err := s.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {
@@ -150,7 +150,7 @@ func (s *Store) head() (head, error) {
 	return decodeHead(b)
 }
 
-// Load returns the last checkpoint; nil if there is none.
+// Load returns the last checkpoint, or nil.
 func (s *Store) Load() (*Checkpoint, error) {
 	b, err := s.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {

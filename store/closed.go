@@ -13,15 +13,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ClosedProblem is a problem as it was when it closed, in the encoding of package api: the store does not read it.
+// ClosedProblem is a problem as of when it closed. Package api defines the encoding; the store does not read it.
 type ClosedProblem struct {
-	At       trace.Nanos // end of the epoch in which it closed
+	At       trace.Nanos // end of the epoch when it closed
 	ID       analysis.Hash
-	Row      []byte // as lists show it
-	Evidence []byte // as its page shows it; empty: not kept
+	Row      []byte // for lists
+	Evidence []byte // for its page; empty if not kept
 }
 
-// MaxClosed bounds the closed problems that are kept.
+// MaxClosed limits the number of closed problems that are kept.
 const MaxClosed = 2000
 
 // closedProblemKey returns the key of a problem that closed at a time.
@@ -32,11 +32,11 @@ func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 
 const closedProblemKeySize = 1 + 8 + 16
 
-// PutClosedProblems stores closed problems and replaces those with the same time and identity. They are durable once
-// the next checkpoint is.
+// PutClosedProblems stores closed problems and replaces problems with the same time and identity. They are durable
+// once the next checkpoint is.
 func (s *Store) PutClosedProblems(all []ClosedProblem) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	for i := range all {
 		p := &all[i]
 		if err := b.Set(closedProblemKey(keyEnded, p.At, p.ID), s2.Encode(nil, p.Row), nil); err != nil {
@@ -55,7 +55,7 @@ func (s *Store) PutClosedProblems(all []ClosedProblem) error {
 	return nil
 }
 
-// ClosedProblems returns the closed problems without their evidence, those that closed last first, at most MaxClosed.
+// ClosedProblems returns up to MaxClosed closed problems without their evidence, the latest first.
 func (s *Store) ClosedProblems() (all []ClosedProblem, err error) {
 	err = s.eachClosed(func(p ClosedProblem, packed []byte) (more bool, err error) {
 		p.Row, err = decompress(packed)
@@ -65,8 +65,8 @@ func (s *Store) ClosedProblems() (all []ClosedProblem, err error) {
 	return all, err
 }
 
-// eachClosed calls f with the closed problems, those that closed last first, until it returns false. Packed, the row,
-// is valid during the call.
+// eachClosed calls f with the closed problems, the latest first, until f returns false. packed is the row; it is valid
+// during the call.
 func (s *Store) eachClosed(f func(p ClosedProblem, packed []byte) (more bool, err error)) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyEnded}, UpperBound: []byte{keyEnded + 1}})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) eachClosed(f func(p ClosedProblem, packed []byte) (more bool, er
 	return it.Error()
 }
 
-// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
+// ClosedProblem returns a problem as of when it last closed, or nil if it is not kept.
 func (s *Store) ClosedProblem(id analysis.Hash) (*ClosedProblem, error) {
 	var found *ClosedProblem
 	err := s.eachClosed(func(p ClosedProblem, packed []byte) (more bool, err error) {
@@ -128,7 +128,7 @@ func (s *Store) TrimClosedProblems(before trace.Nanos) error {
 		return err
 	}
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	for _, first := range []byte{keyEnded, keyEvidence} {
 		if err := b.DeleteRange([]byte{first}, numbered(first, uint64(max(0, before))), nil); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (s *Store) TrimClosedProblems(before trace.Nanos) error {
 	return nil
 }
 
-// keptKey returns the key of the exemplars of a group that are kept for a problem or an incident.
+// keptKey returns the key of a group's exemplars for a problem or an incident.
 func keptKey(of, group analysis.Hash) []byte {
 	key := binary.BigEndian.AppendUint64(numbered(keyKept, of.Hi), of.Lo)
 	key = binary.BigEndian.AppendUint64(key, group.Hi)
@@ -149,8 +149,8 @@ func keptKey(of, group analysis.Hash) []byte {
 
 const keptKeySize = 1 + 16 + 16
 
-// PutKept stores the exemplars of a group that are kept for a problem or an incident, and replaces earlier ones. It
-// does not store or delete their traces. Without exemplars it deletes the earlier ones.
+// PutKept stores a group's exemplars for a problem or an incident, and replaces earlier exemplars. If e is empty, it
+// deletes the earlier exemplars. It does not store or delete their traces.
 func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
 	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return s.db.Delete(keptKey(of, group), pebble.NoSync)
@@ -158,7 +158,7 @@ func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
 	return s.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
 }
 
-// Kept returns the exemplars of a group that are kept for a problem or an incident; none if there are none.
+// Kept returns a group's exemplars for a problem or an incident. The result is empty if the store has no exemplars.
 func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(keptKey(of, group))
 	if err != nil || value == nil {
@@ -167,12 +167,12 @@ func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
 	return decodeExemplars(value)
 }
 
-// EachKept calls f with the exemplars that are kept for problems and incidents.
+// EachKept calls f with the exemplars kept for problems and incidents.
 func (s *Store) EachKept(f func(of, group analysis.Hash, e *Exemplars) error) error {
 	return s.eachKept([]byte{keyKept}, f)
 }
 
-// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+// EachKeptFor calls f with the exemplars kept for a problem or an incident, by group.
 func (s *Store) EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *Exemplars) error) error {
 	return s.eachKept(keptKey(of, analysis.Hash{})[:keptKeySize-16], func(_, group analysis.Hash, e *Exemplars) error { return f(group, e) })
 }

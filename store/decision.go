@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PutDecisions stores the decisions at the end of an epoch. It replaces earlier ones of the same time.
+// PutDecisions stores the decisions at the end of an epoch. It replaces earlier decisions of the same time.
 func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
 	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, appendValue(decisions)), pebble.Sync); err != nil {
 		return fmt.Errorf("store decisions: %w", err)
@@ -22,8 +22,8 @@ func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error 
 	return nil
 }
 
-// Decisions returns the decisions in [from, to), oldest first. It returns whole epochs, the oldest or, if newest, the
-// newest ones, until they hold at least limit decisions.
+// Decisions returns decisions in [from, to), oldest first. It returns whole epochs, starting from the oldest or, if
+// newest, from the newest, until it has at least limit decisions.
 func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []search.Decision, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: numbered(keyDecisions, uint64(max(0, from))), UpperBound: numbered(keyDecisions, uint64(max(0, to))),
@@ -59,8 +59,8 @@ func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []s
 	return all, nil
 }
 
-// EncodedDecisions yields the encoded decisions of each epoch, oldest first. They are valid until the next. An error
-// ends the sequence.
+// EncodedDecisions yields the encoded decisions of each epoch, oldest first. Each slice is valid until the next
+// iteration. An error ends the sequence.
 func (s *Store) EncodedDecisions() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := errors.New("enough")

@@ -33,8 +33,8 @@ type decoder struct {
 	check func(t *testing.T, b []byte) (decoded bool)
 }
 
-// newDecoder returns a decoder of values of type T, which encode appends and walk reads. If exact, each value has one
-// encoding; otherwise decode also accepts others.
+// newDecoder returns a decoder of values of type T, which encode appends and walk reads. exact means that each value
+// has only one encoding that decode accepts.
 func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, error), encode func([]byte, *T) []byte, walk func(*T), values ...T) decoder {
 	d := decoder{name: name}
 	for i := range values {
@@ -69,7 +69,7 @@ func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, 
 	return d
 }
 
-// whole adapts a decoder of all bytes, which leaves none behind the value.
+// whole adapts a decoder that consumes all bytes.
 func whole[T any](decode func([]byte) (T, error)) func([]byte) (T, []byte, error) {
 	return func(b []byte) (T, []byte, error) {
 		v, err := decode(b)
@@ -428,7 +428,7 @@ func coreDecoders(t testing.TB) []decoder {
 	}
 }
 
-// simulated returns p for the simulator.
+// simulated converts p for the simulator.
 func simulated(p *search.Plan) *sim.Plan {
 	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {

@@ -13,14 +13,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Exemplars holds the requests of one group that are stored whole for display. No statistics depend on them.
+// Exemplars holds the requests of one group that are stored in full for display. Statistics do not depend on them.
 type Exemplars struct {
 	Slow    []Exemplar // the slowest, slowest first
 	Typical []Exemplar // around the median, fastest first
 	Fast    []Exemplar // the fastest, fastest first
-	Failed  []Exemplar // recent ones whose entry span is an error, oldest first; they may be in another list, too
-	// Located holds those that ran the located place of a problem or an incident for which they are kept, the longest
-	// time at it first; they may be in another list, too.
+	Failed  []Exemplar // recent requests whose entry span is an error, oldest first; may also be in another list
+	// Located holds requests that ran the located place of the problem or incident for which they are kept, longest
+	// time there first. They may also be in another list.
 	Located []Exemplar
 }
 
@@ -29,7 +29,7 @@ func (e *Exemplars) Lists() []*[]Exemplar {
 	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed, &e.Located}
 }
 
-// Exemplar is a request in a stored trace. Records lists the records of the journal that held its spans.
+// Exemplar is a request in a stored trace. Records lists the records of the journal that contained its spans.
 type Exemplar struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -57,7 +57,8 @@ func groupKey(group analysis.Hash) []byte {
 
 func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
-// PutExemplars stores the exemplars of a group and replaces earlier ones. It does not store or delete their traces.
+// PutExemplars stores the exemplars of a group and replaces earlier exemplars. It does not store or delete their
+// traces.
 func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
 	return s.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
@@ -67,7 +68,7 @@ func (s *Store) DeleteExemplars(group analysis.Hash) error {
 	return s.db.Delete(groupKey(group), pebble.NoSync)
 }
 
-// Exemplars returns the exemplars of a group; none if the group is unknown.
+// Exemplars returns the exemplars of a group. The result is empty if the group is unknown.
 func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(groupKey(group))
 	if err != nil || value == nil {
@@ -106,13 +107,13 @@ func (s *Store) PutTrace(id trace.ID, request []byte) error {
 // DeleteTrace deletes a trace.
 func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
 
-// TraceSize returns the size of a stored trace on disk in bytes; 0 if it is not stored.
+// TraceSize returns the size of a stored trace on disk in bytes, or 0 if it is not stored.
 func (s *Store) TraceSize(id trace.ID) (int64, error) {
 	packed, err := s.get(traceKey(id))
 	return int64(len(packed)), err
 }
 
-// Trace returns a stored trace as an OTLP export request in protobuf; nil if it is not stored.
+// Trace returns a stored trace as an OTLP export request in protobuf, or nil if it is not stored.
 func (s *Store) Trace(id trace.ID) ([]byte, error) {
 	packed, err := s.get(traceKey(id))
 	if err != nil || packed == nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located is the evidence with which the place of a problem or an incident was located, in the encoding of package api:
-// the store does not read it.
+// Located is the evidence that located the place of a problem or an incident. Package api defines the encoding; the
+// store does not read it.
 type Located struct {
 	Of       analysis.Hash
-	At       trace.Nanos // end of the epoch in which it was located
+	At       trace.Nanos // end of the epoch when it was located
 	Evidence []byte
 }
 
-// MaxLocated bounds the places whose evidence is kept.
+// MaxLocated limits the number of places whose evidence is kept.
 const MaxLocated = 2000
 
 func locatedKey(of analysis.Hash) []byte {
@@ -31,8 +31,8 @@ func locatedKey(of analysis.Hash) []byte {
 
 const locatedKeySize = 1 + 16
 
-// PutLocated stores evidence and replaces the earlier one of the same problem or incident. It is durable once the next
-// checkpoint is.
+// PutLocated stores evidence and replaces earlier evidence for the same problem or incident. It is durable once the
+// next checkpoint is.
 func (s *Store) PutLocated(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
 	if err := s.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync); err != nil {
@@ -41,7 +41,7 @@ func (s *Store) PutLocated(x *Located) error {
 	return nil
 }
 
-// Located returns the evidence of a problem or an incident; nil if there is none.
+// Located returns the evidence for a problem or an incident, or nil.
 func (s *Store) Located(of analysis.Hash) (*Located, error) {
 	value, err := s.get(locatedKey(of))
 	if err != nil || value == nil {
@@ -55,7 +55,7 @@ func (s *Store) Located(of analysis.Hash) (*Located, error) {
 	return x, err
 }
 
-// locatedAt returns the time at the beginning of a value.
+// locatedAt returns the time at the start of a value.
 func locatedAt(value []byte) (trace.Nanos, error) {
 	if len(value) < 8 {
 		return 0, fmt.Errorf("%w: evidence of a place of %d bytes", codec.ErrCorrupt, len(value))
@@ -63,8 +63,8 @@ func locatedAt(value []byte) (trace.Nanos, error) {
 	return trace.Nanos(binary.BigEndian.Uint64(value)), nil
 }
 
-// TrimLocated deletes the evidence from before a time, and the oldest beyond MaxLocated, except that of the problems
-// and incidents in held.
+// TrimLocated deletes evidence from before a time, and the oldest beyond MaxLocated. It keeps evidence for the
+// problems and incidents in held.
 func (s *Store) TrimLocated(before trace.Nanos, held map[analysis.Hash]bool) error {
 	var all []Located
 	err := s.each([]byte{keyLocated}, func(key, value []byte) error {

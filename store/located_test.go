@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The evidence of a place is kept after a restart, until it is old, and longer while its problem is held.
+// The evidence for a place survives a restart. It is kept until it is old, and longer while its problem is held.
 func TestLocated(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openIn(t, dir)
@@ -104,7 +104,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// Hours that have ended are packed to minutes. Ticks that come later, and packing twice, count each request once.
+// Ended hours are packed to minutes. Each request counts once, even if ticks arrive later or the hour is packed twice.
 func TestPackTicks(t *testing.T) {
 	s, err := openIn(t, t.TempDir())
 	must(t, err)

@@ -18,13 +18,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keyOutbox is the first byte of the outbox's keys. The second byte is one of those below.
+// keyOutbox is the first byte of the outbox's keys. The second byte is one of the following.
 const keyOutbox = 'o'
 
 const (
 	outboxWaiting = 'w' // messages to be delivered, by number
 	outboxDead    = 'd' // dead letters, by number
-	outboxKnown   = 'k' // times at which events were put, by their identity
+	outboxKnown   = 'k' // times when events were put, by event identity
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 	forgetEvery    = time.Hour      // interval between deletions of old identities
 )
 
-// OutboxLimits bound an [Outbox], dead letters included.
+// OutboxLimits limit an [Outbox]. Dead letters count, too.
 type OutboxLimits struct {
 	Messages int
 	Bytes    int64 // of bodies
@@ -48,9 +48,9 @@ type Message struct {
 	Endpoint string        `json:"endpoint"` // name of the endpoint
 	Event    string        `json:"event"`    // type of the event
 	Format   string        `json:"format"`   // of Body
-	Problem  analysis.Hash `json:"problem"`  // subject: messages about one problem wait for each other; zero: none
+	Problem  analysis.Hash `json:"problem"`  // subject; messages about one subject wait for each other; may be zero
 	At       trace.Nanos   `json:"at"`       // time of the event
-	Put      trace.Nanos   `json:"put"`      // time at which it was last put into the outbox
+	Put      trace.Nanos   `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos   `json:"next"`     // earliest time of the next attempt
 	Attempts int           `json:"attempts"` // failed attempts
 	Error    string        `json:"error"`    // of the last attempt
@@ -58,12 +58,12 @@ type Message struct {
 	Body     []byte        `json:"-"`        // nil in lists
 }
 
-// ErrNoMessage is returned for a number that no message has.
+// ErrNoMessage is returned for an unknown message number.
 var ErrNoMessage = errors.New("there is no such message")
 
-// Outbox holds messages until they are delivered or given up. A message that was given up is a dead letter, until it is
-// resent or dropped. Changes are durable when a method returns. The outbox is bounded: it drops the oldest dead letter
-// first, then the oldest message. It is safe for concurrent use.
+// Outbox holds messages until they are delivered or given up. A message that has been given up is a dead letter until
+// it is resent or dropped. Changes are durable when a method returns. The outbox is bounded: it drops the oldest dead
+// letter first, then the oldest message. It is safe for concurrent use.
 type Outbox struct {
 	db     *Store
 	limits OutboxLimits
@@ -128,7 +128,7 @@ func messageKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
 }
 
-// knownKey returns the key of the time at which an event was put.
+// knownKey returns the key for the time when an event was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
 // messageVersion is the first byte of an encoded message.
@@ -139,7 +139,7 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes value, which encodeMessage returned. The body is a part of value. An error wraps
+// decodeMessage decodes a value returned by encodeMessage. The body refers to value. An error wraps
 // [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
@@ -164,7 +164,7 @@ func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 		return false, err
 	}
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	if err := b.Set(known, binary.BigEndian.AppendUint64(nil, uint64(now)), nil); err != nil {
 		return false, err
 	}
@@ -232,9 +232,9 @@ func (o *Outbox) remove(l *outboxEntry) {
 	o.bytes -= l.Size
 }
 
-// Take returns up to n due messages for an endpoint, oldest first, and the time at which to ask again; 0: when a
-// message is put. Of the messages about one problem only the oldest is due. The caller owns each message until it calls
-// [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
+// Take returns up to n due messages for an endpoint, oldest first, and the time of the next call, or 0 if the caller
+// should wait until a message is put. Only the oldest message about each problem is due. The caller owns each message
+// until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,7 +273,7 @@ func (o *Outbox) read(kind byte, number uint64) (Message, error) {
 	return decodeMessage(value)
 }
 
-// find returns the entry of a waiting message; nil if there is none.
+// find returns the entry of a waiting message, or nil.
 func (o *Outbox) find(m *Message) *outboxEntry {
 	list := o.waiting[m.Endpoint]
 	at, found := slices.BinarySearchFunc(list, m.Number, byNumber)
@@ -285,8 +285,8 @@ func (o *Outbox) find(m *Message) *outboxEntry {
 
 func byNumber(l *outboxEntry, number uint64) int { return cmp.Compare(l.Number, number) }
 
-// Done removes a delivered message. If that cannot be written, the message stays taken and is due again after the next
-// start.
+// Done removes a delivered message. If the removal cannot be written, the message stays taken and is due again after
+// the next start.
 func (o *Outbox) Done(m *Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -301,7 +301,7 @@ func (o *Outbox) Done(m *Message) error {
 	return nil
 }
 
-// Release returns a message untried.
+// Release returns a message without an attempt.
 func (o *Outbox) Release(m *Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -310,7 +310,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry records that an attempt failed, and why, and returns the message until a time.
+// Retry records that an attempt failed, and why, and postpones the next attempt until at.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -337,7 +337,7 @@ func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	return o.moveToDeadLetters(l)
 }
 
-// moveToDeadLetters makes l a dead letter. If that cannot be written, l stays taken.
+// moveToDeadLetters makes l a dead letter. If the change can't be written, l stays taken.
 func (o *Outbox) moveToDeadLetters(l *outboxEntry) error {
 	if err := o.move(l, outboxWaiting, outboxDead, l.Number); err != nil {
 		return err
@@ -360,7 +360,7 @@ func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	changed := l.Message
 	changed.Number, changed.Body = number, m.Body
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	err = errors.Join(b.Delete(messageKey(from, l.Number), nil), b.Set(messageKey(to, number), encodeMessage(&changed), nil))
 	if err != nil {
 		return err
@@ -394,14 +394,14 @@ func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err er
 	return "", ErrNoMessage
 }
 
-// Dead returns a dead letter with its body. The error is [ErrNoMessage] if there is none.
+// Dead returns a dead letter with its body. The error is [ErrNoMessage] if the number is unknown.
 func (o *Outbox) Dead(number uint64) (Message, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.read(outboxDead, number)
 }
 
-// Drop deletes a dead letter. The error is [ErrNoMessage] if there is none.
+// Drop deletes a dead letter. The error is [ErrNoMessage] if the number is unknown.
 func (o *Outbox) Drop(number uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -416,8 +416,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire makes dead letters of messages that were put before a time or whose endpoint is unknown, except for taken
-// ones, and returns their number. It also deletes old identities of events.
+// Expire moves messages to the dead letters, except for taken messages, if they were put before a time or their
+// endpoint is unknown. It returns their number. It also deletes old event identities.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -447,7 +447,7 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 // forget deletes the identities of events that were put before a time.
 func (o *Outbox) forget(before trace.Nanos) error {
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	err := o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
 		if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
 			return nil
@@ -460,7 +460,7 @@ func (o *Outbox) forget(before trace.Nanos) error {
 	return b.Commit(pebble.NoSync) // the next call deletes the rest
 }
 
-// List returns up to n messages, or dead letters, with numbers above after, ascending.
+// List returns up to n messages, or dead letters, with numbers greater than after, in ascending order.
 func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()

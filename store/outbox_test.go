@@ -144,7 +144,7 @@ func TestOutboxAddsAnEventOnce(t *testing.T) {
 	}
 }
 
-// killed returns a copy of a directory in the state that a kill of the process would leave now.
+// killed returns a copy of a directory as it would be if the process were killed now.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -250,7 +250,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	inFlight, _ := take(t, o, "a", 4, 1)
 	put(t, o, 5, "e5", 5, "c")
 	check(t, "then the oldest", ids(o.List(false, 0, 9)), "e3 e4 e5")
-	must(t, o.Done(&inFlight[0])) // e1, dropped meanwhile
+	must(t, o.Done(&inFlight[0])) // e1, which was dropped in the meantime
 	must(t, o.Retry(&inFlight[0], 9, ""))
 	if s := o.Stats(); s.Waiting != 3 || s.Dropped != 2 || s.Bytes != 3*int64(len("body of e1")) {
 		t.Errorf("%+v", s)

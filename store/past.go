@@ -15,11 +15,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The windows of the past are ordered by day, then by group, so that one deletion of a range deletes a day and one scan
-// of a range reads a day of a group:
+// Windows of the past are ordered by day, then by group. A day can thus be deleted with one range deletion, and the
+// windows of a group on a day can be read with one scan:
 //
-//	keyPeriods day group number  the requests in a period of group.Period, with a histogram
-//	keyDays    day group         statistics of the periods of group.LongPeriod
+// 	keyPeriods day group number  the requests in a period of group.Period, with a histogram
+// 	keyDays    day group         statistics of the periods of group.LongPeriod
 //
 // PackDays replaces the former by the latter.
 
@@ -44,7 +44,7 @@ func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(from%trace.Nanos(group.Day)/trace.Nanos(group.Period)))
 }
 
-// dayOf and groupOf return the day and the group of a key, periodOf its period.
+// dayOf and groupOf return the day and the group of a key. periodOf returns its period.
 func dayOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(group.Day)
 }
@@ -60,7 +60,7 @@ func periodOf(key []byte) trace.Nanos {
 // batchBytes bounds the batches of windows.
 const batchBytes = 1 << 20
 
-// Period holds the encoded requests of groups in a period.
+// Period holds the encoded requests of groups in one period.
 type Period struct {
 	from   trace.Nanos
 	groups []analysis.Hash
@@ -68,7 +68,7 @@ type Period struct {
 	values []byte
 }
 
-// NewPeriod returns the requests of groups in the period that begins at from.
+// NewPeriod returns the requests of groups in the period that starts at from.
 func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Period {
 	p := &Period{from: from}
 	for id, past := range all {
@@ -78,10 +78,11 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// PutPeriod stores the requests of a period and replaces earlier ones. They are durable once the next checkpoint is.
+// PutPeriod stores the requests of a period and replaces earlier requests. They are durable once the next checkpoint
+// is.
 func (s *Store) PutPeriod(p *Period) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	begin := 0
 	for i, id := range p.groups {
 		value := p.values[begin:p.ends[i]]
@@ -103,8 +104,8 @@ func (s *Store) PutPeriod(p *Period) error {
 	return nil
 }
 
-// Windows returns the windows of a group that overlap [from, to), oldest first. They are as short as they are stored
-// or, if long is true, of [group.LongPeriod].
+// Windows returns the windows of a group that overlap [from, to), oldest first. They have their stored length or, if
+// long is true, the length [group.LongPeriod].
 func (s *Store) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error) {
 	var all []group.Numbers
 	from = max(0, from)
@@ -135,9 +136,9 @@ func (s *Store) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbe
 
 // packer joins the periods of a group on a day.
 type packer struct {
-	long bool // to long periods; else it leaves them as they are
+	long bool // join to long periods; otherwise keep their length
 	from trace.Nanos
-	past group.Past // of the period from from on
+	past group.Past // of the period that starts at from
 	all  []group.Numbers
 }
 
@@ -161,7 +162,7 @@ func (p *packer) add(key, value []byte) error {
 	return nil
 }
 
-// end adds the present period.
+// end adds the current period.
 func (p *packer) end() {
 	if p.past.Total.N == 0 {
 		return
@@ -174,8 +175,8 @@ func (p *packer) end() {
 	p.past = group.Past{}
 }
 
-// PackDays joins the windows of the days that ended by a time to those of [group.LongPeriod]. A day that is packed
-// twice has the same windows.
+// PackDays joins the windows of the days that ended by a time to windows of [group.LongPeriod]. Packing a day twice
+// changes nothing.
 func (s *Store) PackDays(ended trace.Nanos) error {
 	for {
 		day, ok, err := s.firstDay(keyPeriods)
@@ -188,7 +189,7 @@ func (s *Store) PackDays(ended trace.Nanos) error {
 	}
 }
 
-// firstDay returns the first day of which there are windows under a first byte.
+// firstDay returns the first day with windows under a first byte.
 func (s *Store) firstDay(first byte) (day trace.Nanos, ok bool, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *Store) firstDay(first byte) (day trace.Nanos, ok bool, err error) {
 
 func (s *Store) packDay(day trace.Nanos) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	of, p := analysis.Hash{}, packer{long: true}
 	flush := func() error {
 		if p.end(); len(p.all) == 0 {
@@ -234,13 +235,13 @@ func (s *Store) packDay(day trace.Nanos) error {
 	return b.Commit(pebble.NoSync)
 }
 
-// PastDay is a day of which windows are stored.
+// PastDay is a day with stored windows.
 type PastDay struct {
 	Day  trace.Nanos
-	Size int64 // bytes on disk, about
+	Size int64 // approximate bytes on disk
 }
 
-// PastDays returns the days of which windows are stored, oldest first.
+// PastDays returns the days with stored windows, oldest first.
 func (s *Store) PastDays() ([]PastDay, error) {
 	sizes := make(map[trace.Nanos]int64)
 	for _, first := range []byte{keyPeriods, keyDays} {
@@ -273,7 +274,7 @@ func (s *Store) PastDays() ([]PastDay, error) {
 // DeletePastBefore deletes the windows of the days that ended by a time.
 func (s *Store) DeletePastBefore(at trace.Nanos) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	for _, first := range []byte{keyPeriods, keyDays} {
 		if err := b.DeleteRange(dayKey(first, 0), dayKey(first, at), nil); err != nil {
 			return err

@@ -23,10 +23,10 @@ import (
 // firstDay is a Wednesday.
 const firstDay = trace.Nanos(20_000 * group.Day)
 
-// written holds the windows that were stored, by group and beginning.
+// written holds the windows that were stored, by group and start.
 type written map[analysis.Hash]map[trace.Nanos]group.Past
 
-// numbers returns the windows of a group that begin in [from, to), joined to windows of a length.
+// numbers returns the windows of a group that start in [from, to), joined to windows of a length.
 func (w written) numbers(id analysis.Hash, from, to trace.Nanos, length time.Duration) []group.Numbers {
 	var all []group.Numbers
 	joined := make(map[trace.Nanos]group.Past)
@@ -44,7 +44,7 @@ func (w written) numbers(id analysis.Hash, from, to trace.Nanos, length time.Dur
 	return all
 }
 
-// put stores the windows of a period: of each group with a probability of one half.
+// put stores the windows of a period, for each group with a probability of one half.
 func (w written) put(t *testing.T, r *rand.Rand, s *Store, from trace.Nanos) {
 	t.Helper()
 	all := make(map[analysis.Hash]*group.Past)
@@ -76,8 +76,8 @@ var nearly = cmp.Comparer(func(x, y float64) bool {
 	return x == y || math.IsNaN(x) && math.IsNaN(y) || math.Abs(x-y) <= 5e-4*max(x, y)+1e-3
 })
 
-// The stored windows are those that were written, after a kill too: the short ones exactly, those of packed days
-// joined. The windows of young days stay short; those of old days are deleted.
+// The store returns the windows that were written, even after a kill. Short windows are exact; windows of packed days
+// are joined. Recent days keep their short windows, and old days are deleted.
 func TestWindowsAreRestored(t *testing.T) {
 	exact := cmp.Comparer(func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
 	for seed := range uint64(8) {
@@ -250,8 +250,8 @@ func newBenchStore(b *testing.B) *Store {
 }
 
 // BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every tenth
-// period of two days: the time to encode a period, for which the core waits, and to store it, the size of a window, the
-// time to pack the windows of a day and the size of a long one, and the time to read a day of a group.
+// period of two days. It reports the time to encode a period, which blocks the core, the time to store it, the size of
+// a window, the time to pack the windows of a day, the size of a long window, and the time to read a day of a group.
 func BenchmarkPast(b *testing.B) {
 	const groups = 20_000
 	s := newBenchStore(b)
@@ -262,7 +262,7 @@ func BenchmarkPast(b *testing.B) {
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 1))
-	past := make([]group.Past, 512) // of which groups take turns
+	past := make([]group.Past, 512) // shared by the groups
 	for i := range past {
 		for range 30 {
 			d := int64(1e7 * math.Exp(3*r.Float64()+0.5*r.NormFloat64()))

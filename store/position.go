@@ -21,7 +21,7 @@ func (s *Store) SavePosition(source string, through time.Time) error {
 	return nil
 }
 
-// Position returns the stored position in a source; the zero time if there is none.
+// Position returns the stored position in a source, or the zero time if it has not been stored.
 func (s *Store) Position(source string) (through time.Time, err error) {
 	value, err := s.get(append([]byte{keyPositions}, source...))
 	if err != nil || value == nil {

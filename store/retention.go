@@ -18,8 +18,8 @@ var (
 	lastKey  = []byte{255}
 )
 
-// EstimateSize returns about how many bytes the store takes on disk, with replaced and deleted values that are not yet
-// compacted, and without the newest values, up to memTable, which are only in the write-ahead log.
+// EstimateSize returns the approximate size of the store on disk in bytes. It includes replaced and deleted values
+// that are not yet compacted. It excludes the newest values, up to memTable, which are only in the write-ahead log.
 func (s *Store) EstimateSize() (int64, error) {
 	n, err := s.db.EstimateDiskUsage(firstKey, lastKey)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) EstimateSize() (int64, error) {
 	return int64(n), nil
 }
 
-// Compact frees the space of replaced and deleted values. It takes as long as reading and writing all others.
+// Compact frees the space of replaced and deleted values. It takes as long as reading and writing all other values.
 func (s *Store) Compact(ctx context.Context) error {
 	err := s.db.Flush()
 	if err == nil {
@@ -40,7 +40,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Epoch summarizes the decisions at the end of one epoch, for their retention.
+// Epoch summarizes the decisions at the end of one epoch for retention.
 type Epoch struct {
 	At       trace.Nanos     // end of the epoch
 	Size     int64           // bytes on disk
@@ -57,7 +57,7 @@ func (s *Store) Epochs() iter.Seq2[Epoch, error] {
 	}
 }
 
-// eachEpoch yields the epochs with decisions until yield returns false or one cannot be read.
+// eachEpoch yields the epochs with decisions until yield returns false or an epoch can't be read.
 func (s *Store) eachEpoch(yield func(Epoch, error) bool) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyDecisions}, UpperBound: []byte{keyDecisions + 1}})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 const (
 	keyVersion    = 'v' // version of the format
 	keyCheckpoint = 'c' // the head of the last checkpoint; the rest is under keyState and keyClosed
-	keyState      = 's' // pieces of states, by number; the head names those of the last checkpoint
+	keyState      = 's' // pieces of states, by number; the head has the numbers for the last checkpoint
 	keyClosed     = 'k' // traces closed before a checkpoint, by time
 	keyDecisions  = 'd' // by the end of their epoch
 	keyExemplars  = 'e' // identities of exemplars, by group
@@ -32,7 +32,7 @@ const (
 	keyDays       = 'x' // long windows of groups, by day and group
 	keyEnded      = 'y' // closed problems as lists show them, by time and problem
 	keyEvidence   = 'z' // closed problems with their evidence, by time and problem
-	keyKept       = 'g' // exemplars kept for problems and incidents, by these and group
+	keyKept       = 'g' // exemplars kept for problems and incidents, by subject and group
 	keyLocated    = 'l' // evidence of located places, by problem or incident
 	keyTicks      = 'm' // requests of groups by tick, of the last hours, by minute and group
 	keyMinutes    = 'n' // requests of groups by minute, of the last days, by hour and group
@@ -81,7 +81,8 @@ func Open(o Options) (*Store, error) {
 // Truncated returns the number of unreadable bytes that were removed from the log when the store was opened.
 func (s *Store) Truncated() int64 { return s.db.Truncated }
 
-// checkVersion returns an error for data of another version of the format. It gives an empty database the present one.
+// checkVersion returns an error if the data has another version of the format. It writes the current version to an
+// empty database.
 func (s *Store) checkVersion() error {
 	value, err := s.get([]byte{keyVersion})
 	switch {
@@ -101,7 +102,8 @@ func (s *Store) checkVersion() error {
 	}
 }
 
-// begin gives an empty database the present version of the format. It returns an error for the data of others.
+// begin writes the current version of the format to an empty database. It returns an error if the database contains
+// other data.
 func (s *Store) begin() error {
 	if err := s.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
 		return err
@@ -109,7 +111,7 @@ func (s *Store) begin() error {
 	return s.db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
 }
 
-// get returns a copy of the value under key; nil if there is none.
+// get returns a copy of the value under key, or nil if the key doesn't exist.
 func (s *Store) get(key []byte) ([]byte, error) {
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -121,7 +123,7 @@ func (s *Store) get(key []byte) ([]byte, error) {
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
 }
 
-// numbered returns the key of a number under a first byte. Keys are ordered as their numbers are.
+// numbered returns the key for a number under a first byte. Keys have the order of their numbers.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
 // each calls f with all keys and values under prefix, whose last byte must not be 255, in order. Key and value are

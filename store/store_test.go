@@ -27,14 +27,14 @@ func opened(t *testing.T) *Store {
 	return s
 }
 
-// A checkpoint replaces the one before, in as many pieces as necessary, and adds to the closed traces that are not
-// deleted.
+// A checkpoint replaces the last one, in as many pieces as necessary. Its closed traces are added to the existing ones
+// that aren't deleted.
 func TestCheckpointIsReplaced(t *testing.T) {
 	s := opened(t)
 	if c, err := s.Load(); c != nil || err != nil {
 		t.Errorf("without a checkpoint: %v, %v", c, err)
 	}
-	state := make([]byte, 2*pieceSize+1) // random bytes do not compress: three pieces
+	state := make([]byte, 2*pieceSize+1) // random bytes don't compress: three pieces
 	if _, err := rand.NewChaCha8([32]byte{}).Read(state); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		key   []byte
-		value []byte // nil: none
+		value []byte // nil if missing
 	}{
 		{"a head that ends early", []byte{keyCheckpoint}, []byte{1, 2}},
 		{"a piece is missing", numbered(keyState, 0), nil},
@@ -133,7 +133,7 @@ func TestDecisions(t *testing.T) {
 	}{
 		{-1, 100, 100, false, "a b C d e"},
 		{0, 100, 100, true, "a b C d e"},
-		{10, 30, 100, false, "a b C"}, // from is included, to is not
+		{10, 30, 100, false, "a b C"}, // from is included, to isn't
 		{11, 31, 100, false, "C d e"},
 		{0, 100, 1, false, "a b"},
 		{0, 100, 2, false, "a b"},
@@ -170,7 +170,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// decisions returns one decision per reason, each about its own problem.
+// decisions returns one decision per reason, each about a different problem.
 func decisions(reasons ...string) (all []search.Decision) {
 	for i, r := range reasons {
 		all = append(all, search.Decision{Reason: r, Investigation: analysis.Hash{Lo: uint64(i) + 1}})
@@ -186,7 +186,7 @@ func reasons(all []search.Decision) string {
 	return strings.Join(list, " ")
 }
 
-// summarized returns the ends of the first n epochs, each with the number of its problems.
+// summarized returns the ends of the first n epochs with the number of problems in each.
 func summarized(t *testing.T, s *Store, n int) string {
 	t.Helper()
 	var list []string
@@ -269,7 +269,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// Count counts for one endpoint.
+// Count counts messages for one endpoint.
 func TestOutboxCountsByEndpoint(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "one", 1, "a", "b")
@@ -293,7 +293,7 @@ func TestOutboxCountsByEndpoint(t *testing.T) {
 	check(t, "at the next attempt", fmt.Sprint(ids(now), again), fmt.Sprint("three", seconds(9)))
 }
 
-// A message that does not expire does not keep later ones from expiring.
+// A message that doesn't expire doesn't prevent later messages from expiring.
 func TestOutboxExpiresBehindOthers(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "taken", 1, "a")
@@ -306,8 +306,8 @@ func TestOutboxExpiresBehindOthers(t *testing.T) {
 	check(t, "dead", ids(o.List(true, 0, 9)), "old")
 }
 
-// The identity of an event is kept for a day, longer than a restart could replay the event, and deleted by the next
-// Expire an hour later at most.
+// The identity of an event is kept for a day, longer than a restart could replay the event. The next Expire, at most
+// an hour later, deletes it.
 func TestOutboxForgetsEvents(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	const hour, start = 3600, 100 * 3600
@@ -329,7 +329,7 @@ func TestOutboxForgetsEvents(t *testing.T) {
 	}
 }
 
-// A resent dead letter has a new number, which no later message takes.
+// A resent dead letter gets a new number, which no later message uses.
 func TestResentLetterIsNotOverwritten(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "first", 1, "a")

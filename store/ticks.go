@@ -17,22 +17,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The latest requests of groups are counted by tick of ten seconds, ordered by minute, then by group, and earlier ones
-// by minute, ordered by hour, then by group:
+// Recent requests of groups are counted by tick of ten seconds, ordered by minute, then by group. Older requests are
+// counted by minute, ordered by hour, then by group:
 //
-//	keyTicks   minute group  the ticks of a minute
-//	keyMinutes hour group    the minutes of an hour
+// 	keyTicks   minute group  the ticks of a minute
+// 	keyMinutes hour group    the minutes of an hour
 //
 // A value lists windows in ascending order: number of the window in the minute or hour, length, requests. PackTicks
 // replaces the former by the latter.
 
-// Tick identifies the requests of a group that began in a tick.
+// Tick identifies the requests of a group that started in one tick.
 type Tick struct {
 	Group analysis.Hash
 	From  trace.Nanos // a multiple of [group.Tick]
 }
 
-// TickOf returns the beginning of the tick in which a request began.
+// TickOf returns the start of the tick that contains a request's start.
 func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(group.Tick) }
 
 func minuteKey(at trace.Nanos) []byte {
@@ -44,7 +44,7 @@ func tickKey(x Tick) []byte {
 	return binary.BigEndian.AppendUint64(key, x.Group.Lo)
 }
 
-// AddTicks adds requests to those that are stored. They are durable once the next checkpoint is.
+// AddTicks adds requests to the stored ones. They are durable once the next checkpoint is.
 func (s *Store) AddTicks(all map[Tick]*group.Past) error {
 	order := make([]Tick, 0, len(all))
 	for x := range all {
@@ -54,7 +54,7 @@ func (s *Store) AddTicks(all map[Tick]*group.Past) error {
 		return cmp.Or(bytes.Compare(tickKey(a), tickKey(b)), cmp.Compare(a.From, b.From))
 	})
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	for begin := 0; begin < len(order); {
 		key, end := tickKey(order[begin]), begin+1
 		for end < len(order) && bytes.Equal(key, tickKey(order[end])) {
@@ -76,7 +76,7 @@ func (s *Store) AddTicks(all map[Tick]*group.Past) error {
 	return nil
 }
 
-// addMinute adds the ticks of a group in a minute.
+// addMinute adds the ticks of a group in one minute.
 func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
 	value, err := s.get(key)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tic
 	return b.Set(key, encodeWindows(present, minuteOf(key)), nil)
 }
 
-// addWindow adds requests to the window of a length that begins at from, one of windows in ascending order.
+// addWindow adds requests to the window of a length that starts at from. windows are in ascending order.
 func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
 	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
 	if !found {
@@ -106,7 +106,7 @@ func minuteOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(time.Minute)
 }
 
-// encodeWindows encodes windows of one length within the minute or hour that begins at start.
+// encodeWindows encodes windows of one length within the minute or hour that starts at start.
 func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
 	for i := range windows {
 		w := &windows[i]
@@ -116,7 +116,7 @@ func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
 	return b
 }
 
-// decodeWindows decodes windows of a length within the span that begins at start.
+// decodeWindows decodes windows of a length within the span that starts at start.
 func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (windows []group.PastWindow, err error) {
 	r := codec.NewReader(b)
 	for r.Len() > 0 && !r.Bad() {
@@ -131,7 +131,7 @@ func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (win
 	return windows, nil
 }
 
-// hourKey returns the key of an hour, minutesKey that of a group in it.
+// hourKey returns the key prefix of an hour. minutesKey returns the key of a group within it.
 func hourKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
 }
@@ -143,8 +143,8 @@ func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
 
 const tickKeySize = 1 + 4 + 16
 
-// Ticks returns the requests of a group that began in [from, to) by tick or, as far as they are packed, by minute,
-// oldest first, without empty windows.
+// Ticks returns the requests of a group that started in [from, to), oldest first, without empty windows. Packed
+// requests are by minute, others by tick.
 func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {
@@ -207,7 +207,7 @@ func (s *Store) PackTicks(ended trace.Nanos) error {
 	}
 }
 
-// packHour packs the ticks of an hour. One batch holds all, as ticks that were packed twice would count twice.
+// packHour packs the ticks of an hour. It uses one batch, because ticks that are packed twice would count twice.
 func (s *Store) packHour(hour trace.Nanos) error {
 	groups := make(map[analysis.Hash][]group.PastWindow)
 	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))
@@ -234,7 +234,7 @@ func (s *Store) packHour(hour trace.Nanos) error {
 		return err
 	}
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed or discarded
+	defer func() { _ = b.Close() }() // after the commit, this does nothing
 	for id, minutes := range groups {
 		if err := b.Set(minutesKey(hour, id), encodeWindows(minutes, hour), nil); err != nil {
 			return err
@@ -255,8 +255,8 @@ func (s *Store) DeleteTicksBefore(before trace.Nanos) error {
 	return nil
 }
 
-// Periods returns the requests of a group in the periods of [group.Period] that overlap [from, to), oldest first, as
-// far as they are not packed.
+// Periods returns the requests of a group in the periods of [group.Period] that overlap [from, to), oldest first.
+// Packed periods are omitted.
 func (s *Store) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {

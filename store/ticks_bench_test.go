@@ -13,8 +13,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkTicks measures an hour of 512 groups with ten requests in each tick: the CPU time to store a tick, the size
-// of a tick, the CPU time to pack one to minutes, the size of a minute, and the CPU time to read two days of a group.
+// BenchmarkTicks measures an hour of 512 groups with ten requests in each tick. It reports the CPU time to store a
+// tick, the size of a tick, the CPU time to pack it to minutes, the size of a minute, and the CPU time to read two
+// days of a group.
 func BenchmarkTicks(b *testing.B) {
 	const groups, hours, day = 512, 1, 24
 	s := newBenchStore(b)
@@ -25,7 +26,7 @@ func BenchmarkTicks(b *testing.B) {
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 1))
-	past := make([]*group.Past, 512) // of which groups take turns
+	past := make([]*group.Past, 512) // shared by the groups
 	for i := range past {
 		past[i] = &group.Past{}
 		middle := 1e7 * math.Exp(3*r.Float64())
@@ -81,7 +82,7 @@ func BenchmarkTicks(b *testing.B) {
 	}
 }
 
-// cpuTime returns the CPU time of the process: other programs do not change it.
+// cpuTime returns the CPU time of the process, which is independent of other programs.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

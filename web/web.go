@@ -1,6 +1,6 @@
-// Package web serves the web UI. dist holds its files as built from the sources beside it, compressed with gzip; their
-// names contain a hash of their content, except for the page. `make web` builds them again; the Go toolchain alone
-// builds the service with them.
+// Package web serves the web UI. dist contains its files, which are built from the sources next to it and compressed
+// with gzip. Their names contain a hash of their content, except for the page. `make web` rebuilds them; the Go
+// toolchain alone can build the service with them.
 //
 // The package does not know the API, which the page in the browser calls, and must not import other packages of this
 // module.
@@ -30,12 +30,12 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// policy is the Content-Security-Policy of the page: it may load from and call its own origin only. Styles may be
-// inline because radix positions menus with them; images may be inline because the page draws charts to save them.
+// policy is the Content-Security-Policy of the page: it may load from and call only its own origin. Styles may be
+// inline because radix uses them to position menus. Images may be inline because the page draws charts to save them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 
-// page is the file served for all paths of views: the page reads the path itself.
+// page is the file served for the paths of all views: the page reads the path itself.
 const page = "index.html"
 
 // UI serves the files of the UI below a base path. It is safe for concurrent use.
@@ -100,7 +100,7 @@ func unpack(packed []byte) ([]byte, error) {
 func pack(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(plain) // a buffer does not fail
+	_, _ = z.Write(plain) // a buffer doesn't fail
 	_ = z.Close()
 	return b.Bytes()
 }
@@ -108,8 +108,8 @@ func pack(plain []byte) []byte {
 // views are the first elements of the paths of the views.
 var views = []string{"compare", "incidents", "map", "objectives", "problems", "service", "services", "status", "tracepoints", "traces", "trees"}
 
-// wantsPage reports whether a request for a path without a file is answered with the page: it asks for HTML, or for
-// anything, as curl and link checkers do, and the path is that of a view.
+// wantsPage reports whether a request for a path without a file is answered with the page. The path must belong to a
+// view, and the request must accept HTML, or anything, like requests of curl and link checkers.
 func wantsPage(r *http.Request, path string) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {
@@ -119,8 +119,8 @@ func wantsPage(r *http.Request, path string) bool {
 	return slices.Contains(views, view) && (accept == "" || strings.HasPrefix(accept, "*/*"))
 }
 
-// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths may be views,
-// for which it serves the page.
+// Serve answers a request for the page or one of its files, and reports whether it did. It serves the page for the
+// paths of views.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -150,7 +150,7 @@ var negotiate = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// handler returns the handler that sends f. Clients may keep the file for ever if its name contains its hash.
+// handler returns the handler that sends f. Clients may keep the file forever if its name contains its hash.
 func (f *file) handler(forever bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -163,9 +163,9 @@ func (f *file) handler(forever bool) http.HandlerFunc {
 		}
 		content, tag := f.packed, f.tag+"-gzip"
 		if acceptsGzip(w) {
-			h.Set("Content-Encoding", "gzip") // gzhttp does not compress it again
+			h.Set("Content-Encoding", "gzip") // gzhttp doesn't compress it again
 			h.Set("Content-Length", strconv.Itoa(len(content)))
-		} else if plain, err := unpack(f.packed); err == nil { // New unpacked it before
+		} else if plain, err := unpack(f.packed); err == nil { // New has already unpacked it
 			content, tag = plain, f.tag
 		}
 		h.Set("ETag", `"`+tag+`"`)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// get requests a path of the UI. It returns nil if the UI does not serve it.
+// get requests a path of the UI. It returns nil if the UI doesn't serve it.
 func get(t *testing.T, u *UI, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -97,7 +97,7 @@ func TestServe(t *testing.T) {
 	const html = "text/html,application/xhtml+xml"
 	for _, c := range []struct {
 		path, accept string
-		status       int // 0: not served
+		status       int // 0 if not served
 	}{
 		{"/sibyl", "", http.StatusFound},
 		{"/sibyl/", "", http.StatusOK},
@@ -124,7 +124,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestHeaders checks that the page may run only scripts of its origin and that clients revalidate it.
+// TestHeaders checks that the page may only run scripts of its origin and that clients revalidate it.
 func TestHeaders(t *testing.T) {
 	u := newUI(t, "")
 	r := get(t, u, "/")
@@ -200,7 +200,7 @@ func mustUnpack(t *testing.T, packed []byte) []byte {
 
 var hashed = regexp.MustCompile(`^assets/[a-z-]+\.[\w-]{8}\.(js|css|svg)$`)
 
-// TestNamesContainHashes checks the names of files that clients cache for ever.
+// TestNamesContainHashes checks the names of files that clients cache forever.
 func TestNamesContainHashes(t *testing.T) {
 	for name := range newUI(t, "").files {
 		if name != page && !hashed.MatchString(name) {
@@ -209,7 +209,7 @@ func TestNamesContainHashes(t *testing.T) {
 	}
 }
 
-// maxFirstLoad bounds the compressed bytes that the first view needs.
+// maxFirstLoad is the maximum number of compressed bytes that the first view needs.
 const maxFirstLoad = 200 << 10
 
 // lazy are the views that load on demand.

@@ -19,7 +19,7 @@ import (
 
 // Timing of attaching.
 const (
-	wakeTimeout = 10 * time.Second // until the JVM listens; it may be in a long pause of the garbage collector
+	wakeTimeout = 10 * time.Second // until the JVM listens; it may be in a long garbage collection pause
 	loadTimeout = 60 * time.Second // until the agent has started, which transforms classes
 	wakePoll    = 20 * time.Millisecond
 )
@@ -27,8 +27,8 @@ const (
 const maxAnswer = 1 << 20 // bytes of an answer of the JVM
 
 // Attach loads the agent with the given arguments into the running JVM with the given process ID, which may be in a
-// container. It leaves the jar in the folder for temporary files of the JVM, since the JVM keeps it open. The caller
-// must be root or the user of the process.
+// container. It leaves the jar in the JVM's folder for temporary files, because the JVM keeps it open. The caller must
+// be root or the user of the process.
 func Attach(ctx context.Context, pid int, arguments string) error {
 	p, err := findProcess(pid)
 	if err != nil {
@@ -55,14 +55,14 @@ type process struct {
 	pid      int
 	inside   int      // process ID in its own namespace
 	uid, gid int      // effective
-	root     *os.Root // its root folder, which is that of its container
+	root     *os.Root // its root folder, in a container the container's
 }
 
 // quitBit is the bit of SIGQUIT in the masks of /proc/PID/status.
 const quitBit = 1 << (syscall.SIGQUIT - 1)
 
-// findProcess describes a process. It returns an error unless that is a JVM that can be attached to: SIGQUIT would end
-// any other.
+// findProcess describes a process. It returns an error unless the process is a JVM that can be attached to: SIGQUIT
+// would end any other process.
 func findProcess(pid int) (*process, error) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	status, err := os.ReadFile(proc + "/status")
@@ -85,7 +85,7 @@ func findProcess(pid int) (*process, error) {
 		return nil, fmt.Errorf("process %d does not accept agents: it is still starting, or runs with -Xrs or -XX:+ReduceSignalUsage", pid)
 	}
 	p.pid = pid
-	if p.root, err = os.OpenRoot(proc + "/root"); err != nil { // a path in it cannot lead out of the container
+	if p.root, err = os.OpenRoot(proc + "/root"); err != nil { // a path in it can't lead out of the container
 		return nil, fmt.Errorf("process %d: %w", pid, err)
 	}
 	return p, nil
@@ -142,7 +142,7 @@ func (p *process) writeJar() (string, error) {
 	return name, p.create(name, Jar)
 }
 
-// socket returns the name, in the root folder of the process, of the socket at which its JVM accepts commands.
+// socket returns the name of the JVM's socket for commands, relative to the process's root folder.
 func (p *process) socket() string { return "tmp/.java_pid" + strconv.Itoa(p.inside) }
 
 // listens reports whether the JVM accepts commands.
@@ -151,7 +151,7 @@ func (p *process) listens() bool {
 	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
-// wake makes the JVM accept commands, if it does not yet. It does so when it receives SIGQUIT while a certain file
+// wake makes the JVM accept commands, if it doesn't yet. It does so when it receives SIGQUIT while a certain file
 // exists.
 func (p *process) wake(ctx context.Context) error {
 	if p.listens() {
@@ -179,10 +179,10 @@ func (p *process) wake(ctx context.Context) error {
 	return nil
 }
 
-// errorProperty is the system property in which the agent reports why it did not start.
+// errorProperty is the system property through which the agent reports why it did not start.
 const errorProperty = "sibyl.agent.error"
 
-// load commands the JVM to load the agent, and returns the reason if the agent did not start.
+// load commands the JVM to load the agent, and returns the reason if the agent didn't start.
 func (p *process) load(ctx context.Context, jar, arguments string) error {
 	answer, err := p.command(ctx, "load", "instrument", "false", "/"+jar+"="+arguments)
 	if err != nil {
@@ -203,7 +203,7 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 	return nil
 }
 
-// unescape restores a value of a file of properties, as far as messages need it.
+// unescape restores a value from a properties file, as far as messages need it.
 var unescape = strings.NewReplacer(`\\`, `\`, `\:`, `:`, `\=`, `=`, `\#`, `#`, `\!`, `!`, `\ `, ` `)
 
 // command sends a command with its three arguments to the JVM and returns the answer.
@@ -220,7 +220,8 @@ func (p *process) command(ctx context.Context, command ...string) (string, error
 	if err := c.SetDeadline(deadline); err != nil {
 		return "", err
 	}
-	// Version 1 of the protocol ends each text with a zero. The answer begins with a line with a number, 0 for success.
+	// Version 1 of the protocol ends each text with a zero. The answer starts with a line that contains a number, 0
+	// for success.
 	if _, err := io.WriteString(c, "1\x00"+strings.Join(command, "\x00")+"\x00"); err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify/classtest"
 )
 
-// placed is an application on disk, and how a JVM names the places of its classes.
+// placed is an application on disk, with the names that a JVM uses for the places of its classes.
 type placed struct {
 	name      string
 	files     map[string][]byte

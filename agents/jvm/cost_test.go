@@ -10,14 +10,14 @@ import (
 // costMethod is the method of testdata/cost that Sibyl enables.
 const costMethod = "cost.Cost.sibyl(long,long)"
 
-// keptAfter is the number of changes of a class after which its methods stay instrumented.
+// keptAfter is the number of changes of a class from which its methods stay instrumented.
 const keptAfter = 20
 
-// BenchmarkCost reports the CPU time of a call of a method in a request: without instrumentation, with the span of an
-// enabled tracepoint, with one beyond its rate, with that of OpenTelemetry's own method instrumentation, and after the
-// tracepoint was removed; then both spans while threads tell them to the kernel agent, and the call in a profile. The
-// last figure is that of a disabled tracepoint whose method stays instrumented, since it was changed so often. The
-// processes take turns.
+// BenchmarkCost reports the CPU time of a method call in a request: without instrumentation, with the span of an
+// enabled tracepoint, with an enabled tracepoint beyond its rate, with OpenTelemetry's own method instrumentation, and
+// after the tracepoint was removed. It then reports both kinds of spans while threads report them to the kernel agent,
+// and the call in a profile. The last figure is for a disabled tracepoint whose method stays instrumented because it
+// was changed often. The processes take turns.
 func BenchmarkCost(b *testing.B) {
 	otel := otelAgent(b)
 	programs, dir := java(b, "testdata/cost/Cost.java")
@@ -38,7 +38,7 @@ func BenchmarkCost(b *testing.B) {
 			enabled, told, limited := spans("enabled", unlimited+"#restore:0"), spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
 			_, profiled := start(b, nil, program, append(arguments, "-javaagent:"+jar+"=p:cost\\.Cost#output:"+filepath.Join(dir, "profile.txt"), "cost.Cost")...)
 			measure := func(url string) (plain, sibyl, otel float64) {
-				get(b, url) // compiles
+				get(b, url) // warm-up: compiles
 				if _, err := fmt.Sscan(get(b, url), &plain, &sibyl, &otel); err != nil {
 					b.Fatal(err)
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Whatever the service does, the application answers as before, and its tracepoints are removed when the lease ends.
+// The application answers as before, and its tracepoints are removed when the lease ends, whatever the service does.
 func TestServiceFails(t *testing.T) {
 	programs, dir := java(t, "testdata/shop/Shop.java")
 	lie := func(change func(*protocol.Plan)) func(*plane) http.HandlerFunc {
@@ -29,7 +29,7 @@ func TestServiceFails(t *testing.T) {
 		},
 		"slow": func(*plane) http.HandlerFunc {
 			return func(_ http.ResponseWriter, q *http.Request) {
-				_, _ = io.Copy(io.Discard, q.Body) // or the server does not notice the end of the connection
+				_, _ = io.Copy(io.Discard, q.Body) // otherwise the server doesn't notice the end of the connection
 				<-q.Context().Done()
 			}
 		},
@@ -97,7 +97,7 @@ func TestServiceFails(t *testing.T) {
 	}
 }
 
-// Variables are captured only while the plan enables them, and never with text of the application.
+// Variables are captured only while the plan enables them, and never contain text of the application.
 func TestVariables(t *testing.T) {
 	programs, dir := java(t, "testdata/shop/Shop.java")
 	for _, program := range programs {
@@ -111,8 +111,8 @@ func TestVariables(t *testing.T) {
 		})
 		_, shop := start(t, nil, program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+
 			`#service:shop#entry:shop\.Orders\.place#variables:shop\.(Stock|Payment)\..*`, "-cp", dir, "shop.Shop")
-		// next returns the next span with the given name and attribute. It fails if an attribute of one before begins
-		// with unwanted.
+		// next returns the next span with the given name and attribute. It fails if an earlier span has such an
+		// attribute that starts with unwanted.
 		next := func(name, key, unwanted string) span {
 			t.Helper()
 			for deadline := time.After(time.Minute); ; {
@@ -139,7 +139,7 @@ func TestVariables(t *testing.T) {
 		if s := next("Stock.reserve", "Stock.reserve.items", ""); s.attributes["Stock.reserve.items"] != int64(3) {
 			t.Errorf("%s: the attributes are %v", program, s.attributes)
 		}
-		// The method has no span, so that its variable belongs to the one around it.
+		// The method has no span, so its variable belongs to the surrounding span.
 		if s := next("Orders.place", "Payment.charge.total", ""); s.attributes["Payment.charge.total"] != int64(300) {
 			t.Errorf("%s: the attributes are %v", program, s.attributes)
 		}

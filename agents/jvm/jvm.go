@@ -1,4 +1,4 @@
-// Package jvm contains the agent for the JVM, a jar that is built from the Java sources of this folder, and loads it
+// Package jvm contains the agent for the JVM, a jar that is built from the Java sources in this folder, and loads it
 // into running JVMs.
 package jvm
 

@@ -24,7 +24,8 @@ import (
 // maxJar is the largest size of the jar in bytes.
 const maxJar = 1_000_000
 
-// The jar is small. All classes of a JVM see the classes in its root: these are the entries and the bridge only.
+// The jar is small. All classes of a JVM see the classes in its root, so these are only the entry points and the
+// bridge.
 func TestJar(t *testing.T) {
 	if len(jvm.Jar) > maxJar {
 		t.Errorf("the jar has %d bytes, want at most %d", len(jvm.Jar), maxJar)
@@ -41,7 +42,7 @@ func TestJar(t *testing.T) {
 	}
 }
 
-// Short names of what nearly all tests here call.
+// Short names for helpers that nearly all tests here call.
 var (
 	java  = jvmtest.Compile
 	start = jvmtest.Start
@@ -89,7 +90,7 @@ var programCalls = map[string]int{
 	"profile.Program.fib(int)": 21891, "profile.Program.work()": 600, "profile.Program.fail(int)": 10, "profile.Program.main(String[])": 1,
 }
 
-// Counts of a profile are exact: of recursive methods, in threads that end, of methods that throw, and of objects whose
+// Counts in a profile are exact for recursive methods, threads that end, methods that throw, and objects whose
 // constructors call others.
 func TestProfile(t *testing.T) {
 	programs, dir := java(t, "testdata/profile/Program.java")
@@ -115,7 +116,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// Where only calls and their time are asked for, JFR counts them, exactly; before Java 25 the agent does, and the
+// If only calls and their time are requested, JFR counts them exactly. Before Java 25 the agent counts them, and the
 // report says why.
 func TestProfileOfCalls(t *testing.T) {
 	programs, dir := java(t, "testdata/profile/Program.java")
@@ -144,7 +145,7 @@ func TestProfileOfCalls(t *testing.T) {
 	}
 }
 
-// javaVersion returns the version of Java of a JVM.
+// javaVersion returns the Java version of a JVM.
 func javaVersion(t *testing.T, program string) (version int) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "-version").CombinedOutput()
@@ -158,7 +159,7 @@ func javaVersion(t *testing.T, program string) (version int) {
 	return version
 }
 
-// The program finds arguments that are wrong, and runs without the agent.
+// The program runs without the agent if its arguments are wrong.
 func TestWrongArguments(t *testing.T) {
 	programs, dir := java(t, "testdata/profile/Program.java")
 	out, err := exec.CommandContext(t.Context(), programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=q:1", "-cp", dir, "profile.Program").CombinedOutput()
@@ -167,7 +168,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// The agent is loaded into a running JVM, and reports why if it does not start.
+// The agent is loaded into a running JVM. If it doesn't start, it reports why.
 func TestAttach(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("attaching needs Linux")
@@ -189,7 +190,7 @@ func TestAttach(t *testing.T) {
 		for range 20 {
 			get(t, url+"/order")
 		}
-		if err := c.Process.Signal(syscall.SIGTERM); err != nil { // the JVM writes the report when it ends
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil { // the JVM writes the report on exit
 			t.Fatal(err)
 		}
 		_ = c.Wait()
@@ -219,7 +220,7 @@ func removeJars(t *testing.T, pid int) {
 	}
 }
 
-// Processes that are not JVMs are left alone.
+// Processes that aren't JVMs are left alone.
 func TestAttachToOthers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("attaching needs Linux")
@@ -231,15 +232,15 @@ func TestAttachToOthers(t *testing.T) {
 	}
 }
 
-// The profiler and the JVM's own method timing (JFR, since Java 25) find the same numbers of calls, and times that
-// differ by less than 5 %, in the same run.
+// The profiler and the JVM's own method timing (JFR, since Java 25) report the same numbers of calls and times that
+// differ by less than 5 % in the same run.
 func TestProfileAgreesWithJFR(t *testing.T) {
 	programs, dir := java(t, "testdata/timing/Timing.java")
 	if len(programs) < 2 {
 		t.Skip("a JDK of Java 25 is missing")
 	}
 	worst := 0.0
-	for range 3 { // a thread that loses its CPU between the two clocks takes longer by one of them only
+	for range 3 { // if a thread loses its CPU between the two clock readings, only one of them counts the time
 		if worst = compareWithJFR(t, programs[1], dir); worst <= 0.05 {
 			return
 		}
@@ -247,8 +248,8 @@ func TestProfileAgreesWithJFR(t *testing.T) {
 	t.Errorf("times differ by %.1f %%", 100*worst)
 }
 
-// compareWithJFR profiles a program with both and compares the calls. It returns the largest difference of a method's
-// total time, relative to that of JFR.
+// compareWithJFR profiles a program with both and compares the calls. It returns the largest relative difference of a
+// method's total time from JFR's.
 func compareWithJFR(t *testing.T, program, dir string) (worst float64) {
 	t.Helper()
 	recording := filepath.Join(t.TempDir(), "timing.jfr")
@@ -276,13 +277,13 @@ func compareWithJFR(t *testing.T, program, dir string) (worst float64) {
 	return worst
 }
 
-// timing is the time of a method as JFR measures it.
+// timing is the time of a method, measured by JFR.
 type timing struct {
 	calls int
 	total time.Duration
 }
 
-// methodTimings returns the timings of a recording, by name of the method.
+// methodTimings returns the timings in a recording, by name of the method.
 func methodTimings(t *testing.T, jfr, recording string) map[string]timing {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), jfr, "print", "--json", "--events", "jdk.MethodTiming", recording).Output()

@@ -19,8 +19,8 @@ type plane struct {
 	mu       sync.Mutex
 	plan     protocol.Plan
 	changed  chan struct{}              // closed when the plan changes
-	statuses map[string]protocol.Status // by session: the last one
-	answer   http.HandlerFunc           // answers all requests if it is not nil
+	statuses map[string]protocol.Status // the latest, by session
+	answer   http.HandlerFunc           // if not nil, answers all requests
 }
 
 // newPlane starts a service whose plan has the given lease and no tracepoints.
@@ -50,7 +50,7 @@ func newPlane(t testing.TB, lease time.Duration) *plane {
 	return p
 }
 
-// misbehave makes f answer all requests; nil: the service behaves again.
+// misbehave makes f answer all requests. If f is nil, the service works again.
 func (p *plane) misbehave(f http.HandlerFunc) {
 	p.mu.Lock()
 	p.answer = f

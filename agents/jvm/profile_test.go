@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkProfiler reports the CPU time of a call of a method without a profile, in a profile, and in one of the calls
+// BenchmarkProfiler reports the CPU time of a method call without a profile, in a profile, and in a profile of calls
 // only, which the JVM measures since Java 25.
 func BenchmarkProfiler(b *testing.B) {
 	programs, dir := java(b, "testdata/cost/Cost.java")
@@ -18,7 +18,7 @@ func BenchmarkProfiler(b *testing.B) {
 					flags = append(flags, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arm.arguments)
 				}
 				_, url := start(b, nil, program, append(flags, "cost.Cost")...)
-				get(b, url) // compiles
+				get(b, url) // warm-up: compiles
 				for b.Loop() {
 					var call, other float64
 					if _, err := fmt.Sscan(get(b, url), &call, &other, &other); err != nil {

@@ -75,7 +75,7 @@ var chainParents = map[string]string{
 	"back server": "middle client", "Back.handle": "back server", "Back.read": "Back.handle", "Back.row": "Back.read",
 }
 
-// chainCounts holds the number of spans of a request by label, if it is not 1.
+// chainCounts holds the number of spans of a request by label, if it isn't 1.
 var chainCounts = map[string]int{
 	"Middle.ask": 2, "middle client": 2, "back server": 2, "Back.handle": 2, "Back.read": 2, "Back.row": 2,
 }
@@ -90,7 +90,7 @@ func (s *span) label() string {
 	return s.service + " " + strings.ToLower(s.kind.String())
 }
 
-// checkTrace returns an error unless the spans are those of one request, each with the right parent.
+// checkTrace returns an error unless the spans belong to one request and each has the right parent.
 func checkTrace(spans []span, root [8]byte) error {
 	byID := map[[8]byte]string{root: "test"}
 	counts := make(map[string]int)
@@ -164,7 +164,7 @@ func startChain(t testing.TB, otel, program, dir, target, arguments string, name
 	return services, url
 }
 
-// await waits until a condition holds, for five minutes at most.
+// await waits until a condition holds, but at most for five minutes.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
@@ -200,8 +200,8 @@ func TestServices(t *testing.T) {
 	if err := sendAll(t, url, *requests); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)      // a server ends its span after the answer, and nothing tells when
-	for _, s := range services { // they send their last spans when they end
+	time.Sleep(time.Second)      // a server ends its span after the answer, and we can't observe when
+	for _, s := range services { // they send their last spans on exit
 		if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -264,8 +264,8 @@ func send(t *testing.T, client *http.Client, url string, id [16]byte) error {
 	return nil
 }
 
-// With the granularity of traces, requests have the spans with which they enter services only, except for those that
-// Sibyl enables; the parent of each is the nearest enabled one, also in the next service.
+// If the granularity is traces, requests only have spans for entering services and for methods that Sibyl enables. The
+// parent of each span is the nearest enabled span, also in the next service.
 func TestGranularity(t *testing.T) {
 	otel := otelAgent(t)
 	programs, dir := java(t, "testdata/chain/Service.java")
@@ -280,7 +280,7 @@ func TestGranularity(t *testing.T) {
 	_, url := startChain(t, otel, programs[len(programs)-1], dir, target, "endpoint:"+p.URL+"#granularity:trace", "back", "middle")
 
 	sent := 0
-	// request sends a request, waits for its spans, and compares their labels and those of their parents.
+	// request sends a request, waits for its spans, and compares the labels of the spans and their parents.
 	request := func(want ...string) {
 		t.Helper()
 		id := traceID(sent)
@@ -327,7 +327,7 @@ func TestGranularity(t *testing.T) {
 	}
 }
 
-// A trace with a wrong parent, without a span, or with a span too many is wrong.
+// A trace is wrong if it has a wrong parent, lacks a span, or has an extra span.
 func TestCheckTrace(t *testing.T) {
 	var spans []span
 	add := func(label string, parent [8]byte) [8]byte {

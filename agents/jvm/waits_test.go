@@ -30,8 +30,8 @@ var (
 	long   = flag.Bool("long", false, "run TestWaits with the newest JVM outside of a container, too")
 )
 
-// call is a wait of testdata/waits, as the thread knows it. Both identities are zero if it belongs to no sampled span,
-// or to a virtual thread.
+// call is a wait of testdata/waits as the thread sees it. Both identities are zero if the thread works for no sampled
+// span or is a virtual thread.
 type call struct {
 	TID      int64
 	From, To int64 // of the monotonic clock
@@ -39,8 +39,8 @@ type call struct {
 	Span     [8]byte
 }
 
-// Waits of Java threads have the spans that the threads work for, in the process and in a container, and no others;
-// those of virtual threads and of their carriers have none.
+// Waits of Java threads have the spans that the threads work for, and only these, in the process and in a container.
+// Waits of virtual threads and their carriers have no span.
 func TestWaits(t *testing.T) {
 	otel := otelAgent(t)
 	libraries := []string{
@@ -68,7 +68,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// checkWaits runs the program, with arguments of the agent, and compares the spans of its waits.
+// checkWaits runs the program with arguments of the agent, and compares the spans of its waits.
 func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...string) {
 	p := openProbes(t)
 	c, url := start(t, []string{
@@ -159,7 +159,7 @@ func openProbes(t *testing.T) *kernel.Probes {
 	return p
 }
 
-// observe begins to observe all waits of a process of the service waits, which has a table of threads.
+// observe starts to observe all waits of a process of the service waits, which has a table of threads.
 func observe(t *testing.T, p *kernel.Probes, pid uint32) *join.Joiner {
 	t.Helper()
 	joiner := join.NewJoiner("/proc", "", "here")
@@ -183,8 +183,8 @@ func observe(t *testing.T, p *kernel.Probes, pid uint32) *join.Joiner {
 	return joiner
 }
 
-// Waits of an application without OpenTelemetry have the spans of the agent: each trace and span is one that it sends,
-// and all of them wait.
+// Waits of an application without OpenTelemetry have the agent's spans. The agent exports each trace and span, and all
+// of them wait.
 func TestWaitsWithoutOpenTelemetry(t *testing.T) {
 	programs, dir := java(t, "testdata/shop/Shop.java")
 	p := openProbes(t)
@@ -276,7 +276,7 @@ func collectCalls(t *testing.T, p *kernel.Probes, url string) (calls []call, eve
 	return calls, events
 }
 
-// callAt returns the call of a thread at a time, nil if there is none.
+// callAt returns the call of a thread at a time, or nil.
 func callAt(calls []call, at int64) *call {
 	i, found := slices.BinarySearchFunc(calls, at, func(c call, at int64) int { return cmp.Compare(c.From, at) })
 	if !found {
@@ -302,7 +302,7 @@ func childOf(t *testing.T, pid uint32) uint32 {
 	return uint32(child)
 }
 
-// numbersOf returns the numbers of the threads of a process, as they see them, by those that the machine sees.
+// numbersOf maps the thread IDs of a process on the machine to the IDs that the process sees.
 func numbersOf(t *testing.T, pid uint32) map[uint32]int64 {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))

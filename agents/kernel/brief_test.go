@@ -38,20 +38,20 @@ const (
 	napCount    = 40 // of each request
 )
 
-// napsWorkload serves requests with many short sleeps, and writes them.
+// napsWorkload serves requests with many short sleeps and writes the requests.
 func napsWorkload(in *bufio.Reader, out io.Writer) error { return serveNaps(in, out, 0, 1) }
 
-// turnsWorkload does the same, but in each thread four requests take turns, as goroutines do.
+// turnsWorkload is like napsWorkload, but four requests take turns in each thread, like goroutines.
 func turnsWorkload(in *bufio.Reader, out io.Writer) error { return serveNaps(in, out, 0, 4) }
 
-// crowdedWorkload does the same on one CPU, for which the threads also wait: nearly all of their time consists of short
-// waits of two classes.
+// crowdedWorkload is like napsWorkload, but on one CPU, so that the threads also wait for the CPU. Nearly all of their
+// time consists of short waits of two classes.
 func crowdedWorkload(in *bufio.Reader, out io.Writer) error {
 	return serveNaps(in, out, 60*time.Microsecond, 1)
 }
 
-// serveNaps serves requests, several at a time in each thread, whose threads also compute for a time after each sleep;
-// all of them on one CPU unless that is 0.
+// serveNaps serves several requests at a time in each thread. If busy isn't 0, the threads also compute for this time
+// after each sleep, and all run on one CPU.
 func serveNaps(in *bufio.Reader, out io.Writer, busy time.Duration, several int) error {
 	fmt.Fprintln(out, "ready")
 	if _, err := in.ReadString('\n'); err != nil {
@@ -63,7 +63,7 @@ func serveNaps(in *bufio.Reader, out io.Writer, busy time.Duration, several int)
 		done.Go(func() {
 			runtime.LockOSThread()
 			if busy > 0 {
-				_ = bindToFirstCPU() // otherwise there are fewer waits
+				_ = bindToFirstCPU() // if this fails, there are fewer waits
 			}
 			for few := range slices.Chunk(all[thread*napRequests:(thread+1)*napRequests], several) {
 				takeNaps(few, busy)
@@ -102,8 +102,8 @@ func takeNaps(requests []nap, busy time.Duration) {
 	}
 }
 
-// Waits that are shorter than the threshold are sent as sums: nearly all of the time that a request slept arrives, no
-// more, within its span, and without overlaps.
+// Waits shorter than the threshold are sent as sums. They add up to nearly all of the time that a request slept, but
+// no more, and lie within its span without overlaps.
 func TestShortWaitsAddUp(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("goroutines are read on amd64 only")
@@ -175,7 +175,7 @@ func checkNaps(t *testing.T, workload string, threshold uint64) {
 	}
 	var slept, got int64
 	for id, n := range requests {
-		// Between two sleeps, the thread may wait for Go's runtime, e.g. for its collector, and then for a CPU as well.
+		// Between two sleeps, the thread may wait for Go's runtime, such as its collector, and then for a CPU as well.
 		slept, got = slept+n.Slept, got+min(arrived[id], n.Slept)
 		if asleep[id] > n.Slept {
 			t.Errorf("%d ns of %d ns of sleep", asleep[id], n.Slept)
@@ -190,7 +190,7 @@ func checkNaps(t *testing.T, workload string, threshold uint64) {
 	}
 }
 
-// Events that are missing are counted by process and class: those that arrive and those that are missing add up to all.
+// Missing events are counted by process and class. Together with the events that arrive they add up to all events.
 func TestMissing(t *testing.T) {
 	p := open(t, Options{RingBytes: 4096})
 	w := start(t, "storm")

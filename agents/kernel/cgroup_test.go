@@ -46,7 +46,7 @@ func newCgroup(t *testing.T) string {
 	return ""
 }
 
-// A cgroup selects the processes of the cgroups below it, and no others.
+// A cgroup selects the processes of the cgroups below it, but no others.
 func TestCgroup(t *testing.T) {
 	cgroup := newCgroup(t)
 	r := finish(t, "storm", Settings{Selection: Selection{Cgroup: cgroup}})

@@ -17,8 +17,8 @@ import (
 // initialPIDs is the inode of the PID namespace that the kernel starts with.
 const initialPIDs = "pid:[4026531836]"
 
-// Check returns an error that wraps [ErrMissing] and lists all reasons for which [Open] would fail. Notes tell about
-// rights without which a part is missing.
+// Check returns an error that wraps [ErrMissing] and lists all reasons why [Open] would fail. The notes describe parts
+// that are unavailable because a right is missing.
 func Check() (notes []string, err error) {
 	var reasons []string
 	held, err := capabilities()
@@ -44,7 +44,7 @@ func Check() (notes []string, err error) {
 	return notes, nil
 }
 
-// missingRights returns the names of the capabilities that are needed and not held.
+// missingRights returns the names of the required capabilities that are missing.
 func missingRights(held capabilitySet) (names []string) {
 	if held.has(unix.CAP_SYS_ADMIN) {
 		return nil
@@ -58,7 +58,7 @@ func missingRights(held capabilitySet) (names []string) {
 	return names
 }
 
-// notesAbout tells the consequences of missing rights.
+// notesAbout describes the consequences of missing rights.
 func notesAbout(held capabilitySet) (notes []string) {
 	if !held.has(unix.CAP_SYS_PTRACE) {
 		notes = append(notes, "CAP_SYS_PTRACE is missing: of other users' processes neither the service nor the spans are found, so no waits of them are sent, and their stacks have no names")
@@ -72,7 +72,7 @@ func notesAbout(held capabilitySet) (notes []string) {
 	return notes
 }
 
-// missingInKernel looks for the features by which old kernels and those without BPF differ.
+// missingInKernel checks for kernel features that are missing in old kernels or kernels without BPF.
 func missingInKernel() []string {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -86,14 +86,14 @@ func missingInKernel() []string {
 	if pointer == nil {
 		return nil
 	}
-	if proto, ok := pointer.Target.(*btf.FuncProto); ok && len(proto.Params) < 5 { // the first one is of the tracer
+	if proto, ok := pointer.Target.(*btf.FuncProto); ok && len(proto.Params) < 5 { // the first parameter is the tracer's
 		return []string{"the kernel is too old: Linux 5.18 or later is needed"}
 	}
 	return nil
 }
 
-// tellsDelay reports whether the kernel keeps the times of threads on run queues (CONFIG_SCHED_INFO, as all current
-// distributions do), as tells_delay in bpf/wait.bpf.c.
+// tellsDelay reports whether the kernel records how long threads wait on run queues (CONFIG_SCHED_INFO, enabled in all
+// current distributions), like tells_delay in bpf/wait.bpf.c.
 func tellsDelay() bool {
 	spec, err := btf.LoadKernelSpec()
 	return err == nil && hasField(spec, "task_struct", "sched_info") && hasField(spec, "sched_info", "last_queued") &&
@@ -109,7 +109,7 @@ func hasField(spec *btf.Spec, structure, field string) bool {
 	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == field })
 }
 
-// explain turns an error of the kernel about a load into one about a requirement where it is one.
+// explain turns a kernel error about loading into an error about a requirement if it is due to one.
 func explain(err error) error {
 	var verifier *ebpf.VerifierError
 	switch {
@@ -125,7 +125,7 @@ func explain(err error) error {
 
 func isDenied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// denied returns the error about a system call that is denied although the rights suffice.
+// denied returns the error for a system call that is denied although the rights suffice.
 func denied(call string, err error) error {
 	return &MissingError{[]string{fmt.Sprintf("the system call %s is denied: by a container's seccomp profile, a security module, or on old kernels the limit of locked memory (%v)", call, err)}}
 }

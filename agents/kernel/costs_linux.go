@@ -14,18 +14,19 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of the
-// machine, and they add to each run; so they are kept for parts of the time. Others may have them kept at other times.
+// costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of
+// the machine, and this slows each run. We therefore request them for parts of the time. Others may request them at
+// other times.
 type costs struct {
 	probes  *Probes
-	keeping io.Closer // nil: not now
-	from    time.Time // since when
-	before  runs      // up to then
+	keeping io.Closer // nil while not keeping statistics
+	from    time.Time // when keeping started
+	before  runs      // runs at that time
 
-	begun time.Time     // of the present report
-	kept  time.Duration // of it
-	runs  runs          // in that time
-	last  waits.Cost    // of an earlier report
+	begun time.Time     // when the current report started
+	kept  time.Duration // time with statistics in the current report
+	runs  runs          // runs in that time
+	last  waits.Cost    // cost in the previous report
 }
 
 // runs sums up runs of the programs.
@@ -34,7 +35,7 @@ type runs struct {
 	time  time.Duration
 }
 
-// keep begins or ends to keep statistics.
+// keep starts or stops keeping statistics.
 func (c *costs) keep(on bool) (err error) {
 	if c.begun.IsZero() {
 		c.begun = time.Now()
@@ -55,7 +56,7 @@ func (c *costs) keep(on bool) (err error) {
 	return err
 }
 
-// take adds the time up to now, in which statistics have been kept.
+// take adds the runs and the time since from. Statistics must have been kept.
 func (c *costs) take() error {
 	if c.keeping == nil {
 		return nil
@@ -81,8 +82,7 @@ func (c *costs) stop() error {
 	return err
 }
 
-// since returns the cost since the previous call. In a short time nothing may have been measured; then it is like the
-// one before.
+// since returns the cost since the previous call. If nothing was measured since then, it returns the previous cost.
 func (c *costs) since() (waits.Cost, error) {
 	if err := c.take(); err != nil {
 		return waits.Cost{}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// The cost leaves out the runs of times that the agent does not measure, even if others have the kernel count them.
+// The cost excludes runs while the agent doesn't measure, even if others make the kernel count them.
 func TestCostOfMeasuredTime(t *testing.T) {
 	p := open(t, Options{})
 	apply(t, p, uint32(os.Getpid()), everything, waits.Thresholds{}) // the probes run on all switches of the machine

@@ -1,8 +1,8 @@
-// Package kernel observes why threads of chosen processes do not run, with BPF programs in the kernel of Linux.
+// Package kernel observes why threads of chosen processes do not run, with BPF programs in the Linux kernel.
 //
-// [Probes] hold the programs. [Probes.Apply] makes a [Spec] true: which classes of which processes are observed.
-// Nothing is pinned, so the kernel removes the programs when the agent ends, however it ends. The programs observe
-// nothing once an agent that hangs has not renewed them for [Lease].
+// [Probes] hold the programs. [Probes.Apply] makes a [Spec] true, which says which classes of waits are observed in
+// which processes. Nothing is pinned, so the kernel removes the programs when the agent ends, however it ends. If the
+// agent hangs, the programs stop observing after [Lease].
 package kernel
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Lease is the time after which the programs stop unless the agent renews them.
+// Lease is the time until the programs stop unless the agent renews them.
 const Lease = 10 * time.Second
 
 // MaxTargets is the number of processes that can be observed at a time, as in bpf/wait.bpf.c.
@@ -25,10 +25,10 @@ const MaxTargets = 4096
 type Target struct {
 	Classes   waits.Set // to sum up
 	Events    waits.Set // to send when they exceed a threshold
-	InSpans   bool      // send only those of spans that Context locates
-	MaxEvents uint32    // per second, about
+	InSpans   bool      // only send events of spans that Context locates
+	MaxEvents uint32    // approximate maximum per second
 	Stacks    bool      // sample stacks
-	Children  bool      // observe processes that it starts, too, in the same way
+	Children  bool      // observe processes that it starts in the same way
 	Context   join.Context
 }
 
@@ -41,9 +41,9 @@ type Spec struct {
 // Options size the probes; zero values select the defaults.
 type Options struct {
 	Sums        uint32        // sums of (process, thread, class, system call) kept in the kernel: 65 536, 16 MB
-	RingBytes   uint32        // of the buffer of single intervals, a power of two: 1 MiB
-	StackPeriod time.Duration // each thread's stack is taken at most once in this time: 1 ms
-	SampleRate  uint64        // samples per second of stacks on each CPU: 49
+	RingBytes   uint32        // of the buffer for single intervals, a power of two: 1 MiB
+	StackPeriod time.Duration // minimum time between two stacks of a thread: 1 ms
+	SampleRate  uint64        // stack samples per second on each CPU: 49
 }
 
 func (o Options) withDefaults() Options {
@@ -57,7 +57,7 @@ func (o Options) withDefaults() Options {
 		o.StackPeriod = time.Millisecond
 	}
 	if o.SampleRate == 0 {
-		o.SampleRate = 49 // not a divisor of the frequency of timers, like all profilers
+		o.SampleRate = 49 // like all profilers, not a divisor of timer frequencies
 	}
 	return o
 }
@@ -69,19 +69,19 @@ type Settings struct {
 	Classes    waits.Set
 	Stacks     bool
 	Children   bool          // of selected process IDs, too
-	Duration   time.Duration // 0: until the context ends
-	Interval   time.Duration // between reports; 0: one at the end
+	Duration   time.Duration // if 0, until the context ends
+	Interval   time.Duration // between reports; if 0, one report at the end
 	Options    Options
-	Join       *Join // nil: waits are not joined to spans
+	Join       *Join // if nil, waits are not joined to spans
 
-	began func() // of tests: called once the processes are observed
+	began func() // for tests: called once the processes are observed
 }
 
 // Join finds the spans of waits above a threshold.
 type Join struct {
 	*join.Joiner
-	Waits  func([]join.Wait)           // takes those whose spans have been found
-	Cannot func(pid uint32, err error) // takes the reason for which those of a process cannot be found, once
+	Waits  func([]join.Wait)           // receives waits whose spans were found
+	Cannot func(pid uint32, err error) // called once if the spans of a process cannot be found
 }
 
 // ErrMissing is wrapped by errors about a missing requirement of the kernel, the machine or the rights of the process.

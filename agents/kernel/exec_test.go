@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// A thread that runs another program takes the number of the first one of its process: none of its time on CPUs, before
-// and after, is lost or counts twice.
+// A thread that runs another program takes the number of the first thread of its process. Its time on CPUs before and
+// after is neither lost nor counted twice.
 func TestExecOnAnotherThread(t *testing.T) {
 	p := open(t, Options{})
 	w := start(t, "exec")

@@ -21,7 +21,7 @@ type Selection struct {
 	Comm   string // the name that the kernel shows, at most 15 bytes
 	Cgroup string // a folder of cgroups, or the path below the mount
 
-	starts map[uint32]uint64 // of PIDs, when they were checked: another process may get the number later
+	starts map[uint32]uint64 // start times of PIDs when checked, because PIDs are reused
 }
 
 // maxComm is the length of a name that the kernel keeps.
@@ -30,8 +30,8 @@ const maxComm = 15
 // cgroupMounts are the places where cgroups are mounted.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
-// Check returns an error if a selected cgroup or process does not exist. From then on a process ID is that of the
-// process that has it now.
+// Check returns an error if a selected cgroup or process does not exist. It also fixes the meaning of selected process
+// IDs: a later process with the same ID is not selected.
 func (s *Selection) Check() error { return s.checkIn("/proc") }
 
 func (s *Selection) checkIn(proc string) error {
@@ -49,8 +49,8 @@ func (s *Selection) checkIn(proc string) error {
 	return nil
 }
 
-// Find returns the selected processes that run, ascending. A cgroup that has been removed has none: services remove
-// theirs when they end.
+// Find returns the selected processes that run, in ascending order. A cgroup that has been removed is empty, because
+// services remove their cgroups when they end.
 func (s *Selection) Find() ([]uint32, error) { return s.findIn("/proc") }
 
 func (s *Selection) findIn(proc string) (found []uint32, err error) {
@@ -78,7 +78,7 @@ func (s *Selection) runs(proc string, pid uint32) bool {
 	return isProcess(proc, pid)
 }
 
-// children reports whether processes that the selected ones start are selected, too.
+// children reports whether processes started by selected ones are selected, too.
 func (s *Selection) children() bool { return s.Comm != "" || s.Cgroup != "" }
 
 // String describes the selection.
@@ -99,7 +99,7 @@ func (s *Selection) String() string {
 	return "process " + strings.Join(texts, ", ")
 }
 
-// isProcess reports whether pid is a running process, and not a thread of one.
+// isProcess reports whether pid is a running process and not just a thread.
 func isProcess(proc string, pid uint32) bool {
 	id := strconv.FormatUint(uint64(pid), 10)
 	text, err := os.ReadFile(filepath.Join(proc, id, "status"))
@@ -128,7 +128,7 @@ func findComm(proc, comm string) ([]uint32, error) {
 	return found, nil
 }
 
-// cgroupFolder returns the folder of a cgroup; "" if there is none.
+// cgroupFolder returns the folder of a cgroup, or "" if it doesn't exist.
 func cgroupFolder(name string) string {
 	for _, mount := range cgroupMounts {
 		folder := filepath.Join(mount, name)
@@ -139,10 +139,10 @@ func cgroupFolder(name string) string {
 	return ""
 }
 
-// removed reports whether an error tells that a cgroup has been removed, before or after it was opened.
+// removed reports whether an error means that a cgroup has been removed, before or after it was opened.
 func removed(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// processesIn returns the processes of a cgroup and of those below it.
+// processesIn returns the processes of a cgroup and of the cgroups below it.
 func processesIn(folder string) ([]uint32, error) {
 	var found []uint32
 	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup may go and come back while its processes are observed. At the start it must be there.
+// A cgroup may disappear and return while its processes are observed, but must exist at the start.
 func TestCgroupGoes(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "service")
 	s := Selection{Cgroup: folder}
@@ -45,7 +45,7 @@ func TestCgroupGoes(t *testing.T) {
 	}
 }
 
-// A process that is not there is an error, also beside others.
+// A process that doesn't exist is an error, even if others are selected.
 func TestMissingProcess(t *testing.T) {
 	own := uint32(os.Getpid())
 	if err := (&Selection{PIDs: []uint32{own}}).Check(); err != nil {

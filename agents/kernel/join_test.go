@@ -38,7 +38,7 @@ var joinedWaits = flag.Int("waits", 6000, "number of waits of the Go service in 
 // concurrentRequests is the number of requests at a time in TestNoWrongTrace.
 const concurrentRequests = 64
 
-// call is a system call in which a goroutine waits, as the goroutine knows it. Both identities are zero if the
+// call is a system call that a goroutine waits in, as the goroutine sees it. Both identities are zero if the
 // goroutine works for no sampled span.
 type call struct {
 	TID      int64
@@ -47,8 +47,8 @@ type call struct {
 	Span     [8]byte
 }
 
-// requestsWorkload is a Go service with concurrent requests: each waits in the span of the request, in one below, in
-// one below on another goroutine, and after the request. It writes all calls.
+// requestsWorkload is a Go service with concurrent requests. Each request waits in its span, in a child span, in a
+// child span on another goroutine, and after the request. It writes all calls.
 func requestsWorkload(in *bufio.Reader, out io.Writer) error {
 	agent, err := tracepoint.Connect(context.Background(), tracepoint.WithService("requests"),
 		tracepoint.WithEndpoint("http://127.0.0.1:1"), tracepoint.WithGoroutineLabels())
@@ -123,8 +123,8 @@ func waitIn(ctx context.Context) call {
 	return c
 }
 
-// No wait of a Go service with concurrent requests gets the span of another one, and every wait without span has a
-// reason.
+// No wait of a Go service with concurrent requests gets the span of another request, and every wait without a span has
+// a reason.
 func TestNoWrongTrace(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("goroutines are read on amd64 only")
@@ -178,7 +178,7 @@ func TestNoWrongTrace(t *testing.T) {
 		case c.Trace == [16]byte{}:
 			none++
 		case e.Found == waits.NoGoroutine && (e.Class == waits.Futex || e.Class == waits.RunQueue || e.Class == waits.Preempted):
-			suspended++ // the call has returned; the goroutine waits for one of Go's processors, and the thread waits or spins
+			suspended++ // the goroutine waits for one of Go's processors after the call
 		default:
 			lacking++
 		}
@@ -194,8 +194,8 @@ func TestNoWrongTrace(t *testing.T) {
 	if missing != uint64(len(events)) {
 		t.Errorf("%d of %d events are counted", missing, len(events))
 	}
-	// The kernel refuses memory for the state of a thread while another CPU changes the same storage; it is asked again
-	// at the next switch.
+	// The kernel refuses memory for the state of a thread while another CPU changes the same storage. It is asked
+	// again at the next switch.
 	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums != 0 || l.Threads > uint64(len(events)/1000) {
 		t.Errorf("losses %+v, %v", l, err)
 	}
@@ -246,7 +246,7 @@ func collectCalls(t *testing.T, p *Probes, w *workload) (calls []call, events []
 	}
 }
 
-// callAt returns the call of a thread at a time, nil if there is none.
+// callAt returns the call of a thread at a time, or nil.
 func callAt(calls []call, at int64) *call {
 	i, found := slices.BinarySearchFunc(calls, at, func(c call, at int64) int { return cmp.Compare(c.From, at) })
 	if !found {
@@ -258,16 +258,16 @@ func callAt(calls []call, at int64) *call {
 	return &calls[i]
 }
 
-// recordLibrary keeps the pointer to the record of each thread.
+// recordLibrary contains the pointer to the record of each thread.
 const recordLibrary = `
 struct record;
 __attribute__((visibility("default"))) __thread struct record *otel_thread_ctx_v1;
 void attach(struct record *r) { otel_thread_ctx_v1 = r; }
 `
 
-// recordProgram is a program in C with a thread for each digit, which waits in a span whose identities consist of the
-// digit, and tells the number of the thread. The first one has an unsampled span, the second a record that is being
-// written, and the third none. Its argument, if there is one, is a library to load.
+// recordProgram is a C program with a thread for each digit. Each thread waits in a span whose IDs consist of the
+// digit, and prints its thread number. The first thread has an unsampled span, the second has a record that is being
+// written, and the third has no record. The optional argument is a library to load.
 const recordProgram = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -322,8 +322,8 @@ int main(int n, char **arguments)
 }
 `
 
-// Threads that publish the record of OTEP 4947 get their own spans, and only these: from the program itself, from a
-// library that it is linked with, and from one that it loads.
+// Threads that publish the record of OTEP 4947 get their own spans, and only these, whether the program itself, a
+// linked library or a loaded library has the record.
 func TestThreadRecord(t *testing.T) {
 	p := open(t, Options{})
 	folder := t.TempDir()
@@ -368,7 +368,7 @@ func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused strin
 	t.Helper()
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
 	in, out := startPiped(t, c)
-	defer func() { _, _ = in.Close(), c.Wait() }() // it fails without a line
+	defer func() { _, _ = in.Close(), c.Wait() }() // fails without a line
 	digits := make(map[uint32]byte)
 	for i := byte(1); i < 16; i++ {
 		var tid uint32
@@ -419,7 +419,7 @@ func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused strin
 	}
 }
 
-// A process that runs another program is not read as if it were the first one.
+// A process that runs another program isn't read as if it were still the first program.
 func TestExecEndsContext(t *testing.T) {
 	p := open(t, Options{})
 	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sleep 60")
@@ -454,7 +454,7 @@ func TestExecEndsContext(t *testing.T) {
 	}
 }
 
-// A process that runs its own program again tells its spans again.
+// A process that executes its own program again publishes its spans again.
 func TestExecOfSameProgram(t *testing.T) {
 	p := open(t, Options{})
 	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sh -c 'echo; read line'")

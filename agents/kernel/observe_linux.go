@@ -19,8 +19,8 @@ import (
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	sumsEvery  = 5                      // ticks between readings of sums and searches for processes
-	statsEvery = 5                      // the kernel keeps statistics of runs in one of these ticks, because that costs, too
-	statsTick  = 2                      // that one: not the one in which the agent reads, which switches more
+	statsEvery = 5                      // statistics of runs are kept in one of these ticks only, as they have a cost
+	statsTick  = 2                      // that tick; not the one with readings, which causes more switches
 	maxEvents  = 1000                   // per process and second
 	maxStacks  = 6000                   // in the kernel, of 8 192
 )
@@ -33,14 +33,14 @@ type observer struct {
 	ledger   *waits.Ledger
 	costs    costs
 
-	alive      map[uint32]bool                   // processes, at the last reading
-	stacks     map[waits.StackKey]waits.StackSum // at the last reading
+	alive      map[uint32]bool                   // processes as of the last reading
+	stacks     map[waits.StackKey]waits.StackSum // as of the last reading
 	names      map[stackID][]string              // of known stacks
-	losses     waits.Losses                      // at the last report
-	joins      waits.Joins                       // at the last report
-	known      map[uint32]int                    // processes that the joiner knows, by the last reading that had them
+	losses     waits.Losses                      // as of the last report
+	joins      waits.Joins                       // as of the last report
+	known      map[uint32]int                    // processes known to the joiner, with their last reading
 	reads      int                               // readings so far
-	madeRoom   int                               // reading in which stacks have last made room
+	madeRoom   int                               // reading when stacks were last deleted to make room
 	lostStacks uint64                            // up to then
 	execs      uint64                            // changes of targets up to the last reading
 	began      time.Time                         // of the next report
@@ -93,7 +93,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	return o.run(ctx, emit)
 }
 
-// clear begins a new report.
+// clear starts a new report.
 func (o *observer) clear(now time.Time) {
 	o.began = now
 	o.ledger.Begin()
@@ -146,7 +146,8 @@ func (o *observer) finish(emit func(*waits.Report) error) error {
 	return o.report(emit)
 }
 
-// tick does the work of a tick, and reports whether all processes selected by ID have ended. Others may start again.
+// tick does the work of a tick, and reports whether all processes selected by ID have ended. Processes selected
+// otherwise may start again.
 func (o *observer) tick(n int) (ended bool, err error) {
 	if err := o.costs.keep(n%statsEvery == statsTick); err != nil {
 		return false, err
@@ -165,8 +166,8 @@ func (o *observer) tick(n int) (ended bool, err error) {
 	return ended, o.apply(o.withChildren(found))
 }
 
-// withChildren adds the processes that selected ones have started, if their spans are wanted: the kernel observes them
-// already, but does not know where they keep those.
+// withChildren adds the processes that selected ones have started, if their spans are wanted. The kernel observes them
+// already, but doesn't know where they store their spans.
 func (o *observer) withChildren(found []uint32) []uint32 {
 	if o.settings.Join == nil || !o.settings.Children {
 		return found
@@ -199,7 +200,7 @@ func (o *observer) target(pid uint32) Target {
 	}
 }
 
-// contextOf returns where a process keeps the spans of its threads.
+// contextOf returns where a process stores the spans of its threads.
 func (o *observer) contextOf(pid uint32) join.Context {
 	if o.settings.Join == nil {
 		return join.Context{}
@@ -234,8 +235,8 @@ func (o *observer) read() error {
 	return nil
 }
 
-// follow keeps the memory maps of the processes that run, which are gone when their stacks are read. execs is the
-// number of changes of targets: if it has grown, a process may run another program.
+// follow keeps the memory maps of running processes, because they may have ended when their stacks are read. execs is
+// the number of changes of targets. If it has grown, a process may run another program.
 func (o *observer) follow(open []waits.Open, execs uint64) {
 	alive := make(map[uint32]bool)
 	for i := range open {
@@ -266,8 +267,8 @@ func (o *observer) follow(open []waits.Open, execs uint64) {
 	o.alive, o.execs = alive, execs
 }
 
-// keptReads is the number of readings for which a process is kept after the last one that had it, since its last events
-// come late.
+// keptReads is the number of readings for which a process is kept after the last one that contained it, because its
+// last events arrive late.
 const keptReads = 2
 
 func (o *observer) readStacks() error {
@@ -304,14 +305,14 @@ func (o *observer) readStacks() error {
 	return nil
 }
 
-// Stacks are kept for at least some readings, and until a part of the samples has been lost.
+// Stacks are kept for a minimum number of readings, and until a part of the samples has been lost.
 const (
 	keptStacks = 10
 	mostLost   = 0.02
 )
 
-// crowded reports whether many of the stacks were lost since the last ones have made room: each has one place, by its
-// hash, so that another one may have it.
+// crowded reports whether many stacks were lost since room was last made. Each stack has one place, which depends on
+// its hash and which another stack may occupy.
 func (o *observer) crowded(all map[waits.StackKey]waits.StackSum, lost uint64) bool {
 	samples := uint64(0)
 	for _, sum := range all {
@@ -320,7 +321,7 @@ func (o *observer) crowded(all map[waits.StackKey]waits.StackSum, lost uint64) b
 	return o.reads-o.madeRoom >= keptStacks && float64(lost-o.lostStacks) > mostLost*float64(samples)
 }
 
-// makeRoom deletes all stacks in the kernel and their sums. Waits that have one of them just now lose it.
+// makeRoom deletes all stacks in the kernel and their sums. Waits that currently refer to a stack lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
 	o.stacks = nil
 	clear(o.names)
@@ -347,7 +348,7 @@ func (o *observer) frames(pid uint32, stack int32) ([]string, error) {
 	return names, nil
 }
 
-// readEvents keeps the longest intervals above thresholds, and passes on those whose spans are known.
+// readEvents records the longest intervals above thresholds, and passes on those whose spans are known.
 func (o *observer) readEvents() error {
 	var joined []join.Wait
 	err := o.probes.Events(func(e waits.Event) {
@@ -369,7 +370,7 @@ func (o *observer) readEvents() error {
 	return err
 }
 
-// keep keeps an event if its parts above thresholds are some of the longest.
+// keep records an event if its parts above thresholds are among the longest.
 func (o *observer) keep(e waits.Event) {
 	l := waits.Longest{Event: e}
 	for _, part := range e.Parts(o.settings.Classes, o.settings.Thresholds) {
@@ -390,7 +391,7 @@ func (o *observer) keep(e waits.Event) {
 	o.worst = o.worst[:min(len(o.worst), waits.MaxLongest)]
 }
 
-// report emits the report of the time since the last one.
+// report emits the report of the time since the last report.
 func (o *observer) report(emit func(*waits.Report) error) error {
 	if err := o.readEvents(); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestTellsEndedProcesses(t *testing.T) {
 	}
 }
 
-// Processes selected by name may all end and start again, as when a service restarts.
+// Processes selected by name may all end and start again, for example when a service restarts.
 func TestGoesOnWithoutProcesses(t *testing.T) {
 	open(t, Options{}) // or skip
 	sleep, err := exec.LookPath("sleep")
@@ -141,7 +141,7 @@ func TestCountCPUs(t *testing.T) {
 	}
 }
 
-// The machine has as many CPUs for a process that may use one of them as for any other.
+// The number of CPUs is that of the machine, even for a process that may use only one of them.
 func TestCPUsOfMachine(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -160,7 +160,7 @@ func TestCPUsOfMachine(t *testing.T) {
 	}
 }
 
-// Each right that is missing has its consequence; root lacks none.
+// Each missing right has a consequence; root lacks no right.
 func TestNotes(t *testing.T) {
 	if got := notesAbout(capabilitySet{1<<32 - 1, 1<<32 - 1}); len(got) > 0 {
 		t.Errorf("root: %q", got)

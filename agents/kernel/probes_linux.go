@@ -29,34 +29,34 @@ type Probes struct {
 	objects bpf.WaitObjects
 	ring    *ringbuf.Reader
 	states  *link.Iter
-	links   []io.Closer // of the attached programs; empty: none is
+	links   []io.Closer // of the attached programs; empty if detached
 	rate    uint64      // of samples
 	applied map[uint32]Target
-	added   map[uint32]uint64 // when processes became targets
-	refused map[uint32]bool   // targets for which there is no room
-	lost    uint64            // number of those so far
+	added   map[uint32]uint64 // times when processes became targets
+	refused map[uint32]bool   // targets that did not fit
+	lost    uint64            // total number of targets that did not fit
 	thresh  waits.Thresholds
 	changed uint64 // number of changes of targets
-	begun   uint64 // when targets were last added
-	until   uint64 // the programs stop then
+	begun   uint64 // time when targets were last added
+	until   uint64 // time when the programs stop
 	gaps    uint64
 
-	tellsDelay bool // whether the scheduler tells when threads were woken, so that no program needs to watch it
+	tellsDelay bool // the scheduler reports when threads were woken, so no program needs to watch for it
 
 	rotations uint32 // see rotate
 	rotatedAt uint64
 
-	named [1024]uint64 // bits of the targets, by the end of their numbers, as in bpf/wait.bpf.c
+	named [1024]uint64 // bits of the targets, by the low bits of their numbers, as in bpf/wait.bpf.c
 	batch batches
 }
 
-// Open loads the programs. It returns an error that wraps [ErrMissing] if the machine or the rights do not suffice.
+// Open loads the programs. It returns an error that wraps [ErrMissing] if the kernel or the rights do not suffice.
 func Open(o Options) (*Probes, error) {
 	o = o.withDefaults()
 	if _, err := Check(); err != nil {
 		return nil, err
 	}
-	if err := rlimit.RemoveMemlock(); err != nil { // it tries bpf, and needs to do no more since Linux 5.11
+	if err := rlimit.RemoveMemlock(); err != nil { // tries bpf first, which suffices since Linux 5.11
 		return nil, explain(err)
 	}
 	spec, err := bpf.LoadWait()
@@ -114,8 +114,8 @@ func (p *Probes) Close() error {
 }
 
 // Apply makes a specification true: it adds, changes and removes targets, and attaches the programs if there are any.
-// Processes that a target has started stay targets as long as any target has Children. A target that is not running
-// does no harm. Those beyond [MaxTargets] are left out, and count as lost.
+// Processes started by a target stay targets as long as any target has Children. A target that is not running does no
+// harm. Targets beyond [MaxTargets] are skipped and count as lost.
 func (p *Probes) Apply(s Spec) error {
 	if len(s.Targets) > 0 {
 		if err := p.attach(); err != nil {
@@ -129,20 +129,20 @@ func (p *Probes) Apply(s Spec) error {
 	}
 	p.thresh = s.Thresholds
 	if len(s.Targets) == 0 {
-		p.until = 0 // nobody need renew them now
+		p.until = 0 // not to be renewed now
 		return p.detach()
 	}
 	if err := p.Renew(); err != nil || !added {
 		return err
 	}
-	_, _, err = p.threads() // gives threads that wait already a state
+	_, _, err = p.threads() // initializes the state of threads that are already waiting
 	return err
 }
 
-// renewCopies makes each thread copy its target anew.
+// renewCopies makes each thread copy its target again.
 func (p *Probes) renewCopies() error {
 	p.changed++
-	if err := p.objects.Applied.Set(1 + p.changed); err != nil { // the programs begin with 1
+	if err := p.objects.Applied.Set(1 + p.changed); err != nil { // the programs start with 1
 		return fmt.Errorf("apply the targets: %w", err)
 	}
 	return nil
@@ -171,12 +171,12 @@ func (p *Probes) remove(s Spec) error {
 		delete(running, pid)
 	}
 	clear(p.added)
-	for pid := range running { // also of children
+	for pid := range running { // includes children
 		p.added[pid] = running[pid].Added
 	}
 	for pid := range p.applied {
-		// Without a target it has ended; if it is wanted, the number belongs to another process. Without context it
-		// runs another program.
+		// A process that is no longer a target has ended. If it is wanted, its number belongs to another process. A
+		// target without context runs another program.
 		if now, ok := running[pid]; !ok || now.Context.Kind != uint32(p.applied[pid].Context.Kind) {
 			delete(p.applied, pid)
 		}
@@ -184,7 +184,7 @@ func (p *Probes) remove(s Spec) error {
 	return nil
 }
 
-// put writes the targets of s that are new or differ, as far as there is room, and reports whether there are any.
+// put writes the targets of s that are new or have changed, if there is room, and reports whether any were added.
 func (p *Probes) put(s Spec) (added bool, err error) {
 	now, err := monotonic()
 	if err != nil {
@@ -236,7 +236,7 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 	return added, nil
 }
 
-// observedSince returns the time since which the targets that were last added are observed.
+// observedSince returns when observation of the most recently added targets started.
 func (p *Probes) observedSince() time.Time {
 	now, err := monotonic()
 	if err != nil {
@@ -245,7 +245,7 @@ func (p *Probes) observedSince() time.Time {
 	return time.Now().Add(-time.Duration(now - p.begun))
 }
 
-// refuse counts a target for which there is no room, once.
+// refuse counts a target that doesn't fit, once.
 func (p *Probes) refuse(pid uint32) {
 	if !p.refused[pid] {
 		p.refused[pid] = true
@@ -253,8 +253,8 @@ func (p *Probes) refuse(pid uint32) {
 	}
 }
 
-// name tells the programs the numbers of the targets. A process that is none any more then costs no more than one that
-// never was.
+// name passes the numbers of the targets to the programs. A former target costs no more than a process that was never
+// one.
 func (p *Probes) name() error {
 	before := p.named
 	clear(p.named[:])
@@ -270,12 +270,12 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is the number of changes of targets by the programs, up to three for each child, after which the numbers
-// of children that have ended are forgotten.
+// rotateAfter is the number of changes of targets by the programs after which the numbers of ended children are
+// forgotten. Each child causes up to three changes.
 const rotateAfter = 1 << 14
 
-// rotate forgets the numbers of children that were started before the previous rotation. Those that still run are
-// named.
+// rotate forgets the numbers of children that were started before the previous rotation. Children that still run are
+// kept.
 func (p *Probes) rotate() error {
 	changes := p.Changes()
 	if changes-p.rotatedAt < rotateAfter {
@@ -299,7 +299,7 @@ const (
 	onlyInSpans  = 4
 )
 
-// targets returns the processes that are targets now.
+// targets returns the processes that are currently targets.
 func (p *Probes) targets() (map[uint32]bpf.WaitTarget, error) {
 	all := make(map[uint32]bpf.WaitTarget)
 	var pid uint32
@@ -308,13 +308,13 @@ func (p *Probes) targets() (map[uint32]bpf.WaitTarget, error) {
 	for it.Next(&pid, &v) {
 		all[pid] = v
 	}
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // aborted: many have ended meanwhile
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // aborted if many have ended
 		return nil, fmt.Errorf("list targets: %w", err)
 	}
 	return all, nil
 }
 
-// Renew lets the programs go on for another [Lease]. If the last one has expired, all targets begin anew.
+// Renew lets the programs continue for another [Lease]. If the last lease has expired, all targets start from scratch.
 func (p *Probes) Renew() error {
 	now, err := monotonic()
 	if err != nil {
@@ -328,7 +328,7 @@ func (p *Probes) Renew() error {
 	return p.setUntil(now + uint64(Lease))
 }
 
-// restart makes all targets begin at a time, because threads have changed their states unseen before.
+// restart makes all targets start at one time, because state changes of threads before it were not observed.
 func (p *Probes) restart(now uint64) error {
 	p.gaps++
 	all, err := p.targets()
@@ -344,7 +344,7 @@ func (p *Probes) restart(now uint64) error {
 	return p.renewCopies()
 }
 
-// Stop ends the observation: later intervals are not summed up, and [Probes.Read] returns the states as of now.
+// Stop ends the observation: later intervals are not counted, and [Probes.Read] returns the states as of now.
 func (p *Probes) Stop() error {
 	now, err := monotonic()
 	if err != nil {
@@ -377,7 +377,7 @@ func (p *Probes) attach() error {
 	if err != nil {
 		return fmt.Errorf("count the CPUs: %w", err)
 	}
-	for cpu := range cpus { // of the machine, not only those that this process may use
+	for cpu := range cpus { // all of the machine, not only those that this process may use
 		if err := p.attachClock(cpu); err != nil {
 			return err
 		}
@@ -385,7 +385,8 @@ func (p *Probes) attach() error {
 	return nil
 }
 
-// CPUs returns the number of online CPUs of the machine. The runtime's counts only those that this process may use.
+// CPUs returns the number of online CPUs of the machine. runtime.NumCPU only counts the CPUs that this process may
+// use.
 func CPUs() int {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err == nil {
@@ -396,7 +397,7 @@ func CPUs() int {
 	return runtime.NumCPU()
 }
 
-// countCPUs returns the number of CPUs in a list like 0-3,8; 0 if it is none.
+// countCPUs returns the number of CPUs in a list like 0-3,8, or 0 if the list is invalid.
 func countCPUs(list string) (n int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, several := strings.Cut(part, "-")

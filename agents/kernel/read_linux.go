@@ -47,7 +47,7 @@ func (p *Probes) Read() (waits.Reading, error) {
 	}
 	for i := range open {
 		k := waits.Key{TGID: open[i].TGID, TID: open[i].TID, Syscall: waits.NoSyscall, Class: waits.OnCPU}
-		ended := sums[k] // of the thread itself, if it has ended since, or of an earlier one with its number
+		ended := sums[k] // of the thread itself, if it has ended since, or of an earlier thread with its number
 		if onCPU[i].Count == 0 || ended.Last > open[i].Now {
 			continue
 		}
@@ -58,8 +58,8 @@ func (p *Probes) Read() (waits.Reading, error) {
 	return waits.Reading{Open: open, Sums: sums}, nil
 }
 
-// threads returns the states of all threads of the targets, and the sums of their times on CPUs. The programs begin to
-// observe those that they do not yet.
+// threads returns the states of all threads of the targets, and the sums of their times on CPUs. It makes the programs
+// observe threads that they don't observe yet.
 func (p *Probes) threads() (open []waits.Open, onCPU []waits.Sum, err error) {
 	f, err := p.states.Open()
 	if err != nil {
@@ -106,8 +106,8 @@ func (p *Probes) DeleteStackSums(sums map[waits.StackKey]waits.StackSum) error {
 	return nil
 }
 
-// ForgetStacks deletes all stacks, to make room. Waits that have one of them just now lose it, since another stack may
-// take its identity.
+// ForgetStacks deletes all stacks to make room. Waits that currently refer to a stack lose it, since another stack may
+// reuse its ID.
 func (p *Probes) ForgetStacks() error {
 	var id, next uint32
 	err := p.objects.Stacks.NextKey(nil, &next)
@@ -134,7 +134,7 @@ func (p *Probes) ForgetStacks() error {
 // maxFrames is the depth of stacks, as in bpf/wait.bpf.c.
 const maxFrames = 127
 
-// Stack returns the addresses of a stack, innermost first; none if it has been deleted.
+// Stack returns the addresses of a stack, innermost first. The result is empty if the stack has been deleted.
 func (p *Probes) Stack(id int32) ([]uint64, error) {
 	var frames [maxFrames]uint64
 	if err := p.objects.Stacks.Lookup(uint32(id), &frames); err != nil {
@@ -149,9 +149,9 @@ func (p *Probes) Stack(id int32) ([]uint64, error) {
 	return frames[:], nil
 }
 
-// Events calls each for all intervals that the ring buffer holds.
+// Events calls each for all intervals in the ring buffer.
 func (p *Probes) Events(each func(waits.Event)) error {
-	p.ring.SetDeadline(time.Unix(1, 0)) // past: do not wait
+	p.ring.SetDeadline(time.Unix(1, 0)) // past: don't wait
 	for {
 		err := p.ring.ReadInto(&p.batch.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -189,7 +189,7 @@ func (p *Probes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	return all, nil
 }
 
-// Others reports whether another program on this machine has the same probes, as far as the rights allow to see that.
+// Others reports whether another program on this machine has the same probes, as far as our rights allow us to see.
 func (p *Probes) Others() bool {
 	own, err := p.objects.Switched.Info()
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *Probes) Others() bool {
 	ownID, _ := own.ID()
 	for id := ebpf.ProgramID(0); ; {
 		if id, err = ebpf.ProgramGetNextID(id); err != nil {
-			return false // the end, or no right
+			return false // the end, or no permission
 		}
 		if id == ownID {
 			continue
@@ -215,16 +215,16 @@ func (p *Probes) Others() bool {
 	}
 }
 
-// Changes returns the number of targets so far that the programs have changed, because a process ended, started
-// another one, or ran another program. [Probes.Apply] makes the specification true again.
+// Changes returns the total number of targets that the programs have changed because a process ended, started another
+// process, or ran another program. [Probes.Apply] makes the specification true again.
 func (p *Probes) Changes() (n uint64) {
 	if err := p.objects.Changes.Get(&n); err != nil {
-		return p.until // unknown: there may have been some
+		return p.until // unknown, so assume changes
 	}
 	return n
 }
 
-// Losses returns the records lost since the programs were loaded.
+// Losses returns the number of records lost since the programs were loaded.
 func (p *Probes) Losses() (waits.Losses, error) {
 	l := waits.Losses{Gaps: p.gaps}
 	v := &p.objects.WaitVariables
@@ -257,7 +257,7 @@ func (p *Probes) Losses() (waits.Losses, error) {
 	return l, nil
 }
 
-// runs returns the runs of the programs, as far as the kernel has kept statistics of them.
+// runs returns the runs of the programs for the time in which the kernel kept statistics.
 func (p *Probes) runs() (all runs, err error) {
 	for _, program := range append(p.tracepoints(), p.objects.Sampled) {
 		s, err := program.Stats()
@@ -270,8 +270,8 @@ func (p *Probes) runs() (all runs, err error) {
 	return all, nil
 }
 
-// readMap returns the entries of a map, read in batches into keys and values. Entries that change meanwhile may be of
-// different times.
+// readMap returns the entries of a map, read in batches into keys and values. The entries aren't a snapshot if they
+// change during the call.
 func readMap[K comparable, V any](m *ebpf.Map, keys []K, values []V) (map[K]V, error) {
 	all := make(map[K]V)
 	var cursor ebpf.MapBatchCursor

@@ -17,7 +17,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "record the testdata of package waits")
 
-// The records that package waits decodes are laid out as in C.
+// The layout of the records that package waits decodes is the same as in C.
 func TestLayout(t *testing.T) {
 	for _, c := range []struct{ ours, generated any }{
 		{waits.Event{}, bpf.WaitEvent{}},
@@ -57,7 +57,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// With -rewrite, it records the bytes of all events, states and sums of the truth workload.
+// TestRecord, with -rewrite, records the bytes of all events, states and sums of the truth workload.
 func TestRecord(t *testing.T) {
 	if !*rewrite {
 		t.Skip("only with -rewrite")

@@ -25,11 +25,11 @@ func startCat(t *testing.T) (pid uint32, in io.Writer, out *bufio.Reader) {
 	return uint32(c.Process.Pid), to, bufio.NewReader(from)
 }
 
-// Waits whose classes nobody wants take no room for stacks from others.
+// Waits in unwanted classes don't take room for stacks from others.
 func TestStacksOfWantedClasses(t *testing.T) {
 	p := open(t, Options{StackPeriod: 1})
 	pid, in, out := startCat(t)
-	// stacks has cat wait for lines, and reports whether there are stacks then.
+	// stacks makes cat wait for lines, and reports whether there are stacks then.
 	stacks := func(class waits.Class) bool {
 		apply(t, p, pid, Target{Classes: waits.Set(0).With(class), Stacks: true}, waits.Thresholds{})
 		if err := p.ForgetStacks(); err != nil {
@@ -56,7 +56,7 @@ func TestStacksOfWantedClasses(t *testing.T) {
 	}
 }
 
-// A wait loses its stack if that is deleted before its end: another stack may have taken the identity.
+// A wait loses its stack if the stack is deleted before the wait ends, because another stack may have reused the ID.
 func TestForgottenStacks(t *testing.T) {
 	p := open(t, Options{StackPeriod: 1})
 	pid, in, out := startCat(t)
@@ -90,7 +90,7 @@ func TestForgottenStacks(t *testing.T) {
 				stacks++
 			}
 		})
-		if err != nil || i > 0 && (stacks == 0) != forgets { // the first wait began before the observation
+		if err != nil || i > 0 && (stacks == 0) != forgets { // the first wait started before the observation
 			t.Errorf("wait %d: %d stacks, %v; forgotten: %t", i, stacks, err, forgets)
 		}
 	}

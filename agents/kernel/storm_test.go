@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// stormWorkload lets pairs of threads wake each other through pipes as fast as they can.
+// stormWorkload makes pairs of threads wake each other through pipes as fast as they can.
 func stormWorkload(in *bufio.Reader, out io.Writer) error {
 	const pairs, rounds = 8, 1500
 	fmt.Fprintln(out, "ready")
@@ -103,7 +103,7 @@ func forksWorkload(in *bufio.Reader, out io.Writer) error {
 	return nil
 }
 
-// finish lets a workload go on to its end while an observer reads, and returns the report of the whole time.
+// finish runs a workload to its end while an observer reads, and returns the report of the whole time.
 func finish(t *testing.T, name string, s Settings) *waits.Report {
 	t.Helper()
 	open(t, s.Options) // or skip
@@ -150,7 +150,7 @@ func totals(r *waits.Report) (all waits.Totals, threads int) {
 	return all, threads
 }
 
-// A storm of wake-ups loses no wait.
+// No wait is lost in a storm of wake-ups.
 func TestStorm(t *testing.T) {
 	r := finish(t, "storm", Settings{})
 	all, _ := totals(r)
@@ -163,7 +163,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// All of ten thousand threads have sums.
+// Each of ten thousand threads has sums.
 func TestThreads(t *testing.T) {
 	r := finish(t, "threads", Settings{})
 	all, threads := totals(r)
@@ -173,7 +173,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Children that have ended are forgotten, so that other processes with their numbers cost no more than before.
+// Ended children are forgotten, so that later processes with their numbers cost no more than before.
 func TestForgetsEndedChildren(t *testing.T) {
 	p := open(t, Options{})
 	w := start(t, "forks")
@@ -201,7 +201,7 @@ func TestForgetsEndedChildren(t *testing.T) {
 	}
 }
 
-// With fewer sums than threads, the rest is counted as lost.
+// If there is room for fewer sums than threads, the rest is counted as lost.
 func TestFewSums(t *testing.T) {
 	r := finish(t, "threads", Settings{Options: Options{Sums: 1000}})
 	_, threads := totals(r)
@@ -227,7 +227,7 @@ func TestShortProcesses(t *testing.T) {
 	}
 }
 
-// A target that does not exist costs nothing, and one that ends leaves no entry behind.
+// A target that doesn't exist costs nothing, and a target that ends leaves no entry behind.
 func TestTargetsEnd(t *testing.T) {
 	p := open(t, Options{})
 	c := exec.Command("sleep", "60")
@@ -251,8 +251,7 @@ func TestTargetsEnd(t *testing.T) {
 	}
 }
 
-// A process that is no target any more costs no more than one that never was: the programs look at the map of targets
-// only for those that are.
+// A former target costs no more than a process that was never one: the programs look up only targets in the map.
 func TestFormerTargets(t *testing.T) {
 	p := open(t, Options{})
 	mayBeTarget := func(pid uint32) bool {
@@ -273,12 +272,12 @@ func TestFormerTargets(t *testing.T) {
 	}
 }
 
-// A target that changes keeps its time on CPUs. One that becomes a target again begins anew.
+// A target that changes keeps its time on CPUs. A process that becomes a target again starts from scratch.
 func TestTargetChanges(t *testing.T) {
 	p := open(t, Options{})
 	onCPU := func() (ns uint64) {
 		t.Helper()
-		_ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) // the present interval ends
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) // ends the current interval
 		r, err := p.Read()
 		if err != nil {
 			t.Fatal(err)
@@ -309,7 +308,7 @@ func TestTargetChanges(t *testing.T) {
 	}
 }
 
-// An agent that hangs observes nothing once its lease has expired, and begins anew when it goes on.
+// An agent that hangs observes nothing once its lease has expired, and starts from scratch when it continues.
 func TestLease(t *testing.T) {
 	p := open(t, Options{})
 	apply(t, p, uint32(os.Getpid()), everything, waits.Thresholds{})
@@ -352,7 +351,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// While nothing is observed no lease runs, so a later observation begins without a gap.
+// Leases don't run while nothing is observed, so a later observation starts without a gap.
 func TestNoLeaseWithoutTargets(t *testing.T) {
 	p := open(t, Options{})
 	target := Spec{Targets: map[uint32]Target{uint32(os.Getpid()): everything}}
@@ -367,7 +366,7 @@ func TestNoLeaseWithoutTargets(t *testing.T) {
 	}
 }
 
-// A second agent on the machine sees the first one.
+// A second agent on the machine detects the first.
 func TestOthers(t *testing.T) {
 	p, err := Open(Options{})
 	if err != nil {
@@ -384,7 +383,7 @@ func TestOthers(t *testing.T) {
 // pauseThread blocks the thread of the test for a moment.
 func pauseThread() { _ = unix.Nanosleep(&unix.Timespec{Nsec: int64(2 * time.Millisecond)}, nil) }
 
-// Targets beyond the limit are left out and counted once; the others stay.
+// Targets beyond the limit are skipped and counted once. The others stay.
 func TestManyTargets(t *testing.T) {
 	p := open(t, Options{})
 	const beyond = 1 << 22 // above the numbers of processes

@@ -30,7 +30,7 @@ var syscalls = func() map[int32]syscall {
 	return all
 }()
 
-// SyscallName returns the name of a system call for people; "" outside of any.
+// SyscallName returns the name of a system call for people, or "" for NoSyscall.
 func SyscallName(nr int32) string {
 	if nr < 0 {
 		return ""
@@ -144,7 +144,7 @@ var everywhere = map[int32]syscall{
 
 	unix.SYS_WAIT4:  {"wait4", waits.Child},
 	unix.SYS_WAITID: {"waitid", waits.Child},
-	unix.SYS_CLONE:  {"clone", waits.Child},  // returns after the child's execve, for vfork
+	unix.SYS_CLONE:  {"clone", waits.Child},  // for vfork, returns after the child's execve
 	unix.SYS_CLONE3: {"clone3", waits.Child}, // the same
 
 	unix.SYS_MMAP:            {"mmap", waits.Other},

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// open opens probes, or skips the test where the machine or the rights do not allow it.
+// open opens probes, or skips the test if the machine or the rights don't allow it.
 func open(t *testing.T, o Options) *Probes {
 	t.Helper()
 	p, err := Open(o)
@@ -51,16 +51,16 @@ func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessRe
 	return c.Processes()
 }
 
-// tolerance returns the difference that is allowed to a time in ns.
+// tolerance returns the allowed difference to a time in ns.
 func tolerance(ns int64) int64 { return max(ns/50, 2e6) }
 
-// Threads that time their own waits agree with the sums of the probes, for every class; so do the scheduler's own
-// times on CPUs and on run queues. The sums of each thread add up to the time of the observation.
+// Threads that measure their own waits agree with the sums of the probes, for every class. The scheduler's own times
+// on CPUs and on run queues agree as well. The sums of each thread add up to the time of the observation.
 func TestTruth(t *testing.T) {
 	p := open(t, Options{})
 	w := start(t, "truth")
 	tids := ready(t, w)
-	var s [4]map[int]times // before and after the begin, before and after the end
+	var s [4]map[int]times // before and after the start, before and after the end
 	from := time.Now()
 	s[0] = schedule(t, w.pid, tids)
 	apply(t, p, w.pid, everything, waits.Thresholds{})
@@ -108,7 +108,7 @@ func TestTruth(t *testing.T) {
 		})
 	}
 	l, err := p.Losses()
-	// The kernel may refuse memory for a thread's state for a moment; the comparisons notice if that matters.
+	// The kernel may temporarily refuse memory for a thread's state. If that matters, the comparisons notice.
 	if err != nil || l.Lost()-l.Stacks-l.Threads != 0 {
 		t.Errorf("losses: %+v, %v", l, err)
 	}
@@ -129,7 +129,7 @@ func ready(t *testing.T, w *workload) []int {
 	return tids
 }
 
-// times are those that the scheduler has counted for a thread, in ns.
+// times are a thread's times counted by the scheduler, in ns.
 type times struct{ cpu, runQueue int64 }
 
 func (t times) since(before times) times {
@@ -147,7 +147,7 @@ func schedule(t *testing.T, pid uint32, tids []int) map[int]times {
 }
 
 // asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end,
-// so these times contain whole intervals only. All threads sleep now and then.
+// so these times contain only whole intervals. All threads sleep now and then.
 func asleep(t *testing.T, pid uint32, tids []int) map[int]times {
 	t.Helper()
 	all := make(map[int]times)
@@ -183,9 +183,9 @@ func sleeps(t *testing.T, pid uint32, tid int) bool {
 	return bytes.Contains(text, []byte(") S "))
 }
 
-// compareScheduler compares with the times that the scheduler has counted: at least in whole intervals within the
-// observation, and at most in those within or across it. It does not count the time for which another virtual machine
-// has the CPU as time on the CPU, and none while a thread is preempted on its way into a wait.
+// compareScheduler compares totals with the scheduler's times: they must be at least the whole intervals within the
+// observation, and at most the intervals that overlap it. The scheduler doesn't count time in which another virtual
+// machine has the CPU as time on the CPU, nor time in which a thread is preempted on its way into a wait.
 func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 	t.Helper()
 	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
@@ -194,16 +194,16 @@ func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s", time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
 	}
 	ran := int64(totals[waits.OnCPU].TotalNs)
-	// The scheduler decides some µs before the probe runs; a virtual machine may be stopped in between.
+	// The scheduler decides some µs before the probe runs. A virtual machine may be stopped in between.
 	late := 5e6 + 10e3*int64(totals[waits.OnCPU].Count)
 	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-late {
 		t.Errorf("%s on CPUs, the scheduler counts %s", time.Duration(ran), time.Duration(least.cpu))
 	}
 }
 
-// compareWaits compares with the time that the thread has measured around its calls: the wait for the thing, the
-// run-queue time after it, and the mostly negligible time on the CPU before and after. Only the waits in the measured
-// system call count: Go's runtime waits in others on the same thread.
+// compareWaits compares totals with the time that the thread has measured around its calls: the wait itself, the
+// run-queue time after it, and the usually negligible time on the CPU before and after. Only waits in the measured
+// system call count, because Go's runtime waits in other calls on the same thread.
 func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 	t.Helper()
 	measured, waited := r.WaitedNs, int64(x.TotalNs+x.RunqNs)
@@ -227,9 +227,9 @@ func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 	}
 }
 
-// A wait above the threshold that the ring buffer cannot take is counted: the events, the lost ones and those above the
-// rate make up the sums. Switches that the kernel did not report are an exception: the scheduler's times stand in for
-// them, and may leave a wait of 0 ns, which is above no threshold.
+// A wait above the threshold that doesn't fit in the ring buffer is counted. The events, the lost events and the
+// events above the rate add up to the sums. Switches that the kernel didn't report are an exception. We replace them
+// by the scheduler's times, which may leave a wait of 0 ns, and this is above no threshold.
 func TestLostEventsAreCounted(t *testing.T) {
 	var thresholds waits.Thresholds
 	for c := range thresholds {

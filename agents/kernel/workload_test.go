@@ -27,7 +27,7 @@ import (
 // workloadVariable makes the test binary run a workload in place of tests.
 const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 
-// workloads begin with a line on standard output once they are ready, go on at a line on standard input, write their
+// workloads write a line to standard output when they are ready, continue at a line on standard input, write their
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
 	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
@@ -65,8 +65,8 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
 	c.Env = append(os.Environ(), workloadVariable+"="+name)
 	if name != "requests" {
-		// Threads of the workload block without telling the runtime, so it must not want to stop them, for signals or
-		// to collect garbage.
+		// Threads of the workload block without informing the runtime, so the runtime must not need to stop them for
+		// signals or garbage collection.
 		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=64")
 	}
 	c.Stderr = os.Stderr
@@ -83,7 +83,7 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	return w
 }
 
-// goOn lets the workload go on.
+// goOn lets the workload continue.
 func (w *workload) goOn() {
 	w.t.Helper()
 	if _, err := io.WriteString(w.in, "go\n"); err != nil {
@@ -101,16 +101,16 @@ func (w *workload) line() []byte {
 	return text
 }
 
-// timed is a thread that times its own waits.
+// timed is a thread that measures its own waits.
 type timed struct {
 	Name     string
 	Class    waits.Class
 	TID      int
-	Syscall  int32 // of the waits; -1: none
+	Syscall  int32 // of the waits; -1 for waits outside system calls
 	WaitedNs int64
 	Rounds   int
 	Kind     kind
-	Missing  string // why it could not run
+	Missing  string // why it couldn't run
 }
 
 // waiter is a wait that a thread repeats.
@@ -122,7 +122,7 @@ type waiter struct {
 	prepare func() (step, error)
 }
 
-// step prepares a round and returns the system call to time, or one of the numbers below.
+// step prepares a round and returns the system call to measure, or one of the numbers below.
 type step func(round int) (nr uintptr, arguments [6]uintptr)
 
 const (
@@ -130,7 +130,7 @@ const (
 	spin                // uses the CPU for the nanoseconds that are the argument
 )
 
-// measure makes a system call without telling Go's scheduler, and returns its duration. Neither it nor its callees
+// measure makes a system call without informing Go's scheduler, and returns its duration. Neither it nor its callees
 // check whether the scheduler wants the thread.
 //
 //go:nosplit
@@ -158,13 +158,13 @@ func clock() int64 {
 	return t.Sec*1e9 + t.Nsec
 }
 
-// kind tells which times a wait consists of.
+// kind says which times a wait consists of.
 type kind int
 
 const (
-	pure  kind = iota // waiting for the thing and then for a CPU, once a round
-	woken             // the same, but a round may find that it need not wait
-	busy              // also being on a CPU, and waits before and after for one
+	pure  kind = iota // waiting for the thing and then for a CPU, once per round
+	woken             // the same, but a round may not need to wait
+	busy              // also on a CPU, with waits for it before and after
 )
 
 const pause = 20 * time.Millisecond
@@ -172,12 +172,12 @@ const pause = 20 * time.Millisecond
 // cleanups run at the end of the truth workload.
 var cleanups []func()
 
-// started is set when the threads of the truth workload begin to wait.
+// started is set when the threads of the truth workload start to wait.
 var started atomic.Bool
 
 // truthWorkload runs a thread for each waiter.
 func truthWorkload(in *bufio.Reader, out io.Writer) error {
-	debug.SetGCPercent(-1) // collecting garbage stops threads
+	debug.SetGCPercent(-1) // garbage collection would stop threads
 	all := waiters()
 	results := make([]timed, len(all))
 	var ready, done sync.WaitGroup
@@ -185,7 +185,7 @@ func truthWorkload(in *bufio.Reader, out io.Writer) error {
 		ready.Add(1)
 		done.Add(1)
 		go func() {
-			runtime.LockOSThread() // and never unlock: the thread stays
+			runtime.LockOSThread() // never unlocked, so that the thread stays
 			w, r := &all[i], &results[i]
 			*r = timed{Name: w.name, Class: w.class, TID: unix.Gettid(), Rounds: w.rounds, Kind: w.kind}
 			next, err := w.prepare()
@@ -231,7 +231,7 @@ func truthWorkload(in *bufio.Reader, out io.Writer) error {
 	return nil
 }
 
-// idle waits for a moment for another reason than class.
+// idle waits for a moment, but not in class.
 func idle(class waits.Class) {
 	moment := unix.Timespec{Nsec: 5e6}
 	if class == waits.Sleep {
@@ -248,7 +248,7 @@ func repeated(nr uintptr, arguments ...uintptr) step {
 	return func(int) (uintptr, [6]uintptr) { return nr, a }
 }
 
-// after returns a step that first does something else.
+// after returns a step that calls do first.
 func after(do func(), next step) step {
 	return func(round int) (uintptr, [6]uintptr) {
 		do()
@@ -256,13 +256,13 @@ func after(do func(), next step) step {
 	}
 }
 
-// kept holds the arguments of calls, since numbers do not keep memory from being reused.
+// kept holds the arguments of calls, because numbers don't prevent memory from being reused.
 var kept struct {
 	sync.Mutex
 	all []any
 }
 
-// keep returns the address of x, which stays where it is.
+// keep returns the address of x, which will not move.
 func keep[T any](x *T) uintptr {
 	kept.Lock()
 	defer kept.Unlock()
@@ -302,7 +302,7 @@ func waiters() []waiter {
 			fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 			return repeated(unix.SYS_EPOLL_PWAIT, uintptr(fd), keep(new(unix.EpollEvent)), 1, uintptr(pause.Milliseconds())), err
 		}},
-		// Not the system call futex, in which Go's runtime waits.
+		// We don't use the futex system call, because Go's runtime waits in it.
 		{"futex", waits.Futex, rounds, pure, func() (step, error) {
 			waiter := keep(&[3]uint64{1: uint64(keep(new(uint32))), 2: 2}) // value 0; address; size of 32 bits
 			return func(int) (uintptr, [6]uintptr) {
@@ -325,7 +325,7 @@ func waiters() []waiter {
 	}
 }
 
-// receive returns a wait for a message that does not come.
+// receive returns a wait for a message that never arrives.
 func receive(family, kind, port int) (step, error) {
 	var fd int
 	var err error
@@ -379,7 +379,7 @@ func listen() (int, unix.Sockaddr, error) {
 	return fd, address, err
 }
 
-// udp returns a socket that is connected to a port, where nobody needs to listen because nothing is sent.
+// udp returns a socket connected to a port. Nobody needs to listen, because nothing is sent.
 func udp(port int) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -427,7 +427,7 @@ func timer() (step, error) {
 	return after(set, repeated(unix.SYS_READ, uintptr(fd), keep(new([8]byte)), 8)), nil
 }
 
-// ring returns a wait for a completion that does not come.
+// ring returns a wait for a completion that never arrives.
 func ring() (step, error) {
 	parameters := keep(new([120]byte)) // struct io_uring_params
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, parameters, 0)
@@ -652,7 +652,7 @@ func startPiped(t testing.TB, c *exec.Cmd) (io.WriteCloser, io.ReadCloser) {
 	return in, out
 }
 
-// execWorkload computes on a thread that is not the first one, which then becomes the workload executed.
+// execWorkload computes on a thread that isn't the first one, which then becomes the workload executed.
 func execWorkload(in *bufio.Reader, out io.Writer) error {
 	failed := make(chan error)
 	first := unix.Getpid()
@@ -661,7 +661,7 @@ func execWorkload(in *bufio.Reader, out io.Writer) error {
 	begin = func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == first {
-			go begin() // this one keeps the first thread
+			go begin() // this goroutine keeps the first thread
 			select {}
 		}
 		<-goOn
@@ -678,7 +678,7 @@ func execWorkload(in *bufio.Reader, out io.Writer) error {
 	return <-failed
 }
 
-// executedWorkload computes, and writes the time on CPUs of its process in ns.
+// executedWorkload computes, and writes its process's time on CPUs in ns.
 func executedWorkload(in *bufio.Reader, out io.Writer) error {
 	runtime.LockOSThread()
 	compute(200 * time.Millisecond)

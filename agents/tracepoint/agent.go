@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Agent applies the plans of Sibyl to a registry for as long as their leases last.
+// Agent applies Sibyl's plans to a registry while their leases last.
 type Agent struct{ exchange *exchange.Agent }
 
 // options holds the settings of Connect.
@@ -29,7 +29,7 @@ type options struct {
 // An Option configures [Connect].
 type Option func(*options)
 
-// WithEndpoint sets the URL at which Sibyl serves agents, for example "http://sibyl:8321". It is required.
+// WithEndpoint sets the URL of Sibyl's API for agents, for example "http://sibyl:8321". It is required.
 func WithEndpoint(u string) Option { return func(o *options) { o.endpoint = u } }
 
 // WithService sets the name of the process's service. It is required unless [WithResource] sets service.name.
@@ -54,13 +54,13 @@ func WithToken(token string) Option { return func(o *options) { o.token = token 
 // WithID sets the ID of the agent, which must be unique. The default is random.
 func WithID(id string) Option { return func(o *options) { o.id = id } }
 
-// WithHTTPClient sets the HTTP client, for example one with a client certificate. It should have no timeout, because
-// the agent uses long polling.
+// WithHTTPClient sets the HTTP client, for example a client with a certificate. It should have no timeout, because the
+// agent uses long polling.
 func WithHTTPClient(c *http.Client) Option {
 	return func(o *options) { o.client = cmp.Or(c, http.DefaultClient) }
 }
 
-// WithLogger sets the logger for connection failures and recoveries. By default nothing is logged.
+// WithLogger sets the logger for connection failures and recoveries. The default logs nothing.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
 // WithoutExplore disables explore arms, which enable all tracepoints for a share of the requests.
@@ -101,7 +101,7 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 	if o.labels {
 		publish(o.resource)
 	}
-	select { // the first registration covers the present catalogue
+	select { // the first registration covers the current catalogue
 	case <-r.changed:
 	default:
 	}
@@ -126,7 +126,7 @@ func (a *Agent) Close() { a.exchange.Close() }
 // ID returns the ID of the agent. It changes if Sibyl knows another agent by the same ID.
 func (a *Agent) ID() string { return a.exchange.ID() }
 
-// registered are the tracepoints of a registry, as the exchange with Sibyl takes them.
+// registered adapts a registry to the exchange with Sibyl.
 type registered struct{ *Registry }
 
 // Apply implements [exchange.Tracepoints].

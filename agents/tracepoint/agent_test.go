@@ -28,7 +28,7 @@ type server struct {
 	changed  chan struct{} // closed when plan is replaced
 	down     bool          // refuses connections
 	hangs    bool          // never responds
-	noWait   bool          // does not support long polling
+	noWait   bool          // doesn't support long polling
 	agents   map[string]protocol.Registration
 	pages    map[string]map[int][]protocol.Tracepoint // by hash of the catalogue
 	statuses []protocol.Status
@@ -149,7 +149,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// poll waits for a plan that the agent does not have. It reports whether the client is still connected.
+// poll waits for a plan that the agent doesn't have. It reports whether the client is still connected.
 func (s *server) poll(w http.ResponseWriter, r *http.Request) bool {
 	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -267,7 +267,7 @@ func TestLeaseExpiresDuringPoll(t *testing.T) {
 		defer s.connect(t, shop).Close()
 		synctest.Wait()
 		s.set(func() { s.hangs = true })
-		s.publish(planOf(1, "shop/work")) // the pending request gets a response, later ones do not
+		s.publish(planOf(1, "shop/work")) // the pending request gets a response, later requests don't
 		time.Sleep(59 * time.Second)
 		expectEnabled(t, shop.Span("work"), true, "before the lease expires")
 		time.Sleep(2 * time.Second)
@@ -346,7 +346,7 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-// TestCatalogueInPages checks that catalogues of several pages arrive, and tracepoints that are added later.
+// TestCatalogueInPages checks that catalogues of several pages arrive, including tracepoints that are added later.
 func TestCatalogueInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, shop := newServer(t), tracepoint.NewRegistry("shop")

@@ -8,8 +8,8 @@ import (
 
 // state holds the plans of a registry. It is immutable.
 type state struct {
-	current  *plan // nil: none, only the baseline is enabled
-	previous *plan // for the requests that began under it; nil: none
+	current  *plan // nil if only the baseline is enabled
+	previous *plan // for requests that started under it; may be nil
 }
 
 // plan is a plan, indexed for decisions about requests. It is immutable.
@@ -27,7 +27,7 @@ type arm struct {
 	enabled    map[string]*protocol.Enabled // by ID
 }
 
-// plan returns the plan with the given version, nil if it is unknown.
+// plan returns the plan with the given version, or nil if it is unknown.
 func (s *state) plan(version int64) *plan {
 	for _, p := range []*plan{s.current, s.previous} {
 		if p != nil && p.version == version {
@@ -46,10 +46,10 @@ func (p *plan) arm(name string) *arm {
 	return nil
 }
 
-// Apply makes p the current plan. If p is nil, it returns to the baseline. The plan applies to requests that begin from
-// now on; running requests keep the plan they began under for as long as it is the current or the previous one. Apply
-// ignores IDs that the registry does not know; [Registry.Outcomes] reports them. It returns an error, and changes
-// nothing, if p is not valid. The caller must not modify p afterwards.
+// Apply makes p the current plan. If p is nil, it returns to the baseline. The plan applies to requests that start
+// from now on. Running requests keep the plan they started under for as long as it is the current or the previous one.
+// Apply ignores IDs that the registry does not know; [Registry.Outcomes] reports them. It returns an error, and
+// changes nothing, if p is not valid. The caller must not modify p afterwards.
 func (r *Registry) Apply(p *protocol.Plan) error {
 	var next state
 	if p != nil {
@@ -67,8 +67,10 @@ func (r *Registry) Apply(p *protocol.Plan) error {
 		}
 	}
 	// The order of the two steps ensures that no request sees only some of its tracepoints enabled:
-	// 1. Enable the tracepoints of the next and the previous plan. No request has an arm of the next plan yet.
-	// 2. Publish the next plan, so that new requests get an arm of it.
+	//
+	//  1. Enable the tracepoints of the next and the previous plan. No request has an arm of the next plan yet.
+	//  2. Publish the next plan, so that new requests get an arm of it.
+	//
 	// Returning to the baseline reverses the order.
 	setActivations := func() {
 		for _, point := range r.points {
@@ -99,10 +101,10 @@ func compile(p *protocol.Plan) *plan {
 	return c
 }
 
-// activation returns the activation of p under the current state, nil if p is disabled. The caller holds r.mu.
+// activation returns the activation of p under the current state, or nil if p is disabled. The caller holds r.mu.
 func (r *Registry) activation(p *Point) *activation { return r.activationIn(r.state.Load(), p) }
 
-// activationIn is activation under the state s.
+// activationIn is like activation, but under state s.
 func (r *Registry) activationIn(s *state, p *Point) *activation {
 	if p.info.Baseline {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Catalogue returns all tracepoints of r, ascending by ID: those that plans can enable, and those of baseline spans
-// seen so far.
+// Catalogue returns all tracepoints of r, ascending by ID. These are the tracepoints that plans can enable, and the
+// baseline spans seen so far.
 func (r *Registry) Catalogue() []protocol.Tracepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TestInvalidDecision checks that a decision which the tracestate cannot hold leaves the span context unchanged.
+// TestInvalidDecision checks that a decision that doesn't fit in the tracestate leaves the span context unchanged.
 func TestInvalidDecision(t *testing.T) {
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
 	if got := (&request{decision: "1,2"}).withDecision(sc); !got.Equal(sc) {

@@ -15,7 +15,7 @@ import (
 // measureEvery is the sampling interval of measurements: one hit in measureEvery is measured.
 const measureEvery = 256
 
-// Estimated cost of a hit before any was measured.
+// Estimated cost of a hit until it is measured.
 const (
 	spanNanos     = 1500
 	variableNanos = 150
@@ -34,7 +34,7 @@ func estimateSpanBytes(name string) int {
 	return spanOverheadBytes + len(name) + attributeOverheadBytes + len(protocol.KeyTracepoint) + len(name)
 }
 
-// maxHitDuration is the longest plausible duration of a hit. During a longer one the goroutine was preempted.
+// maxHitDuration is the longest plausible duration of a hit. If a hit takes longer, its goroutine was preempted.
 const maxHitDuration = time.Millisecond
 
 // measurements accumulates the measured costs of hits.
@@ -52,7 +52,7 @@ func (m *measurements) add(d time.Duration, bytes int) {
 	}
 }
 
-// mean returns sum/n, 0 if n is 0.
+// mean returns sum/n, or 0 if n is 0.
 func mean(sum, n *atomic.Uint64) float64 {
 	if k := n.Load(); k > 0 {
 		return float64(sum.Load()) / float64(k)
@@ -60,7 +60,7 @@ func mean(sum, n *atomic.Uint64) float64 {
 	return 0
 }
 
-// spanBytes estimates the OTLP size of s. It returns 0 if the type of s does not expose its name and attributes.
+// spanBytes estimates the OTLP size of s. It returns 0 if the type of s doesn't expose its name and attributes.
 func spanBytes(s trace.Span) int {
 	readable, ok := s.(interface {
 		Name() string

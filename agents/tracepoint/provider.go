@@ -30,7 +30,7 @@ type tracerKey struct {
 	attributes            attribute.Distinct
 }
 
-// maxTracers bounds the tracers that a provider caches. It creates further ones for every call of Tracer.
+// maxTracers limits the tracers that a provider caches. Beyond it, every call of Tracer creates one.
 const maxTracers = 1024
 
 // A ProviderOption configures [Provider].
@@ -47,9 +47,9 @@ func WithBaseline(kinds ...trace.SpanKind) ProviderOption {
 	}
 }
 
-// Provider returns a provider that starts only the enabled spans of inner: those of the baseline, and those whose scope
-// and name the plan enables. A disabled span has the span context of the nearest enabled span, so that children get the
-// right parent and context propagation works.
+// Provider returns a provider that starts only the enabled spans of inner. These are baseline spans, and spans whose
+// scope and name the plan enables. A disabled span has the span context of the nearest enabled span, so that children
+// get the right parent and context propagation works.
 //
 // Use it instead of inner, preferably globally: otel.SetTracerProvider(tracepoint.Provider(inner)).
 func Provider(inner trace.TracerProvider, options ...ProviderOption) trace.TracerProvider {
@@ -125,7 +125,7 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	return t.startDisabled(ctx, parent, &p)
 }
 
-// startBaseline starts a span that is always enabled. The point is nil if the span's name cannot be a tracepoint.
+// startBaseline starts a span that is always enabled. The point is nil if the span's name can't be a tracepoint.
 func (t *tracer) startBaseline(ctx context.Context, point *Point, name string, options []trace.SpanStartOption, p *parentInfo) (context.Context, trace.Span) {
 	p.request = p.request.withOwner(point)
 	s := startSpan(ctx, t.inner, name, options, p)
@@ -164,7 +164,7 @@ func (t *tracer) startDisabled(ctx context.Context, parent trace.Span, p *parent
 }
 
 // point returns the tracepoint of the spans with the given name, in or outside the baseline. It returns nil if the
-// catalogue cannot hold the name or is full; such spans are always enabled.
+// catalogue is full or the name doesn't fit. Such spans are always enabled.
 func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 	cache := &t.points
 	if baseline {
@@ -183,7 +183,7 @@ func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 	return p
 }
 
-// discover returns the tracepoint of the spans with the given scope and name, nil if there are too many.
+// discover returns the tracepoint of the spans with the given scope and name, or nil if there are too many.
 func (r *Registry) discover(scope, name string, kind trace.SpanKind, baseline bool) *Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// The process publishes its resource in a mapping with a name, for readers outside such as Sibyl's kernel agent, as
-// OpenTelemetry's OTEP 4719 describes.
+// The process publishes its resource in a named mapping, as described in OpenTelemetry's OTEP 4719, for external
+// readers such as Sibyl's kernel agent.
 const (
 	contextName    = "OTEL_CTX"
 	contextVersion = 2
 	headerSize     = 32
-	publishedAt    = 16 // offset in the header of the time; 0: nothing is published
+	publishedAt    = 16 // offset of the time in the header; the time is 0 while nothing is published
 	pageSize       = 64 << 10
 )
 
@@ -21,12 +21,12 @@ const (
 var published struct {
 	sync.Mutex // guards the fields below
 	resource   map[string]string
-	memory     []byte // nil: nothing
-	done       bool   // several services share the process, or the SDK publishes: nothing is published any more
+	memory     []byte // nil if nothing is published
+	done       bool   // nothing more may be published: several services share the process, or the SDK publishes
 }
 
-// publish publishes the resource of the process. If it has several, it withdraws it: readers could not tell which one a
-// thread works for.
+// publish publishes the resource of the process. If the process has several resources, it withdraws the published one,
+// because readers couldn't tell which one a thread works for.
 func publish(resource map[string]string) {
 	p := &published
 	p.Lock()
@@ -57,8 +57,8 @@ func fillContext(memory, payload []byte, address, now uint64) {
 	copy(memory, contextName)
 }
 
-// encodeResource returns the protobuf message ProcessContext: its first field is the resource, whose first field are
-// the attributes, pairs of a key and a value whose first field is a string.
+// encodeResource returns the protobuf message ProcessContext. Its first field is the resource, whose first field
+// contains the attributes. These are pairs of a key and a value, whose first field is a string.
 func encodeResource(resource map[string]string) []byte {
 	var attributes []byte
 	for _, key := range slices.Sorted(maps.Keys(resource)) {

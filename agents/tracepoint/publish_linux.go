@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// mapContext returns a mapping with the context of the process, which stays until the process ends; nil if the system
-// does not allow it or another library publishes one.
+// mapContext returns a mapping with the context of the process, which stays until the process ends. It returns nil if
+// the system doesn't allow it or another library publishes one.
 func mapContext(payload []byte) []byte {
 	if maps, err := os.ReadFile("/proc/self/maps"); err != nil || bytes.Contains(maps, []byte(contextName)) {
 		return nil
@@ -36,7 +36,7 @@ func mapContext(payload []byte) []byte {
 		return nil
 	}
 	if err := syscall.Madvise(memory, dontFork); err != nil {
-		_ = syscall.Munmap(memory) // a child would publish it, too
+		_ = syscall.Munmap(memory) // otherwise a child would publish it, too
 		return nil
 	}
 	fillContext(memory, payload, uint64(uintptr(unsafe.Pointer(&memory[0]))), uint64(time.Now().UnixNano())) //nolint:gosec // after 1970

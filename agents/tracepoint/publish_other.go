@@ -2,5 +2,5 @@
 
 package tracepoint
 
-// mapContext returns nil: other systems have no readers.
+// mapContext returns nil, because other systems have no readers.
 func mapContext([]byte) []byte { return nil }

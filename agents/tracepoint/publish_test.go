@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The header is complete once it has its signature, and points to the payload.
+// The header is complete once it has its signature, and refers to the payload.
 func TestFillContext(t *testing.T) {
 	payload := encodeResource(map[string]string{"service.name": "shop", "a": "b"})
 	want := []byte("\x0a\x23\x0a\x08\x0a\x01a\x12\x03\x0a\x01b\x0a\x17\x0a\x0cservice.name\x12\x06\x0a\x04shop")
@@ -24,7 +24,7 @@ func TestFillContext(t *testing.T) {
 	}
 }
 
-// A process with several services publishes none.
+// A process with several services publishes no resource.
 func TestSeveralServices(t *testing.T) {
 	publish(map[string]string{"service.name": "shop"})
 	memory := published.memory

@@ -19,7 +19,7 @@ const Scope = "github.com/sibyl-trace/sibyl/agents/tracepoint"
 // UnknownService is the service name of [Default] until [Connect] or [Registry.SetService] sets one.
 const UnknownService = "unknown_service"
 
-// maxDiscovered bounds the tracepoints that providers discover, since span names may contain data.
+// maxDiscovered limits the tracepoints that providers discover, since span names may contain data.
 const maxDiscovered = 4096
 
 // Registry holds the tracepoints of one service and their activation. Most processes use [Default] only. Several
@@ -63,15 +63,15 @@ type pointKey struct {
 
 // Point is a tracepoint: a point in the program where Sibyl can enable a span or the capture of a [Variable].
 type Point struct {
-	active   atomic.Pointer[activation] // nil: disabled for all requests
+	active   atomic.Pointer[activation] // nil if disabled for all requests
 	registry *Registry
 	name     string
 	hits     atomic.Uint64 // executions while enabled
 	drops    atomic.Uint64 // hits that recorded nothing because the request is not sampled
 	measured measurements
 
-	owner   atomic.Pointer[Point] // baseline span that a discovered point runs in; nil: not seen yet; &ambiguousOwner
-	renamed atomic.Bool           // for baseline spans: a span changed its name after its start
+	owner   atomic.Pointer[Point] // baseline span that it runs in; nil until seen; may be &ambiguousOwner
+	renamed atomic.Bool           // for baseline spans: a span was renamed after its start
 
 	info protocol.Tracepoint // without ID; constant
 	id   string              // guarded by registry.mu
@@ -80,8 +80,8 @@ type Point struct {
 // ambiguousOwner is the owner of points that run in several baseline spans or in an unknown one.
 var ambiguousOwner Point
 
-// recordOwner records that the discovered point p ran in a span of owner, nil if that is unknown. It changes the
-// catalogue at most twice: for the first owner and for the second.
+// recordOwner records that the discovered point p ran in a span of owner, or of an unknown owner if it is nil. It
+// changes the catalogue at most twice: for the first owner and for the second.
 func (p *Point) recordOwner(owner *Point) {
 	if owner == nil {
 		owner = &ambiguousOwner
@@ -102,7 +102,7 @@ func (p *Point) recordOwner(owner *Point) {
 	}
 }
 
-// recordName records that a span of the baseline point p got a new name. Sibyl knows the span by its last name, so p is
+// recordName records that a span of the baseline point p was renamed. Sibyl knows the span by its last name, so p is
 // no longer valid as an owner hint.
 func (p *Point) recordName(name string) {
 	if name != p.name && p.renamed.CompareAndSwap(false, true) {
@@ -110,8 +110,8 @@ func (p *Point) recordName(name string) {
 	}
 }
 
-// ownerHint returns name and kind of the baseline span that p runs in, empty if it is unknown. The caller holds
-// registry.mu.
+// ownerHint returns name and kind of the baseline span that p runs in. They are empty if it is unknown. The caller
+// holds registry.mu.
 func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
 	if o := p.owner.Load(); o != nil && o != &ambiguousOwner && !o.renamed.Load() {
 		return o.info.Operation, o.info.SpanKind
@@ -129,13 +129,14 @@ type activation struct {
 type activationRule struct {
 	arm     *arm
 	rate    float64
-	filters uint64 // the filter that the request must match, as one bit; 0: no filter
+	filters uint64 // the filter that the request must match, as one bit; 0 without a filter
 }
 
-// A PointOption describes a tracepoint, so that Sibyl can locate it before it was ever enabled.
+// A PointOption describes a tracepoint, so that Sibyl can locate it before it is first enabled.
 type PointOption func(*protocol.Tracepoint)
 
-// WithParent declares the tracepoint that calls this one. For a variable it is the span that captures the value.
+// WithParent declares the tracepoint that calls this one. The parent of a variable is the span that captures the
+// value.
 func WithParent(p *Point) PointOption {
 	return func(t *protocol.Tracepoint) { t.Parent = p.path() }
 }
@@ -159,7 +160,7 @@ func (r *Registry) Span(name string, options ...PointOption) *Point {
 	return r.point(pointKey{kind: protocol.SpanPoint, name: name}, options)
 }
 
-// maxName bounds the names of tracepoints, in bytes, so that their IDs have room for a service name.
+// maxName is the maximum length of the names of tracepoints, in bytes. It leaves room for a service name in their IDs.
 const maxName = 128
 
 // point returns the tracepoint with the given key, and registers it if necessary.
@@ -205,7 +206,7 @@ func (r *Registry) notifyChanged() {
 	}
 }
 
-// assignID sets the ID of p: service and path, and a number if another point has the same path. The caller holds r.mu.
+// assignID sets the ID of p: service, path and, if another point has the same path, a number. The caller holds r.mu.
 func (r *Registry) assignID(p *Point) {
 	id := r.service + "/" + p.path()
 	for n := 2; r.byID[id] != nil; n++ {
@@ -254,8 +255,8 @@ func (r *Registry) serviceName() string {
 	return r.service
 }
 
-// tracerFor returns the tracer for children of spans of the given provider, nil for spans that no provider of r
-// started.
+// tracerFor returns the tracer for children of spans of the given provider, or nil if no provider of r started the
+// spans.
 func (r *Registry) tracerFor(p *provider) trace.Tracer {
 	if p != nil {
 		return p.tracepointTracer

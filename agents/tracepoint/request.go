@@ -11,9 +11,9 @@ import (
 // immutable once published.
 type request struct {
 	registry   *Registry
-	owner      *Point // of the baseline span; nil: there is none, or it is unknown
-	arm        *arm   // nil: only the baseline is enabled
-	version    int64  // of the plan; 0: none
+	owner      *Point // of the baseline span; nil if there is no baseline span or it is unknown
+	arm        *arm   // nil if only the baseline is enabled
+	version    int64  // of the plan; may be 0
 	randomness protocol.Randomness
 	filters    uint64 // bit i is set if the request matches filter i of the plan
 	decision   string // value in the tracestate
@@ -42,7 +42,7 @@ func (q *request) withOwner(owner *Point) *request {
 	return &inner
 }
 
-// entrySpan describes the span with which a request enters the service, at its start.
+// entrySpan describes, at its start, the span that a request enters the service with.
 type entrySpan struct {
 	name       string
 	kind       trace.SpanKind
@@ -59,7 +59,7 @@ func (e *entrySpan) attribute(key string) (string, bool) {
 }
 
 // requestOf returns the request that a span with the context sc belongs to. It follows the decision in the tracestate,
-// or decides if there is none.
+// or decides if the tracestate has none.
 func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	if text := sc.TraceState().Get(protocol.TraceStateKey); text != "" {
 		if d, ok := protocol.ParseDecision(text); ok {
@@ -69,7 +69,7 @@ func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	return r.decide(sc.TraceID(), e)
 }
 
-// follow returns the request with the given trace ID that another service decided about.
+// follow returns the request with the given trace ID according to another service's decision.
 func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *request {
 	q := &request{registry: r, randomness: protocol.RandomnessOf(id), filters: d.Filters, decision: text}
 	if p := r.state.Load().plan(d.Version); p != nil {
@@ -105,8 +105,8 @@ func (r *Registry) decide(id trace.TraceID, e *entrySpan) *request {
 	return q
 }
 
-// withDecision returns sc with the request's decision in the tracestate. It returns sc itself if the tracestate cannot
-// hold it; the next service then decides by itself.
+// withDecision returns sc with the request's decision in the tracestate. If the decision doesn't fit, it returns sc
+// itself, and the next service makes its own decision.
 func (q *request) withDecision(sc trace.SpanContext) trace.SpanContext {
 	s := sc.TraceState()
 	if s.Get(protocol.TraceStateKey) == q.decision {

@@ -16,27 +16,27 @@ import (
 )
 
 // span is an enabled span, and the context that holds it. It wraps a span of the SDK. Instrumentation that asks a span
-// for its provider, as otelhttp does, gets the wrapping provider.
+// for its provider, like otelhttp, gets the wrapping provider.
 type span struct {
 	context.Context           //nolint:containedctx // a span is a context; see contextWith
 	trace.Span                // of the SDK
-	provider        *provider // nil: the parent comes from another provider
+	provider        *provider // nil if the parent comes from another provider
 	request         *request
-	extra           *extra // nil: none
-	sampled         bool   // whether the first span of the request in this service is sampled
+	extra           *extra // may be nil
+	sampled         bool   // the first span of the request in this service is sampled
 }
 
 // extra holds the fields of a span that few spans need.
 type extra struct {
-	context  *trace.SpanContext // with the request's decision; nil: as the SDK created it
-	point    *Point             // to measure; nil: this hit is not measured
-	baseline *Point             // of a baseline span; nil: it has none
+	context  *trace.SpanContext // with the request's decision; nil if unchanged from the SDK's
+	point    *Point             // to measure; nil if this hit is not measured
+	baseline *Point             // of a baseline span; may be nil
 	spent    time.Duration      // in the start, if measured
-	restore  func()             // restores the goroutine's labels; nil: they are unchanged
+	restore  func()             // restores the goroutine's labels; nil if they are unchanged
 }
 
-// spanKey is the key under which OpenTelemetry looks up the span of a context, nil if it does not look up a single key.
-// With the key, a span can be its own context, which saves an allocation per span.
+// spanKey is the key under which OpenTelemetry looks up the span of a context. It is nil if OpenTelemetry does not
+// look up a single key. With the key, a span can be its own context, which saves an allocation per span.
 var spanKey = func() any {
 	var r keyRecorder
 	trace.SpanFromContext(&r)
@@ -99,7 +99,7 @@ func (s *span) SetName(name string) {
 // End ends the span. If it is deferred and the goroutine panics, it records the panic.
 func (s *span) End(options ...trace.SpanEndOption) { s.end(recover(), options) }
 
-// end ends the span. If recovered is not nil, it is the value of a panic: end records it and panics again.
+// end ends the span. If recovered isn't nil, it is the value of a panic: end records it and panics again.
 func (s *span) end(recovered any, options []trace.SpanEndOption) {
 	if recovered != nil { // the SDK recovers panics only if its End is deferred itself
 		defer panic(recovered)
@@ -164,7 +164,7 @@ func (d *disabledSpan) SpanContext() trace.SpanContext { return d.spanContext }
 // TracerProvider returns the provider that started the span.
 func (d *disabledSpan) TracerProvider() trace.TracerProvider { return d.provider }
 
-// spanOf returns the span of ctx, a no-op span if there is none.
+// spanOf returns the span of ctx, or a no-op span if ctx has none.
 func spanOf(ctx context.Context) trace.Span {
 	if s, ok := ctx.(*span); ok { // the common case, and faster
 		return s
@@ -175,8 +175,8 @@ func spanOf(ctx context.Context) trace.Span {
 // parentInfo describes the parent of a new span.
 type parentInfo struct {
 	span     trace.Span // nearest enabled span
-	request  *request   // nil: unknown, because the parent is not a span of this registry
-	provider *provider  // nil: none of this registry
+	request  *request   // nil if unknown, because the parent is not a span of this registry
+	provider *provider  // nil if not from this registry
 	local    bool       // span belongs to this registry, so that the new span is not the first of the request in this service
 	sampled  bool       // whether the request is sampled; true if unknown
 }
@@ -200,8 +200,8 @@ func (r *Registry) parentOf(s trace.Span) parentInfo {
 // noopEnd ends a disabled span.
 func noopEnd() {}
 
-// Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once. While
-// the tracepoint is disabled, Start returns ctx itself. Without a parent span in ctx, the tracepoint is always
+// Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once.
+// While the tracepoint is disabled, Start returns ctx itself. If ctx has no parent span, the tracepoint is always
 // disabled.
 //
 // Start is small enough to be inlined; BenchmarkDisabled shows the difference.
@@ -274,7 +274,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, name string, options []
 	return s
 }
 
-// ensureExtra returns s.extra, and allocates it if necessary.
+// ensureExtra returns s.extra, which it allocates if necessary.
 func (s *span) ensureExtra() *extra {
 	if s.extra == nil {
 		s.extra = new(extra)
@@ -282,7 +282,7 @@ func (s *span) ensureExtra() *extra {
 	return s.extra
 }
 
-// enterService makes s the first span of its request in this service: s gets the attributes for plan and arm, and
+// enterService makes s the first span of its request in this service. It sets the attributes for plan and arm, and
 // passes the decision on.
 func (s *span) enterService() {
 	q := s.request
@@ -303,7 +303,7 @@ func (s *span) enterService() {
 const labelKeys = "trace_idspan_id"
 
 // setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. They are empty if
-// the span is not sampled, because nobody will find it. Keys and values are next to each other in memory, which halves
+// the span isn't sampled, because nobody will find it. Keys and values are next to each other in memory, which halves
 // the cost of Sibyl's kernel agent for reading them.
 func (s *span) setLabels(outer context.Context) {
 	const traceDigits = 32

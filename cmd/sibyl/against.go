@@ -19,11 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// explainer explains traces by their difference from normal ones.
+// explainer explains how traces differ from normal ones.
 type explainer struct {
 	profile *onetrace.Profile
 	table   *trace.Table // names of the profile and of all traces explained
-	merged  *trace.Table // the table that is part of table
+	merged  *trace.Table // the table whose names are already in table
 	json    bool
 	drawn   bool // a waterfall follows
 	drawing waterfall.Options

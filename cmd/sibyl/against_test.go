@@ -73,7 +73,7 @@ func normalFile(t *testing.T, n int) string {
 	return path
 }
 
-// The text, the JSON and the waterfall of traces that differ from normal ones in each way.
+// TestTraceAgainst checks the text, the JSON and the waterfall of traces that differ from normal ones in each way.
 func TestTraceAgainst(t *testing.T) {
 	normal := normalFile(t, 40)
 	var all strings.Builder
@@ -94,8 +94,8 @@ func TestTraceAgainst(t *testing.T) {
 	golden(t, "against-waterfall.txt", drawn.out)
 }
 
-// Normal traces can come from several files, from a directory and in other formats. Explained as a trace of themselves,
-// they are as usual in the median.
+// Normal traces can come from several files, from a directory and in other formats. If a trace is compared with
+// itself, it is usual.
 func TestTraceAgainstItself(t *testing.T) {
 	r := sibyl(t, "", "trace", "--against", shopTraces, "-o", "json", shopTraces)
 	if r.code != 0 {
@@ -165,7 +165,7 @@ func TestTraceAgainstUsage(t *testing.T) {
 	}
 }
 
-// Names from traces cannot control the terminal, and broken records are skipped.
+// Names from traces can't control the terminal, and broken records are skipped.
 func TestTraceAgainstHostile(t *testing.T) {
 	hostile := strings.ReplaceAll(request(t, againstCases[1].text), "SELECT items", `SELECT \u001b[31m items`)
 	for _, args := range [][]string{{}, {"-o", "json"}, {"--trace-id", "00000000000000000000000000000001"}} {

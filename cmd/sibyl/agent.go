@@ -52,10 +52,10 @@ type kernelFlags struct {
 	cpuLimit     float64
 }
 
-// mostSums is the largest number of sums, which take 1 GB.
+// mostSums is the maximum number of sums, which take 1 GB.
 const mostSums = 1 << 22
 
-// defaultThresholds are long for the reasons that hardly ever are the intention of a program.
+// defaultThresholds are long for reasons that are hardly ever the intention of a program.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
 func (p *process) kernelAgentCommand() *cobra.Command {
@@ -127,14 +127,14 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		if failed != nil {
 			return cli.UsageError{Err: fmt.Errorf("--otlp: %w", failed)}
 		}
-		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }() // err is that of the command
+		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }() // err is the result
 		if s.Join, err = p.join(f.service, sender.Add); err != nil {
 			return err
 		}
 	}
 	return kernel.Observe(c.Context(), s, func(r *waits.Report) error {
 		if s.Interval > 0 && f.output.Value == "table" && terminal.Is(p.out) {
-			if _, err := io.WriteString(p.out, "\x1b[H\x1b[2J"); err != nil { // as top does
+			if _, err := io.WriteString(p.out, "\x1b[H\x1b[2J"); err != nil { // like top
 				return err
 			}
 		}
@@ -142,7 +142,7 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	})
 }
 
-// checkKernel writes what the lack of rights costs, and returns why nothing can be observed.
+// checkKernel prints the consequences of missing rights. It returns an error if nothing can be observed.
 func (p *process) checkKernel() error {
 	notes, err := kernel.Check()
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *process) checkKernel() error {
 	return nil
 }
 
-// join returns the settings for joining waits to spans, which it passes to send.
+// join returns the settings for joining waits to spans. The waits are passed to send.
 func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, er
 	}, nil
 }
 
-// unsent returns an error if waits could not be sent.
+// unsent returns an error if waits couldn't be sent.
 func unsent(c otlp.Counts) error {
 	if c.Dropped+c.Failed == 0 {
 		return nil
@@ -177,7 +177,7 @@ func unsent(c otlp.Counts) error {
 	return fmt.Errorf("%d waits were sent; %d were refused or not answered, %d came faster than they could be sent", c.Sent, c.Failed, c.Dropped)
 }
 
-// write writes a report as a whole.
+// write writes a complete report.
 func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresholds) error {
 	var whole bytes.Buffer
 	var err error
@@ -200,7 +200,7 @@ func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresh
 	return err
 }
 
-// ineffective returns an error if a flag is given that has no effect beside the others.
+// ineffective returns an error if a given flag has no effect in combination with the others.
 func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	switch {
 	case given("cpu-limit"):
@@ -224,7 +224,7 @@ func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 // continuous reports whether the output may hold many reports, one after the other.
 func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
 
-// settings returns the observation that the flags select. given reports whether a flag is.
+// settings returns the observation selected by the flags. given reports whether a flag was given.
 func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
@@ -257,7 +257,7 @@ func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, e
 			s.Classes = s.Classes.With(class)
 		}
 	}
-	if err := parseThresholds(defaultThresholds, &s.Thresholds); err != nil { // those of classes that the flag does not name
+	if err := parseThresholds(defaultThresholds, &s.Thresholds); err != nil { // for classes that the flag doesn't name
 		return s, err
 	}
 	return s, parseThresholds(f.thresholds, &s.Thresholds)
@@ -265,7 +265,7 @@ func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, e
 
 var errSelections = errors.New("select processes with one of --pid, --comm and --cgroup")
 
-// selections completes the selection, and returns the number of ways in which processes are selected: 0 or 1.
+// selections completes the selection, and returns the number of ways in which processes are selected, 0 or 1.
 func (f *kernelFlags) selections() (n int, err error) {
 	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
 		if given {

@@ -82,7 +82,7 @@ func (p *process) classify(f *classifyFlags, paths []string) error {
 	return w.Flush()
 }
 
-// reportProblems lists entries that were left out, with control characters of hostile names escaped.
+// reportProblems lists entries that were skipped, with control characters in hostile names escaped.
 func (p *process) reportProblems(d *classify.Deployment) {
 	for _, problem := range d.Problems {
 		fmt.Fprintf(p.err, "sibyl: %s\n", terminal.Printable(problem))
@@ -178,7 +178,7 @@ func packageName(name string) string {
 	return name
 }
 
-// place returns the path of a source, in its deployment if there is one.
+// place returns the path of a source, relative to its deployment if it is in one.
 func place(d *classify.Deployment, s *classify.Source) string {
 	if inner, found := strings.CutPrefix(s.Path, d.Name); found {
 		return strings.TrimLeft(inner, "!/")
@@ -197,7 +197,7 @@ func reasons(p classify.Package) string {
 	return strings.Join(all, ", ")
 }
 
-// writeSums writes the numbers of classes, and how to decide about the unsure ones.
+// writeSums writes the numbers of classes, and how to decide about unsure ones.
 func writeSums(w io.Writer, packages []classify.Package) {
 	own, foreign, unsure := 0, 0, 0
 	var names []string

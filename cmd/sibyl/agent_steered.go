@@ -17,14 +17,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-// steerFlags adds the flags of an agent that Sibyl steers.
+// steerFlags adds the flags of an agent that is steered by Sibyl.
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
 	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
 	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
 }
 
-// steeredAgent lets Sibyl decide what is observed, until it is interrupted.
+// steeredAgent observes as Sibyl decides, until it is interrupted.
 func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	s, err := p.steerSettings(c, f)
 	if err != nil {
@@ -42,10 +42,10 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	return steer.Run(c.Context(), s)
 }
 
-// agentToken returns the token of the agent; "" if there is none.
+// agentToken returns the token of the agent, or "".
 func (p *process) agentToken(f *kernelFlags) string { return cmp.Or(f.token, p.getenv("SIBYL_TOKEN")) }
 
-// otlpPort is the port at which Sibyl and Collectors take traces over gRPC by default.
+// otlpPort is the default port of Sibyl and Collectors for traces over gRPC.
 const otlpPort = "4317"
 
 // reporting holds the flags that only a report uses.
@@ -81,7 +81,7 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		return s, err
 	case selections == 0 && f.service != "":
 		return s, errors.New("--service needs --pid, --comm or --cgroup: it would apply to all processes")
-	case f.sums == 0 || f.sums > mostSums || !(f.cpuLimit >= 0): // nor NaN
+	case f.sums == 0 || f.sums > mostSums || !(f.cpuLimit >= 0): // also excludes NaN
 		return s, fmt.Errorf("--sums must be from 1 to %d, and --cpu-limit not negative", mostSums)
 	}
 	s.Selection, s.Everything = f.selection, selections == 0

@@ -55,7 +55,7 @@ func TestKernelAgentUsage(t *testing.T) {
 	}
 }
 
-// A threshold changes that of its class only.
+// A threshold changes only the threshold of its class.
 func TestKernelAgentThresholds(t *testing.T) {
 	f := &kernelFlags{
 		output: cli.NewChoice("table"), pids: []uint{1}, interval: time.Second, sums: 1, thresholds: []string{"file=5ms", "sync=0", "net=50ms"},
@@ -73,7 +73,7 @@ func TestKernelAgentThresholds(t *testing.T) {
 	}
 }
 
-// Names that a process chooses do not reach the terminal as they are.
+// Names chosen by a process don't reach the terminal unescaped.
 func TestJoinReasonsAreReadable(t *testing.T) {
 	var errOut strings.Builder
 	p := &process{err: &errOut}
@@ -114,8 +114,8 @@ func TestWriteJVMAgent(t *testing.T) {
 	}
 }
 
-// TestClassify: classify lists packages with verdict and reasons, names entries that it leaves out, and asks about
-// packages when it is not sure. The configuration decides before the model.
+// TestClassify: classify lists packages with verdict and reasons, names skipped entries, and asks about packages when
+// it isn't sure. The configuration decides before the model.
 func TestClassify(t *testing.T) {
 	pool := classtest.Zip(t, zip.Deflate, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
 	jar := filepath.Join(t.TempDir(), "shop.jar")

@@ -136,8 +136,8 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	return nil
 }
 
-// write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because a
-// part of a report in another format could pass for the whole.
+// write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because
+// a partial report in another format could be mistaken for a complete one.
 func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
@@ -155,7 +155,7 @@ func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report
 	return err
 }
 
-// stopping is a writer that fails as soon as stopped returns an error.
+// stopping is a writer that fails once stopped returns an error.
 type stopping struct {
 	stopped func() error
 	to      io.Writer
@@ -180,7 +180,7 @@ func (f *analyzeFlags) render(w io.Writer, r *offline.Report, in report.Input, s
 	return report.Table(w, r, in, style, f.top)
 }
 
-// configured returns the configuration named by --config, overridden by flags; nil without --config.
+// configured returns the configuration named by --config, overridden by flags, or nil without --config.
 func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) {
 	if f.config == "" {
 		return nil, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recording writes a file with 25 minutes of a simulated application, the newest traces first, and labels: a fault
-// begins after 18 minutes. It returns their names and the faulty service.
+// recording writes two files: 25 minutes of a simulated application, newest traces first, and labels. A fault starts
+// after 18 minutes. It returns the names of the files and the faulty service.
 func recording(t *testing.T) (traces, labels, service string) {
 	t.Helper()
 	const from = trace.Nanos(1_790_000_000_000_000_000)
@@ -49,7 +49,7 @@ func recording(t *testing.T) (traces, labels, service string) {
 	return traces, labels, service
 }
 
-// The command names the faulty service, whatever the order of the traces and the memory.
+// The command names the faulty service, regardless of the order of the traces and the memory limit.
 func TestBacktest(t *testing.T) {
 	traces, labels, service := recording(t)
 	r := sibyl(t, "", "backtest", "--incidents", labels, "-o", "json", traces)
@@ -105,7 +105,7 @@ func TestBacktest(t *testing.T) {
 	if !strings.Contains(table.out, "  Requests of ") {
 		t.Errorf("%s: no sentence names the requests that are slower", table.out)
 	}
-	// The sentence alone differs: nobody knows yet which types of requests are slower.
+	// Only the sentence differs: it isn't known yet which request types are slower.
 	sentence := regexp.MustCompile(`(?s)  (Requests of|All requests) .*?\.\n`)
 	again := sibyl(t, "", "backtest", "--incidents", labels, "--config", slow, traces)
 	if got, want := sentence.ReplaceAllString(again.out, ""), sentence.ReplaceAllString(table.out, ""); got != want {

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// Bounds of completions that ask a service: a shell waits for them.
+// Limits for completions that ask a service: a shell waits for them.
 const (
 	completionTimeout = 700 * time.Millisecond
 	mostCompletions   = 100
@@ -21,7 +21,7 @@ const (
 // names returns the values that may complete an argument, with descriptions.
 type names func(context.Context, *client.Client) ([]cobra.Completion, error)
 
-// complete returns a completion of the first argument by names of a service. It offers nothing if the service does not
+// complete returns a completion of the first argument by names of a service. It offers nothing if the service doesn't
 // answer in time.
 func (p *process) complete(f *serverFlags, of names) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

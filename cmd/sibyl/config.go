@@ -87,7 +87,7 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 	return c
 }
 
-// noFile rejects arguments. People write a configuration file without --config.
+// noFile rejects arguments, because people pass a configuration file without --config.
 func noFile(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func noFile(c *cobra.Command, args []string) error {
 }
 
 // printConfigErrors prints the errors in a configuration, one per line, and returns an error with their number. It
-// returns other errors as they are.
+// returns other errors unchanged.
 func (p *process) printConfigErrors(err error) error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

@@ -58,7 +58,7 @@ BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf)
 }
 
 // checkSides returns an error unless files names both sides of a comparison. The files before -- are files[:before];
-// before is negative without --.
+// without --, before is negative.
 func checkSides(files []string, before int) error {
 	switch {
 	case before < 0:
@@ -94,7 +94,7 @@ func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
 		})
 }
 
-// problemFlags are the flags of analyze that do not apply with --window.
+// problemFlags are the flags of analyze that cannot be combined with --window.
 var problemFlags = []string{
 	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "delayed-threshold", "split", "fail-on-problem",
 }
@@ -119,8 +119,8 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 		})
 }
 
-// ranges returns the window and the baseline, which is nil without --baseline. It returns an error if a flag does not
-// apply to the comparison of a window.
+// ranges returns the window and the baseline, which is nil without --baseline. It returns an error if a flag can't be
+// combined with a window.
 func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, baseline *offline.TimeRange, err error) {
 	if !flags.Changed("window") {
 		return window, nil, errors.New("--baseline needs a window to compare it with: --window FROM..TO")

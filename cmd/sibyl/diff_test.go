@@ -40,8 +40,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// faulty writes two files with half a minute each of a simulated application, from 14:13:20 UTC. A fault begins with
-// the second. It returns their names and the faulty service.
+// faulty writes two files with half a minute each of a simulated application, from 14:13:20 UTC. A fault starts with
+// the second file. It returns the names of the files and the faulty service.
 func faulty(t *testing.T) (before, after, service string) {
 	t.Helper()
 	const onset = trace.Nanos(1_790_000_030_000_000_000)

@@ -24,7 +24,7 @@ type finding struct {
 	Check string   `json:"check"`
 	State severity `json:"state"`
 	Saw   string   `json:"saw"`
-	Do    string   `json:"do,omitempty"` // the remedy; empty: none is needed
+	Do    string   `json:"do,omitempty"` // the remedy, if one is needed
 }
 
 // severity is the state of a finding.
@@ -117,7 +117,7 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// isOwn reports whether a URL leads to the service that has the configuration c on this machine.
+// isOwn reports whether a URL leads to the service with the configuration c on this machine.
 func isOwn(c *config.Config, server string) bool {
 	named, err := url.Parse(server)
 	own, err2 := url.Parse(ownServer(c))
@@ -153,8 +153,8 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 	return r
 }
 
-// unreachable is the finding about a service that does not answer. own reports that it is the one with these settings:
-// it need not run yet.
+// unreachable is the finding about a service that doesn't answer. own means that the service has these settings. It
+// need not be running yet.
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
 	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}

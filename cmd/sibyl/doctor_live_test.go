@@ -25,7 +25,7 @@ type liveService struct {
 	otlp, api string // URLs
 }
 
-// startService runs a service with more keys of the configuration, as environment variables, until the test ends.
+// startService runs a service with additional configuration, as environment variables, until the test ends.
 func startService(t *testing.T, more map[string]string) *liveService {
 	t.Helper()
 	env := map[string]string{
@@ -62,7 +62,7 @@ func startService(t *testing.T, more map[string]string) *liveService {
 	return l
 }
 
-// sentSpan is a span of a request of a test. Its trace starts with the time at which it is sent.
+// sentSpan is a span of a request in a test. Its trace starts when it is sent.
 type sentSpan struct {
 	trace, id, parent int
 	service, name     string
@@ -70,7 +70,7 @@ type sentSpan struct {
 	from, to          time.Duration
 }
 
-// send sends spans, each with a resource of its own, in one request.
+// send sends spans, each with its own resource, in one request.
 func (l *liveService) send(at time.Time, spans ...sentSpan) {
 	l.t.Helper()
 	var all []string
@@ -101,7 +101,7 @@ func (l *liveService) send(at time.Time, spans ...sentSpan) {
 	}
 }
 
-// check runs doctor until a check has a state and a text, and fails the test if it never has.
+// check runs doctor until a check has a state and a text. It fails the test if this never happens.
 func (l *liveService) check(name string, state severity, saw string) {
 	l.t.Helper()
 	l.checkAt(l.api, name, state, saw)
@@ -139,7 +139,8 @@ const (
 	clientSpan = 3
 )
 
-// twoServices returns the spans of a request of two services. A missing parent hides the call between them.
+// twoServices returns the spans of a request across two services. If missing is true, the call between them is
+// missing.
 func twoServices(trace int, missing bool) []sentSpan {
 	all := []sentSpan{
 		{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, 30 * time.Millisecond},
@@ -152,8 +153,8 @@ func twoServices(trace int, missing bool) []sentSpan {
 	return all
 }
 
-// TestDoctorOfTidyTraffic: whole traces of two services are fine, also if they arrive twice. Duplicates are counted,
-// and do not count as arrivals.
+// TestDoctorOfTidyTraffic: complete traces of two services are fine, even if they arrive twice. Duplicates are
+// counted, but don't count as arrivals.
 func TestDoctorOfTidyTraffic(t *testing.T) {
 	l := startService(t, nil)
 	l.check("traces", failed, "No span has arrived.")
@@ -181,7 +182,7 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 	l.checkAt(later, "clock", warning, "differ by")
 }
 
-// proxy returns the URL of a proxy of the API for which it is later.
+// proxy returns the URL of a proxy for the API whose clock is ahead.
 func (l *liveService) proxy(by time.Duration) string {
 	api, err := url.Parse(l.api)
 	if err != nil {
@@ -198,7 +199,7 @@ func (l *liveService) proxy(by time.Duration) string {
 	return s.URL
 }
 
-// TestDoctorOfMissingParents: of 10 traces, 9 have a span whose parent never arrives.
+// TestDoctorOfMissingParents: 9 of 10 traces have a span whose parent never arrives.
 func TestDoctorOfMissingParents(t *testing.T) {
 	l := startService(t, nil)
 	for i := range 10 {
@@ -232,7 +233,7 @@ func TestDoctorOfLimits(t *testing.T) {
 		name    string
 		send    func(l *liveService)
 		saw     string
-		covered string // what the check of the coverage says
+		covered string // result of the coverage check
 	}{
 		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with none of the time, could not be read."},
 		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "all of the spans, with all of the time, belong to requests that took no time"},
@@ -269,7 +270,7 @@ func TestDoctorOfLimits(t *testing.T) {
 	}
 }
 
-// TestReplayOfDuplicates: the summary of a second replay says that all of its spans were ignored.
+// TestReplayOfDuplicates: the summary of a second replay reports that all of its spans were ignored.
 func TestReplayOfDuplicates(t *testing.T) {
 	l := startService(t, nil)
 	recording := request(t, cart)

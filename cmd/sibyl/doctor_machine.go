@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/server"
 )
 
-// checkAddresses checks the addresses on which a service listens or would listen.
+// checkAddresses checks the addresses that a service listens on or would listen on.
 func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []finding) {
 	for _, l := range c.Listeners() {
 		if l.Address == "" {
@@ -133,7 +133,7 @@ func checkClock() finding {
 	return f
 }
 
-// usefulFiles is the number of open files with which databases and connections do not limit each other.
+// usefulFiles is the number of open files from which databases and connections do not limit each other.
 const usefulFiles = 8192
 
 // checkFiles checks how many files a process may open.

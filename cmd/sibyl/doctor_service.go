@@ -12,14 +12,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Bounds of findings about a service.
+// Limits for findings about a service.
 const (
 	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
-	mostIncomplete = 0.02            // of the closed traces, whose spans lack a parent
-	sampledTypes   = 5               // request types of which a trace is read
+	mostIncomplete = 0.02            // share of the closed traces with a span whose parent is missing
+	sampledTypes   = 5               // request types to read a trace of
 )
 
-// checkService checks the status of a service; at is its time when it answered.
+// checkService checks the status of a service. at is the service's time when it answered.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
 	if !s.Ready {
@@ -36,7 +36,7 @@ func checkService(s *contract.Status, at time.Time) []finding {
 		checkCoverage(s), checkOperations(s), checkRefused(s))
 }
 
-// checkArrival checks whether traces arrive. Duplicates are no sign that they do.
+// checkArrival checks whether traces arrive. Duplicates don't count.
 func checkArrival(s *contract.Status, at time.Time) finding {
 	f := finding{Check: "traces", State: fine}
 	switch last := s.Ingest.LastArrival; {
@@ -67,7 +67,7 @@ func arrived(s *contract.Status) string {
 		units.Plural(int(s.Ingest.Requests), "export request"))
 }
 
-// checkLearning returns the time that learning still takes.
+// checkLearning checks whether the service is still learning, and reports the remaining time.
 func checkLearning(s *contract.Status) finding {
 	f := finding{Check: "learning", State: fine, Saw: fmt.Sprintf("%s learned; incidents and problems are reported.", units.Plural(s.RequestTypes, "request type"))}
 	var left []string
@@ -87,8 +87,8 @@ func checkLearning(s *contract.Status) finding {
 	return f
 }
 
-// checkKnown returns a sentence about changes that are not judged in the first hour and the first days; empty after
-// them.
+// checkKnown returns a sentence about changes that aren't judged in the first hour and the first days. Afterwards it
+// returns "".
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	for _, x := range []struct {
@@ -109,10 +109,11 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// justClosed is the time for which a closed incident is named: the same instance may soon be slow again.
+// justClosed is the age up to which a closed incident is mentioned, because the same instance may soon be slow again.
 const justClosed = time.Hour
 
-// recentIncidents returns the open incidents and those that closed a short time before now; nil if they cannot be read.
+// recentIncidents returns the open incidents and the incidents that closed shortly before now, or nil if they can't
+// be read.
 func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []contract.Incident {
 	muted := contract.ListIncidentsParamsMutedAll
 	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: &muted, From: new(now.Add(-justClosed).UTC().Format(time.RFC3339))}, 0)
@@ -122,8 +123,8 @@ func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []c
 	return list.Items
 }
 
-// checkInstances checks whether instances are unlike their siblings: in open incidents and, in the first week, since
-// Sibyl started. It names those of closed incidents, too, as past.
+// checkInstances checks whether instances differ from their siblings, in open incidents and, in the first week, since
+// Sibyl was started. It also names instances of closed incidents, as past.
 func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	f := finding{Check: "instances", State: fine, Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, or failed much more often, than its siblings."}
 	if s.Learning.GrowthLeftNs == nil {
@@ -155,13 +156,13 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	return f
 }
 
-// shownID is the number of digits by which commands name an incident.
+// shownID is the number of digits of an incident's ID that commands show.
 const shownID = 8
 
-// mostOfIt is the part of the additional cost of a service from which an instance differs from its siblings.
+// mostOfIt is the share of a service's additional cost from which an instance differs from its siblings.
 const mostOfIt = 0.5
 
-// differing returns a sentence about the instance that carries most of an incident; empty if none does.
+// differing returns a sentence about the instance that carries most of an incident, or "".
 func differing(x *contract.Incident) string {
 	if len(x.Suspects) == 0 {
 		return ""
@@ -183,7 +184,7 @@ func differing(x *contract.Incident) string {
 // checkParents checks whether spans have parents.
 func checkParents(s *contract.Status) finding {
 	f := finding{Check: "parents", State: fine, Saw: "No trace has been closed yet."}
-	// idle: a span is missing. checkRefused judges those that were cut off
+	// A span is missing in idle traces. checkRefused judges traces that were cut off.
 	closed := s.Closed["complete"] + s.Closed["idle"]
 	if closed == 0 {
 		f.State = skipped
@@ -198,7 +199,7 @@ func checkParents(s *contract.Status) finding {
 	return f
 }
 
-// checkCoverage checks whether enough spans of the last minutes are judged, in all and of each service, and whether
+// checkCoverage checks whether enough spans of the last minutes are judged, in total and for each service, and whether
 // operations have enough calls.
 func checkCoverage(s *contract.Status) finding {
 	c := &s.Coverage
@@ -233,7 +234,7 @@ func checkCoverage(s *contract.Status) finding {
 // shownHops is the number of hops without spans in a finding.
 const shownHops = 3
 
-// checkOperations checks whether names of operations hold identities.
+// checkOperations checks whether names of operations contain identifiers.
 func checkOperations(s *contract.Status) finding {
 	if s.Names.Warning == "" {
 		return finding{Check: "operations", State: fine, Saw: "No names of operations seem to hold identities."}
@@ -241,7 +242,7 @@ func checkOperations(s *contract.Status) finding {
 	return finding{Check: "operations", State: warning, Saw: terminal.Printable(s.Names.Warning), Do: s.Names.Remedy}
 }
 
-// refusals explains the reasons for which something of the traffic is not used.
+// refusals explains why parts of the traffic are not used.
 var refusals = []struct {
 	count func(*contract.Status) int64
 	noun  string
@@ -271,7 +272,7 @@ var refusals = []struct {
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }
 
-// mostLate is the share of the spans that may be late: a retried request brings some.
+// mostLate is the share of spans that may be late: retried requests cause some.
 const mostLate = 0.01
 
 // lateSpans returns the number of late spans, or 0 if they are too few to matter.
@@ -282,7 +283,7 @@ func lateSpans(s *contract.Status) int64 {
 	return 0
 }
 
-// checkRefused checks whether parts of the traffic are not used.
+// checkRefused checks whether parts of the traffic aren't used.
 func checkRefused(s *contract.Status) finding {
 	f := finding{Check: "limits", State: fine, Saw: "All traffic is used."}
 	var saw, do []string
@@ -297,7 +298,7 @@ func checkRefused(s *contract.Status) finding {
 	return f
 }
 
-// checkWebhooks checks whether the receivers of notifications accept them; it returns nothing if there are none.
+// checkWebhooks checks whether the receivers of notifications accept them. It returns nil if none is configured.
 func checkWebhooks(all []contract.Webhook) []finding {
 	if len(all) == 0 {
 		return nil
@@ -363,7 +364,7 @@ func (s *sight) names() finding {
 	return f
 }
 
-// sidecars are names of proxies that emit spans of their own.
+// sidecars are names of proxies that emit their own spans.
 var sidecars = []string{"istio-proxy", "envoy", "linkerd-proxy", "consul-proxy", "kuma-dp"}
 
 // proxies checks for sidecars that hide the services behind them.

@@ -18,7 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// TestDoctor: without a service, doctor checks the machine; an address in use and a data directory that is a file fail.
+// TestDoctor: without a service, doctor checks the machine. It reports an address in use and a data directory that is
+// a file as failures.
 func TestDoctor(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -103,7 +104,7 @@ func TestDoctorOfService(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutToken: a service that needs a token runs; its address is not that of another program.
+// TestDoctorWithoutToken: if a service needs a token, it is running, so its address isn't used by another program.
 func TestDoctorWithoutToken(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -116,8 +117,8 @@ func TestDoctorWithoutToken(t *testing.T) {
 	}
 }
 
-// TestDoctorElsewhere: the settings here say nothing about a service at another address, even on loopback, as behind a
-// forwarded port.
+// TestDoctorElsewhere: the local settings say nothing about a service at another address, even on loopback, for
+// example behind a forwarded port.
 func TestDoctorElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		server string
@@ -137,7 +138,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	}
 }
 
-// TestDoctorOfInstances: an instance differs if an open incident is its own, or since the start.
+// TestDoctorOfInstances: an instance is reported if it causes an open incident, or has differed since the start.
 func TestDoctorOfInstances(t *testing.T) {
 	incident := func(key string, part float64) []contract.Incident {
 		return []contract.Incident{{ID: "0123456789abcdef", Suspects: []contract.IncidentSuspect{{Service: "cart", Instances: []contract.SuspectInstance{{Key: key, Value: "cart-1", Part: part}}}}}}

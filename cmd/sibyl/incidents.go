@@ -77,7 +77,7 @@ const (
 	htmlFormat     = "html"
 )
 
-// isDocument reports whether the format is that of a document.
+// isDocument reports whether the format is for documents.
 func (f *listFlags) isDocument() bool {
 	return f.output.Value == markdownFormat || f.output.Value == htmlFormat
 }
@@ -101,7 +101,7 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 	}, client.ShowIncident)
 }
 
-// incidentNoteCommand returns a command that sets a note about an incident, and then says what it has done.
+// incidentNoteCommand returns a command that sets a note about an incident, and then reports this.
 func (p *process) incidentNoteCommand(name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
 	var text string
 	c := &cobra.Command{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Commands that change an incident say what they have done, and only if they have.
+// Commands that change an incident report the change, and only if it succeeded.
 func TestIncidentNotes(t *testing.T) {
 	const id = "101885cb3de75177"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,8 @@ func TestIncidentNotes(t *testing.T) {
 	}
 }
 
-// Lists that rest on the last minutes say that no traces arrive, even if an incident is open; not to programs.
+// Lists that depend on the last minutes report that no traces arrive, even if an incident is open, but not in output
+// for programs.
 func TestSilence(t *testing.T) {
 	var last time.Time
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +60,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// While Sibyl learns, a place in the empty list of incidents is no mistake of the caller.
+// While Sibyl is learning, a place in the empty list of incidents isn't a usage error.
 func TestIncidentWhileLearning(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -34,7 +34,7 @@ func TestTraceStopsWhenInterruptedWhileWriting(t *testing.T) {
 	}
 }
 
-// An interrupt while a report is written leaves invalid JSON; other formats are written as a whole or not at all.
+// An interrupt while a report is written leaves invalid JSON. Other formats are written completely or not at all.
 func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 	for _, format := range []string{"json", "html", "folded", "table"} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,8 +1,7 @@
 // Command sibyl finds slow and erratic requests, locates the delay on their critical path, and decides which
 // tracepoints to enable next.
 //
-// The command tree is in root.go, each command in a file of its own; docs/ARCHITECTURE.md leads from here to the
-// decision.
+// The command tree is in root.go, with one file per command. docs/ARCHITECTURE.md leads from here to the decision.
 package main
 
 import (

@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manDir is a flag of a test, not of the product: the packages that write man pages stay out of the program.
+// manDir is a flag of a test, not of the product, so that the packages that write man pages aren't linked into the
+// program.
 var manDir = flag.String("man", "", "directory in which TestManPages leaves the man pages: make packages")
 
 // TestManPages writes the man page of each command, without a date, so that equal commands have equal pages.
@@ -31,7 +32,7 @@ func TestManPages(t *testing.T) {
 	undate(t, dir, root)
 }
 
-// undate removes the date from the page of a command, and from those of its subcommands.
+// undate removes the date from the pages of a command and its subcommands.
 func undate(t *testing.T, dir string, c *cobra.Command) {
 	t.Helper()
 	path := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
@@ -53,7 +54,8 @@ func undate(t *testing.T, dir string, c *cobra.Command) {
 	}
 }
 
-// addChoices adds the choices of flags to their texts: man pages do not show the type of a flag, which names them.
+// addChoices adds the choices of flags to their descriptions, because man pages omit the type of a flag, which lists
+// them.
 func addChoices(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if strings.Contains(f.Value.Type(), "|") {

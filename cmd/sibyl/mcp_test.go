@@ -129,7 +129,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestMCPExposed: an address that other machines reach is refused while the service needs no token.
+// TestMCPExposed: an address that other machines can reach is refused while the service needs no token.
 func TestMCPExposed(t *testing.T) {
 	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -55,8 +55,8 @@ type listFlags struct {
 	limit  int
 }
 
-// addListFlags adds the flags of a command that lists items of a kind; limit is the default of --limit. formats are
-// those of a single item.
+// addListFlags adds the flags of a command that lists items of a kind. limit is the default of --limit. formats are
+// additional formats of a single item.
 func (p *process) addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
 	f := &listFlags{server: p.addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
 	f.output.Flag(c, "output", "o", "format")
@@ -95,7 +95,8 @@ func showAnswer[T any](
 	return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
 }
 
-// showJudged is showQuery for a list that rests on the traces of the last minutes: it says first if none arrive.
+// showJudged is like showQuery, but for a list that depends on the traces of the last minutes. If no traces arrive, it
+// reports that first.
 func showJudged[T any](
 	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
 ) func(*cobra.Command, []string) error {

@@ -129,7 +129,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	}
 	options.Sent = func(traces int64) {
 		if bar != nil {
-			_ = bar.Set64(traces) // the replay goes on without a bar
+			_ = bar.Set64(traces) // the replay continues without a bar
 		}
 	}
 	watch := p.watchDuplicates(c.Context(), f)

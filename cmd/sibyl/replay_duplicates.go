@@ -12,16 +12,16 @@ import (
 )
 
 // duplicateWatch compares the counters of the service that receives a replay, before and after. OTLP's answers do not
-// tell which of the accepted spans are duplicates: a service finds out later.
+// report how many of the accepted spans are duplicates, because a service finds this out later.
 type duplicateWatch struct {
-	api           *client.Client // nil: unknown
+	api           *client.Client // nil if unknown
 	spans, copies int64          // before the replay
 }
 
-// countingDelay is the time after which a service has counted the spans that it acknowledged.
+// countingDelay is the time until a service has counted the spans that it acknowledged.
 const countingDelay = 500 * time.Millisecond
 
-// watchDuplicates reads the counters of the service that has an OTLP endpoint, if its API answers.
+// watchDuplicates reads the counters of the service with an OTLP endpoint, if its API answers.
 func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicateWatch {
 	server := cmp.Or(p.getenv(serverVariable), client.DefaultServer)
 	if !sameHost(f.to, server) {
@@ -51,8 +51,8 @@ func sameHost(endpoint, server string) bool {
 	return host == u.Hostname() || isLocal("http://"+net.JoinHostPort(host, "0")) && isLocal(server)
 }
 
-// count returns how many of the spans sent since were duplicates; nil if it is unknown, as when others sent spans, too,
-// or the API is not the one of the endpoint.
+// count returns how many of the spans sent since w were duplicates, or nil if this is unknown because others sent
+// spans, too, or the API doesn't belong to the endpoint.
 func (w *duplicateWatch) count(ctx context.Context, sent int64) *int64 {
 	if w.api == nil || sent == 0 {
 		return nil

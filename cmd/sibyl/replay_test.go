@@ -31,7 +31,7 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// intake passes requests to the engine, as the service does.
+// intake passes requests to the engine, like the service.
 type intake struct{ service *live.Service }
 
 func (i intake) Take(ctx context.Context, body []byte, _ receiver.Format) (receiver.Rejected, error) {
@@ -145,8 +145,8 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 	}
 }
 
-// A second replay of the example sends the traces of the first again, which Sibyl then ignores: as new ones, they would
-// contradict the first.
+// A second replay of the example sends the traces of the first replay again, and Sibyl ignores them. If it used new
+// ones, they would contradict the first.
 func TestExampleAgain(t *testing.T) {
 	var mu sync.Mutex
 	ids := make(map[pcommon.TraceID]bool)

@@ -45,7 +45,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// Not cobra's Version: its template would keep the linker from removing unused methods.
+	// We don't use cobra's Version, because its template would keep the linker from removing unused methods.
 	printVersion := c.Flags().BoolP("version", "v", false, "print the version")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !*printVersion {

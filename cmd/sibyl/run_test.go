@@ -121,7 +121,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// A compressed file that ends early gives the result of what precedes the end, and then an exit code.
+// A compressed file that ends early gives the result of everything before the end, followed by an exit code.
 func TestCutFile(t *testing.T) {
 	whole, err := os.ReadFile("../../testdata/shop.otlp.jsonl.gz")
 	if err != nil {
@@ -263,7 +263,8 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
-// Input without a readable trace is an error, reported once: a script must not take it for health.
+// Input without a readable trace is an error that is reported once, because a script must not mistake it for a healthy
+// system.
 func TestNoTrace(t *testing.T) {
 	if r := sibyl(t, "", "trace", "-"); r.code != 1 || r.err != "sibyl: the input holds no trace that could be read\n" {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
@@ -339,7 +340,7 @@ func TestAnalyzeConfig(t *testing.T) {
 	}
 }
 
-// The report does not depend on the order of the input or the number of workers.
+// The report doesn't depend on the order of the input or the number of workers.
 func TestAnalyzeIgnoresOrder(t *testing.T) {
 	zipped, err := os.Open(shopTraces)
 	if err != nil {

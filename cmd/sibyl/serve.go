@@ -46,7 +46,7 @@ both, and a kill.`,
 
 func (p *process) serve(ctx context.Context, sources config.Sources) (err error) {
 	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP) // from here on SIGHUP does not end the process
+	signal.Notify(reload, syscall.SIGHUP) // from here on SIGHUP doesn't end the process
 	defer signal.Stop(reload)
 	e, err := config.Load(sources)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 // usableDataDir describes a directory that can hold the data of Sibyl.
 const usableDataDir = "a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl"
 
-// checkDataDir returns an error with a remedy if dir cannot be a data directory.
+// checkDataDir returns an error with a remedy if dir can't be a data directory.
 func checkDataDir(dir string) error {
 	if err := server.CheckDataDir(dir); err != nil {
 		return fmt.Errorf("%w: choose %s", err, usableDataDir)
@@ -113,8 +113,8 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// explainAddress returns the error of an address that cannot be opened, with the remedy and the flag that selects
-// another.
+// explainAddress returns the error for an address that can't be opened, with the remedy and the flag for another
+// address.
 func explainAddress(err error, c *config.Config) error {
 	failed, ok := errors.AsType[*listener.AddressError](err)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// sibyl services SERVICE shows one service, also if its name cannot be part of a path, and an unknown one leads on.
+// sibyl services SERVICE shows one service, even if its name can't be part of a path. The error for an unknown
+// service has a hint.
 func TestServicesShowsOne(t *testing.T) {
 	const load = `"now":{"calls":60,"rate":0.1,"failed":0,"own_ns":1,"p50_ns":1,"p99_ns":1},"usual":null`
 	const service = `{"id":"0000000000000007","service":"pay/ment","state":"new","reason":"",` + load + `}`

@@ -99,10 +99,10 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	return n.Complete()
 }
 
-// traceView writes a trace. The names of the trace are in table; first is true for the first trace.
+// traceView writes a trace. table contains the names of the trace. first is true for the first trace.
 type traceView func(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error
 
-// traceView returns the view that the flags select.
+// traceView returns the view selected by the flags.
 func (p *process) traceView(ctx context.Context, f *traceFlags, files []string) (traceView, error) {
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Flags of sibyl traces become the query of the API; with an ID it shows the trace.
+// Flags of sibyl traces are passed to the API as a query. With an ID, the command shows the trace.
 func TestTracesCommand(t *testing.T) {
 	const id = "0114a5fa724917998cc31597940696c8"
 	var asked url.Values
@@ -40,7 +40,7 @@ func TestTracesCommand(t *testing.T) {
 	}
 }
 
-// sibyl problems PROBLEM is sibyl explain PROBLEM.
+// sibyl problems PROBLEM is the same as sibyl explain PROBLEM.
 func TestProblemsShowsOne(t *testing.T) {
 	const id = "f072d879d6001a5006b95cfc9e08bf19"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-// TestWrongUsage: an error names the flag, its value and the help of the command, and suggests similar names.
+// TestWrongUsage: an error contains the flag, its value and the help of the command, and suggests similar names.
 func TestWrongUsage(t *testing.T) {
 	for _, c := range []struct{ args, want, help string }{
 		{"problms", `unknown command "problms" for "sibyl"; did you mean problems?`, "sibyl"},
@@ -70,7 +70,8 @@ func TestHelpFits(t *testing.T) {
 	fit((&process{getenv: func(string) string { return "" }}).root())
 }
 
-// TestWrongAddress: an address that cannot be opened names the reason and the flag that selects another.
+// TestWrongAddress: the error for an address that can't be opened contains the reason and the flag for another
+// address.
 func TestWrongAddress(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -94,7 +95,7 @@ func TestWrongAddress(t *testing.T) {
 	}
 }
 
-// TestDataDir: serve and token create refuse a directory of something else, and doctor reports it.
+// TestDataDir: serve and token create refuse a directory of another program, and doctor reports it.
 func TestDataDir(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), nil, 0o600); err != nil {
@@ -130,7 +131,7 @@ func TestReplayToNobody(t *testing.T) {
 	}
 }
 
-// TestCompletion: commands complete the IDs of tokens, and nothing if no service answers.
+// TestCompletion: commands complete the IDs of tokens. They complete nothing if no service answers.
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
 	r := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "board", "--data-dir", dir)
@@ -150,7 +151,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestServerVariable: commands ask the service that SIBYL_SERVER names, unless --server names another.
+// TestServerVariable: commands query the service in SIBYL_SERVER, unless --server is given.
 func TestServerVariable(t *testing.T) {
 	getenv := func(key string) string { return map[string]string{serverVariable: "http://127.0.0.1:1"}[key] }
 	for _, c := range []struct{ want, args string }{

@@ -25,7 +25,8 @@ func (v version) String() string {
 	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
 }
 
-// described is the output of git describe if the linker sets it: Go records no version in a workspace or a worktree.
+// described is the output of git describe if the linker sets it, because Go records no version in a workspace or a
+// worktree.
 var described string
 
 func (p *process) versionCommand() *cobra.Command {

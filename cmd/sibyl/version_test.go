@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The version is that which the linker sets.
+// The version is the one set by the linker.
 func TestDescribed(t *testing.T) {
 	defer func(before string) { described = before }(described)
 	described = "v1.2.3-4-gabcdef0"

@@ -8,9 +8,9 @@
 //     tracepoints, reports outcomes.
 //   - The agent description contains the resource.
 //   - Every message of the server renews the lease. Over WebSocket the server sends one at least every third of a
-//     lease; over HTTP the agent must poll as often.
+//     lease. Over HTTP the agent must poll as often.
 //
-// Core messages cannot report the cost of hits, so that estimates count for these agents.
+// Core messages cannot report the cost of hits, so we use estimates for these agents.
 package opamp
 
 import (
@@ -67,7 +67,7 @@ func New(plane *control.Plane, identify func(*http.Request) (control.Identity, e
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	var err error
 	s.handle, s.context, err = server.New(debugLog{log}).Attach(server.Settings{
-		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // no compression: the library does not bound decompressed messages
+		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // no compression: the library doesn't bound decompressed messages
 	})
 	if err != nil {
 		return nil, fmt.Errorf("attach OpAMP: %w", err)
@@ -111,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handle(hijacker{w, s.plane}, r)
 }
 
-// retryAfter is the time after which an agent should retry when the server is overloaded.
+// retryAfter is the delay after which an agent should retry when the server is overloaded.
 const retryAfter = 5 * time.Second
 
 // refuse refuses a request because of err.
@@ -173,7 +173,7 @@ type connection struct {
 	plane    *control.Plane // of the server
 	caller   control.Caller
 	isSocket bool
-	stop     context.CancelFunc // ends the goroutine that sends plans; nil: there is none
+	stop     context.CancelFunc // ends the goroutine that sends plans; may be nil
 }
 
 // setID sets the ID of the agent. A connection has one agent at a time: if the ID changes, the former agent leaves and
@@ -262,9 +262,9 @@ func (c *connection) refuse(answer *protobufs.ServerToAgent, err error) *protobu
 		return answer
 	case errors.Is(err, control.ErrConflict):
 		other := make([]byte, 16)
-		_, _ = rand.Read(other) // it never fails
+		_, _ = rand.Read(other) // never fails
 		answer.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: other}
-		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) // it registers at once
+		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) // registers at once
 		return answer
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
 		answer = refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err.Error())
@@ -304,8 +304,8 @@ func (c *connection) register(m *protobufs.AgentToServer) error {
 	return nil
 }
 
-// catalogue returns the catalogue in a message. It omits the tracepoints if the plane has them: of many agents with the
-// same catalogue only the first one's is decoded.
+// catalogue returns the catalogue in a message. It omits the tracepoints if the plane has them. If many agents have
+// the same catalogue, only the first agent's is decoded.
 func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err error) {
 	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
 	if file == nil {
@@ -347,7 +347,7 @@ func resource(d *protobufs.AgentDescription) map[string]string {
 	return attributes
 }
 
-// textOf returns a string, an integer or a boolean as text; empty for other values.
+// textOf returns a string, an integer or a boolean as text, or "" for other values.
 func textOf(v *protobufs.AnyValue) string {
 	switch x := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:
@@ -367,7 +367,7 @@ func remoteConfig(plan control.PlanAnswer) *protobufs.AgentRemoteConfig {
 	}}}
 }
 
-// follow starts a goroutine that sends plans to the agent until the connection ends, beginning with plan.
+// follow starts a goroutine that sends plans to the agent, starting with plan, until the connection ends.
 func (c *connection) follow(conn types.Connection, id []byte, plan control.PlanAnswer) {
 	if !c.server.admit() {
 		_ = conn.Disconnect() // fails if the agent has disconnected
@@ -400,10 +400,10 @@ func (c *connection) follow(conn types.Connection, id []byte, plan control.PlanA
 	}()
 }
 
-// writeTimeout is the time that an agent has to receive a message.
+// writeTimeout is the time limit for an agent to receive a message.
 const writeTimeout = 20 * time.Second
 
-// malformed is called for a message that cannot be decoded.
+// malformed is called for a message that can't be decoded.
 func (c *connection) malformed(conn types.Connection, _ int, _ []byte, _ error) { endMessage(conn) }
 
 // closed is called when the connection has ended.

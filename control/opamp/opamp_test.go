@@ -189,8 +189,8 @@ func until(t *testing.T, failure string, done func() bool) {
 	}
 }
 
-// Over both transports, agents announce their catalogues, receive plans, report whether they applied them, and stay
-// known while they are connected.
+// Agents announce their catalogues, receive plans, report whether they applied them, and stay known while they are
+// connected, over both transports.
 func TestAgents(t *testing.T) {
 	for _, scheme := range []string{"ws", "http"} {
 		t.Run(scheme, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 const MaxMessage = 64 << 20
 
 const (
-	longMessage    = 64 << 10    // bytes after which messageTimeout begins
+	longMessage    = 64 << 10    // messageTimeout starts after this many bytes
 	messageTimeout = time.Minute // for the rest of a long message, and for the whole first message
 )
 

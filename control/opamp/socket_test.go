@@ -40,7 +40,7 @@ func dial(t *testing.T, w *harness) net.Conn {
 	return c
 }
 
-// begin sends the header of a binary message with the given length and a mask of zeros.
+// begin sends the header of a binary message with the given length and a zero mask.
 func begin(t *testing.T, c net.Conn, bytes uint64) {
 	t.Helper()
 	if _, err := c.Write(append(binary.BigEndian.AppendUint64([]byte{0x82, 0xff}, bytes), 0, 0, 0, 0)); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// The first message and the rest of a long one must arrive within messageTimeout. Between messages a client may be
-// silent.
+// The first message and the rest of a long message must arrive within messageTimeout. A client may be silent between
+// messages.
 func TestMessageTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plane := control.New(nil, control.Options{})

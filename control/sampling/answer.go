@@ -37,8 +37,8 @@ func (s *Strategies) Rates() *Rates { return s.rates.Load() }
 const (
 	// lowerBound is the minimum number of traces per second of each operation, so that rare requests are sampled.
 	lowerBound = 1.0 / 60
-	// placeholder is the only operation in lists that would otherwise be empty: the SDK for Java ignores strategies
-	// with an empty list. No span has this name.
+	// placeholder is the only operation in lists that would otherwise be empty. The SDK for Java ignores strategies
+	// with an empty list. Spans never have this name.
 	placeholder = "sibyl.no.operation"
 	// maxService is the maximum length of the name of a service.
 	maxService = 1024

@@ -1,4 +1,4 @@
-// Package sampling sets the sampling rates of OpenTelemetry SDKs by the protocol of Jaeger's remote sampling. Entry
+// Package sampling sets the sampling rates of OpenTelemetry SDKs with Jaeger's remote sampling protocol. Entry
 // operations under investigation get higher rates, within a budget; all others get the default. The package chooses
 // traces, not tracepoints.
 //
@@ -15,14 +15,14 @@ import (
 // Rates are the shares of requests that services trace. They are immutable once published. The zero Rates trace
 // nothing.
 type Rates struct {
-	Default  float64                // share of requests, 0–1, of operations without a rate of their own
+	Default  float64                // share of requests, 0–1, for operations without their own rate
 	Services map[string][]Operation // by name of the service; each ascending by name
 }
 
-// Operation is an entry operation with a rate of its own.
+// Operation is an entry operation with its own rate.
 type Operation struct {
 	Name  string
-	Share float64 // of its requests, 0–1
+	Share float64 // share of its requests, 0–1
 }
 
 // Options configure [RatesOf].
@@ -37,8 +37,8 @@ type Options struct {
 func DefaultOptions() Options { return Options{Default: 0.001, Wanted: 10, Budget: 100} }
 
 // RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received
-// traces per second by entry operation, sampled at the rates before, which may be nil; together they give the number of
-// requests. If the budget is too small, earlier entries come first. RatesOf depends on its arguments only.
+// traces per second by entry operation, which were sampled at the rates in before. The request rate follows from both.
+// before may be nil. If the budget is too small, earlier entries come first. RatesOf depends only on its arguments.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
@@ -62,12 +62,12 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 	}
 	for name, list := range r.Services {
 		slices.SortFunc(list, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Share, a.Share)) })
-		r.Services[name] = slices.CompactFunc(list, func(a, b Operation) bool { return a.Name == b.Name }) // operations that differ in their kind only
+		r.Services[name] = slices.CompactFunc(list, func(a, b Operation) bool { return a.Name == b.Name }) // they differ in kind
 	}
 	return r
 }
 
-// share returns the share of an operation's requests that is traced. It returns otherwise if r is nil.
+// share returns the share of an operation's requests that is traced, or otherwise if r is nil.
 func (r *Rates) share(service, operation string, otherwise float64) float64 {
 	if r == nil {
 		return otherwise

@@ -63,7 +63,7 @@ func TestSDK(t *testing.T) {
 	if n := sampled(sampler, "GET /cart", 1000); n != 1000 {
 		t.Errorf("traced %d of 1000 requests under investigation, want all", n)
 	}
-	if n := sampled(sampler, "GET /never", 1000); n > 1 { // the lower bound lets one through
+	if n := sampled(sampler, "GET /never", 1000); n > 1 { // the lower bound allows one
 		t.Errorf("traced %d of 1000 requests with rate 0, want at most 1", n)
 	}
 	if n := sampled(sampler, "GET /other", 1000); n < 180 || n > 320 {
@@ -76,7 +76,7 @@ func TestSDK(t *testing.T) {
 		if n >= 180 && n <= 320 {
 			break
 		}
-		if attempts == 10 { // the sampler's own first update may end late, and undo ours
+		if attempts == 10 { // the sampler's own first update may end late and undo ours
 			t.Fatalf("traced %d of 1000 requests after the investigation, want about 250", n)
 		}
 	}
@@ -176,7 +176,7 @@ func TestRatesOf(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	o.Budget = 4.5 // half of the need of the first
+	o.Budget = 4.5 // half of what the first entry needs
 	got := RatesOf([]trace.Op{cart, pay}, table, seen, nil, o)
 	if diff := cmp.Diff(map[string][]Operation{"shop": {{"GET /cart", 0.055}}}, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
 		t.Errorf("budget: %s", diff)

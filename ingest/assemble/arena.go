@@ -57,7 +57,7 @@ func (a *arena) put(f *fragment) ref {
 
 // link makes next the successor of the fragment at r.
 func (a *arena) link(r, next ref) {
-	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 means none
+	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 means that there is no next fragment
 }
 
 // at returns the encoded fragment at r and the position of its successor.

@@ -8,11 +8,11 @@ import (
 )
 
 // blocks stores the spans of open traces in blocks of equal size. Each trace has its own chain of blocks, which can be
-// reused as soon as the trace is closed. The memory contains no pointers, so that the cost of garbage collection does
-// not grow with the number of open spans.
+// reused as soon as the trace is closed. The memory contains no pointers, so the cost of garbage collection does not
+// grow with the number of open spans.
 //
 // A block starts with the number of the next block. Entries follow: a byte for the kind of the entry, then a fixed
-// number of bytes for that kind. No entry extends over two blocks.
+// number of bytes for that kind. Entries never extend over two blocks.
 type blocks struct {
 	chunks [][]byte // of chunkBlocks blocks each
 	free   []int32  // blocks that belong to no chain
@@ -128,7 +128,7 @@ func (b *blocks) putJoin(t *tail, j *trace.Join) {
 	e[9] = flag(j.Message)
 }
 
-// walk calls f with the kind and body of each entry of the chain that begins at first.
+// walk calls f with the kind and body of each entry of the chain that starts at first.
 func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 	for n := first; n != noBlock; {
 		block := b.bytes(n)

@@ -8,7 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calendar holds the traces that ended on each day since 1970, to find those from wrong clocks. Make it with make.
+// Calendar counts traces by the day when they ended, since 1970, to find traces from wrong clocks. Use make to
+// create it.
 type Calendar map[int]*day
 
 // day holds the traces of a day.
@@ -33,12 +34,12 @@ func (c Calendar) Add(from, to trace.Nanos) {
 const (
 	farDays    = 365 // from the median trace: no recording is that long
 	apartDays  = 2   // from the others, unless they last longer
-	apartShare = 100 // one in apartShare: fewer traces that are apart are not a recording of their own
+	apartShare = 100 // one in apartShare: fewer traces that are apart are not a separate recording
 )
 
-// Recorded returns the first start and the last end of the traces whose clocks may be right; zero without traces. A
-// clock is wrong if it is more than a year from the median trace, or if its traces are a few that are farther from the
-// others than those last.
+// Recorded returns the first start and the last end of the traces whose clocks may be right. Both are zero without
+// traces. A clock is considered wrong if it is more than a year from the median trace, or if its traces are few and
+// farther from the others than those last.
 func (c Calendar) Recorded() (from, to trace.Nanos) {
 	days := slices.Sorted(maps.Keys(c))
 	if len(days) == 0 {
@@ -72,14 +73,14 @@ func (c Calendar) Recorded() (from, to trace.Nanos) {
 	return from, to
 }
 
-// near reports whether the days before and from an index are not farther from each other than the longer of them lasts.
+// near reports whether the days before and from an index aren't farther from each other than the longer of them lasts.
 func near(days []int, index int) bool {
 	before, after := days[:index], days[index:]
 	lasts := max(before[len(before)-1]-before[0], after[len(after)-1]-after[0]) + 1
 	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
 }
 
-// traces returns the number of traces on days that are not far.
+// traces returns the number of traces on days that aren't far.
 func (c Calendar) traces(days []int, far func(int) bool) (n int) {
 	for _, number := range days {
 		if !far(number) {

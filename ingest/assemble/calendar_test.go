@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Traces from wrong clocks are those more than a year from the others, or a few far from a recording that is shorter
-// than the distance. Pauses and recordings of their own are no reason to leave out traces.
+// Traces have wrong clocks if they are more than a year from the others, or if they are few and farther from a
+// recording than the recording lasts. Traces after pauses and separate recordings are kept.
 func TestCalendar(t *testing.T) {
 	const first = 20_000 // day
 	type stretch struct {

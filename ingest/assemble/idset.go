@@ -70,7 +70,7 @@ func (r *remembered) has(h uint64) bool {
 }
 
 // hasSpan reports whether the trace with hash h had a span. It is wrong for about one in thirty spans that the trace
-// did not have, and for all spans of traces that were recalled.
+// didn't have, and for all spans of traces that were recalled.
 func (r *remembered) hasSpan(h uint64, id trace.SpanID) bool {
 	key := trace.Mix(h, uint64(id))
 	return r.young.spans.has(key) || r.old.spans.has(key)
@@ -99,7 +99,7 @@ func (r *remembered) forget(now trace.Nanos) {
 	}
 }
 
-// turn forgets the old hashes and makes the young ones old.
+// turn forgets the old hashes and makes the young hashes old.
 func (r *remembered) turn(now trace.Nanos) {
 	r.old, r.young, r.began = r.young, generation{}, now
 }

@@ -5,9 +5,9 @@
 // limit, they are sorted and written to disk, and merged at the end. This external merge sort does not depend on the
 // distribution of trace IDs; many tracers use only half of the bits. [Online] is for input that does not end.
 //
-// The package does not interpret spans: duplicates or missing parents are left to the analysis. Records on disk need no
-// dictionary because symbols are hashes of their content. An assembler is not safe for concurrent use; it starts no
-// goroutines and reads no clock.
+// The package does not interpret spans: duplicates or missing parents are left to the analysis. Records on disk don't
+// need a dictionary, because symbols are hashes of their content. An assembler is not safe for concurrent use; it
+// starts no goroutines and reads no clock.
 package assemble
 
 import (
@@ -31,8 +31,8 @@ const traceCost = 96
 
 // Options configures the memory and disk of an assembler.
 type Options struct {
-	Memory  int64  // bytes of open traces kept in memory; 0: DefaultMemory
-	TempDir string // directory for open traces beyond Memory; "": the system's directory for temporary files
+	Memory  int64  // bytes of open traces kept in memory; DefaultMemory if 0
+	TempDir string // directory for open traces beyond Memory; if empty, the system's directory for temporary files
 }
 
 // Offline assembles the traces of a finite input. Call its methods in this order: Add any number of times, Next until
@@ -239,7 +239,7 @@ func (o *order) apply(t *trace.Trace) {
 	*t, o.out = o.out, *t
 }
 
-// offsets returns, for each of n spans, the index of its first element in s, followed by len(s).
+// offsets returns the index of the first element in s of each of n spans, followed by len(s).
 func offsets[T any](at []int32, n int, s []T, span func(*T) int32) []int32 {
 	k := int32(0)
 	for i := range int32(n) {

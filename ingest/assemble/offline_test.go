@@ -93,7 +93,7 @@ func kept(t rapid.TB, all iter.Seq2[*trace.Trace, error]) (traces []trace.Trace)
 // checkFind checks that Find returns any of the traces unchanged, for IDs in any order and with repetitions.
 func checkFind(t rapid.TB, o *assemble.Offline, all []trace.Trace) {
 	var want []trace.Trace
-	ids := []trace.ID{{0xff}} // none
+	ids := []trace.ID{{0xff}} // unknown
 	for i := range all {
 		if i%3 != 1 {
 			ids = append([]trace.ID{all[i].ID, all[i].ID}, ids...)
@@ -107,7 +107,7 @@ func checkFind(t rapid.TB, o *assemble.Offline, all []trace.Trace) {
 	}
 }
 
-// Traces are complete and in the order of IDs. They do not depend on the order of spans, their batches, or the memory.
+// Traces are complete and in the order of IDs. They don't depend on the order of spans, their batches, or the memory.
 func TestOrderAndMemoryAreIrrelevant(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,11 +12,11 @@ type CloseReason uint8
 
 // Reasons for closing a trace.
 const (
-	Complete     CloseReason = iota // no span is missing, and none arrived for a time
-	Idle                            // a span is missing, but none arrived for a time
+	Complete     CloseReason = iota // all spans are there, and nothing arrived for a time
+	Idle                            // a span is missing, but nothing arrived for a time
 	Age                             // it was open too long
 	Size                            // it had too many spans or bytes
-	Evicted                         // it was the oldest of the services with the most memory when memory ran out
+	Evicted                         // memory ran out, and it was the oldest trace of the services with the most memory
 	CloseReasons                    // number of reasons
 )
 
@@ -26,12 +26,12 @@ var closeReasonNames = [...]string{"complete", "idle", "age", "size", "evicted"}
 func (c CloseReason) String() string { return closeReasonNames[c] }
 
 // Settled reports whether the spans of the trace had the time that they need to arrive. The live engine and backtests
-// analyse the traces that settled. The others were cut off while their spans still arrived.
+// analyse only settled traces. Other traces were cut off while their spans still arrived.
 func (c CloseReason) Settled() bool { return c == Complete || c == Idle }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
-	Settle   time.Duration // a trace without missing spans closes when none arrived for this long
+	Settle   time.Duration // a trace without missing spans closes when no span arrived for this long
 	Idle     time.Duration // any trace closes when no span arrived for this long; more than Settle
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
 	MaxSpans int           // of one trace
@@ -40,8 +40,8 @@ type OnlineOptions struct {
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
-// DefaultOnlineOptions returns the default options. SDKs export every five seconds, so that six seconds without a span
-// are significant.
+// DefaultOnlineOptions returns the default options. SDKs export every five seconds, so six seconds without a span are
+// significant.
 func DefaultOnlineOptions() OnlineOptions {
 	return OnlineOptions{
 		Settle: 6 * time.Second, Idle: 10 * time.Second, MaxAge: time.Minute, MaxSpans: 100_000, MaxBytes: 64 << 20,
@@ -50,9 +50,9 @@ func DefaultOnlineOptions() OnlineOptions {
 }
 
 // Online assembles the traces of an unbounded input. Time is an argument: the time of arrival in nanoseconds since the
-// epoch, which must not decrease. Except for evictions, the spans of a trace and their times of arrival alone determine
-// when it closes. The same input therefore closes the same traces at the same times, live or read from a journal, in
-// one assembler or distributed over several by trace.
+// epoch, which must not decrease. Except for evictions, a trace's closing time depends only on its spans and their
+// times of arrival. The same input therefore closes the same traces at the same times, whether it is live or read from
+// a journal, in one assembler or distributed over several by trace.
 type Online struct {
 	options OnlineOptions
 	blocks  blocks
@@ -72,12 +72,12 @@ type Online struct {
 }
 
 // ownerShares is the number of shares into which services are divided by their hash. When memory runs out, the largest
-// share loses its oldest trace, so that services that send much do not displace the traces of the others.
+// share loses its oldest trace, so that services that send a lot do not displace the traces of others.
 const ownerShares = 64
 
 // owner is a share of services.
 type owner struct {
-	bytes  int64 // of the blocks of its open traces
+	bytes  int64 // in the blocks of its open traces
 	traces list  // oldest first
 }
 
@@ -95,17 +95,17 @@ type openTrace struct {
 	first, last trace.Nanos // arrival of spans
 	record      uint64      // number of the record with its first span
 	lastRecord  uint64
-	block       int32 // first block of its chain
+	block       int32 // first block of the chain
 	tail        tail
-	bytes       int64 // size of its entries
-	held        int64 // size of its blocks
+	bytes       int64 // size of the entries
+	held        int64 // size of the blocks
 	spans       int32
-	owner       uint8    // of the service of its first span: index in Online.owners
+	owner       uint8    // index in Online.owners, by the service of the first span
 	idle        bool     // in list idling rather than settling
-	links       [3]links // in settling or idling, in aging, in those of the owner
+	links       [3]links // in settling or idling, in aging, and in the owner's list
 }
 
-type links struct{ before, after int32 } // indexes of traces; −1: none
+type links struct{ before, after int32 } // indexes of traces, or −1
 
 // list is a doubly linked list of open traces.
 type list struct{ first, last int32 }
@@ -134,12 +134,12 @@ type Closed struct {
 	trace.Trace
 	Reason  CloseReason
 	At      trace.Nanos // time of closing
-	Last    trace.Nanos // arrival of its last span
+	Last    trace.Nanos // arrival of the last span
 	Records []uint64    // numbers of the records with its spans, ascending
 }
 
 // Add adds the spans in r of b, which arrived at time now in the given record. Records are numbered in the order of
-// their arrival. Before and after, call [Online.Next] with the same time until it returns false.
+// their arrival. Call [Online.Next] with the same time until it returns false, both before and after Add.
 func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	id := b.Traces[r.From]
 	live := o.blocks.live()
@@ -279,8 +279,8 @@ func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trac
 	return n
 }
 
-// Next copies the next trace that closed at time now or before into t, replacing its contents. It returns false if
-// there is none.
+// Next copies the next trace that closed at time now or before into t, replacing its contents. It returns false if no
+// trace has closed.
 func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	o.closed.forget(now)
 	if len(o.ready) == 0 {
@@ -307,7 +307,7 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	return true
 }
 
-// expire closes the trace with the earliest deadline if that has passed.
+// expire closes the trace with the earliest deadline if it has passed.
 func (o *Online) expire(now trace.Nanos) {
 	for len(o.ready) == 0 {
 		n, waiting := int32(-1), 0
@@ -355,8 +355,8 @@ func (o *Online) deadline(n int32, waiting int) trace.Nanos {
 }
 
 // missing returns the number of spans that are roots, the number of spans whose parent is missing, and whether all of
-// the latter are entry spans, that is, their caller may not send spans. A span that is its own parent is a root.
-// Duplicates in sequence count once.
+// the latter are entry spans, whose caller may not send spans. A span that is its own parent is a root. Consecutive
+// duplicates count once.
 func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	t := &o.open[n]
 	o.ids.reset(int(t.spans))
@@ -432,7 +432,7 @@ func (o *Online) push(n int32, waiting int) {
 	l.last = n
 }
 
-// unlink removes a trace from a list: aging, owned, or the one it waits in.
+// unlink removes a trace from a list: aging, owned, or the list that it waits in.
 func (o *Online) unlink(n int32, waiting int) {
 	at, l := o.link(n, waiting)
 	if at.before >= 0 {
@@ -456,7 +456,7 @@ type OnlineStats struct {
 	Late          int64  // spans that arrived after their trace was closed, since the start
 	Duplicates    int64  // spans of closed traces that arrived again, since the start
 	Remembered    int64  // closed traces remembered
-	Oldest        uint64 // lowest number of a record with a span of an open trace; math.MaxUint64: none
+	Oldest        uint64 // lowest number of a record with a span of an open trace, or math.MaxUint64
 }
 
 // Stats returns the current statistics of o.
@@ -478,6 +478,6 @@ func (o *Online) NewlyClosed() []uint64 { return o.closed.drain() }
 // Recall remembers traces as closed at about the given time. Call it before any Add, with ascending times.
 func (o *Online) Recall(at trace.Nanos, hashes []uint64) { o.closed.recall(at, hashes) }
 
-// Resume tells that the records up to the given one are replayed: the spans of recalled traces in them have been
-// judged, and are not counted again.
+// Resume announces a replay of the records up to the given one. The spans of recalled traces in them have been judged
+// already, and are not counted again.
 func (o *Online) Resume(record uint64) { o.resumed = record }

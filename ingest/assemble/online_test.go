@@ -245,7 +245,7 @@ func TestOnlineKeepsEverything(t *testing.T) {
 	}
 }
 
-// A closed trace is remembered for the configured time, also in a new assembler.
+// A closed trace is remembered for the configured time, even in a new assembler.
 func TestOnlineRecalls(t *testing.T) {
 	options := quick
 	options.Remember = time.Duration(100)
@@ -310,7 +310,7 @@ func BenchmarkOnline(b *testing.B) {
 	b.ReportMetric(float64(o.Stats().Bytes)/float64(max(1, o.Stats().Spans)), "B/span")
 }
 
-// When memory runs out, a service that sends much loses its own traces, not those of others.
+// When memory runs out, a service that sends a lot loses its own traces, not the traces of other services.
 func TestOnlineIsFair(t *testing.T) {
 	options := quick
 	options.Memory = 100 * blockSize

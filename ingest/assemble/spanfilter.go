@@ -1,8 +1,8 @@
 package assemble
 
-// spanFilter is a bounded set of hashes of spans. It never denies a hash that it holds, and takes about one in
-// thirty others for its own. It is a Bloom filter in parts, because its final size is unknown: each part has room for
-// twice as many spans as the one before. At the limit it forgets its oldest part.
+// spanFilter is a bounded set of hashes of spans. It always recognizes a hash that it contains, but also about one in
+// thirty other hashes. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice
+// as many spans as the one before. At the limit it forgets its oldest part.
 type spanFilter struct {
 	parts []filterPart
 	room  int // of the last part
@@ -32,7 +32,7 @@ func (f *spanFilter) add(h uint64) {
 	*word |= bits
 }
 
-// grow begins another part.
+// grow adds a part.
 func (f *spanFilter) grow() {
 	f.room = fewestInPart
 	if n := len(f.parts); n > 0 {

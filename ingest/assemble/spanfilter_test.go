@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestSpanFilter: the filter has every hash that was added, few others, and a bounded size.
+// TestSpanFilter: the filter contains every hash that was added, few others, and has a bounded size.
 func TestSpanFilter(t *testing.T) {
 	var f spanFilter
 	const n = 300_000
@@ -41,7 +41,7 @@ func TestSpanFilter(t *testing.T) {
 	}
 }
 
-// TestDuplicatesAndLateSpans: spans of a closed trace are duplicates if it had them, else late.
+// TestDuplicatesAndLateSpans: spans of a closed trace are duplicates if the trace had them, and otherwise late.
 func TestDuplicatesAndLateSpans(t *testing.T) {
 	o := NewOnline(quick)
 	var c Closed

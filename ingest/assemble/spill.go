@@ -12,7 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRuns bounds the number of runs, and so the buffers of a merge. When it is reached, all runs are merged into one.
+// maxRuns limits the number of runs, and therefore the buffers of a merge. When it is reached, all runs are merged
+// into one.
 const maxRuns = 128
 
 // runBuffer is the size of the buffer for reading or writing a run.
@@ -20,7 +21,8 @@ const runBuffer = 128 << 10
 
 // source yields the encoded fragments of traces in ascending order of IDs.
 type source interface {
-	// next advances to the next trace and returns its ID and the size of its fragments, or io.EOF after the last.
+	// next advances to the next trace and returns its ID and the size of its fragments, or io.EOF after the last
+	// trace.
 	next() (id trace.ID, size int64, err error)
 	// fragments calls f with one or more pieces of the current trace. Each piece consists of whole fragments.
 	fragments(f func([]byte) error) error
@@ -68,7 +70,7 @@ func (s *memorySource) fragments(f func([]byte) error) error {
 	return nil
 }
 
-// runSource yields the traces of a run on disk. The format of a trace is its ID, the size of its fragments, and the
+// runSource yields the traces of a run on disk. A trace is stored as its ID, the size of its fragments, and the
 // fragments.
 type runSource struct {
 	r      *bufio.Reader
@@ -99,8 +101,8 @@ func (s *runSource) fragments(f func([]byte) error) error {
 	return f(s.buf)
 }
 
-// spill is the temporary file with the sorted runs. It is created with the first run and immediately unlinked where the
-// system allows that, so that nothing remains when the process ends.
+// spill is the temporary file with the sorted runs. It is created with the first run. If the system allows it, the
+// file is unlinked immediately, so that nothing remains when the process ends.
 type spill struct {
 	dir     string
 	file    *os.File

@@ -9,9 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Timeline sorts closed traces by a time, with bounded memory like [Offline], whose storage it uses: it stores the n-th
-// trace under a key of its time and n, and its ID as an additional attribute. Call its methods in this order: Add any
-// number of times, All once, Close.
+// Timeline sorts closed traces by time. Its memory is bounded like [Offline]'s, whose storage it uses: the n-th trace
+// is stored under a key made of its time and n, with its ID as an additional attribute. Call the methods in this
+// order: Add any number of times, All once, Close.
 type Timeline struct {
 	sorted *Offline
 	n      uint64

@@ -12,13 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
-// outcome is a span with its signs of failure, and the name of the rule by which it failed; "" if it did not.
+// outcome is a span with its signs of failure, and the name of the rule by which it failed, or "".
 type outcome struct {
 	name   string
 	kind   ptrace.SpanKind
 	status ptrace.StatusCode
 	attrs  map[string]any
-	event  map[string]any // attributes of an exception; nil: no event
+	event  map[string]any // attributes of an exception; nil without an event
 	want   string
 }
 
@@ -91,7 +91,7 @@ func (o *outcome) otlp() ptrace.Traces {
 	return traces
 }
 
-// jaeger returns the span as a collector writes it for Jaeger.
+// jaeger returns the span as a collector exports it to Jaeger.
 func (o *outcome) jaeger() []byte {
 	type fields []map[string]any
 	list := func(attrs values) (all fields) {
@@ -132,8 +132,8 @@ func (o *outcome) jaeger() []byte {
 	return data
 }
 
-// zipkin returns the span as Brave reports it, which has only texts, and neither a status nor events; nil if the span
-// has one of these.
+// zipkin returns the span as Brave reports it. Brave's spans have only texts, and neither a status nor events, so
+// zipkin returns nil if the span has one of these.
 func (o *outcome) zipkin() []byte {
 	if o.status != unset || o.event != nil {
 		return nil
@@ -168,7 +168,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A rule that is not selected has no effect; the next one that tells a failure counts.
+// A rule that isn't selected has no effect. The next rule that detects a failure counts.
 func TestSelectedFailures(t *testing.T) {
 	all := outcome{
 		kind: server, status: ptrace.StatusCodeError, event: values{"exception.escaped": true},
@@ -192,7 +192,7 @@ func TestSelectedFailures(t *testing.T) {
 	}
 }
 
-// failedBy decodes a file of one span and returns the name of the rule by which it failed.
+// failedBy decodes a file with one span and returns the name of the rule by which it failed.
 func failedBy(t *testing.T, data []byte, rules ingest.FailureRules) string {
 	t.Helper()
 	keys, err := ingest.NewKeys()

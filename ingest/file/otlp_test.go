@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// All formats of the same requests give the same spans, with attributes that the analysis does not use.
+// All formats of the same requests give the same spans, with attributes that the analysis doesn't use.
 func TestEverythingIsRead(t *testing.T) {
 	all := forms(requests(4))
 	all["lines-envelope"] = append([]byte(`{"result":`+string(marshalJSON(requests(4)[0]))+"}\n"), all["lines"]...)
@@ -42,7 +42,7 @@ func TestEverythingIsRead(t *testing.T) {
 	}
 }
 
-// A broken record is reported and does not affect others, except in strict mode; an error of take ends reading.
+// A broken record is reported and doesn't affect others, except in strict mode; an error of take ends reading.
 func TestEverythingBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.jsonl")
 	good := string(marshalJSON(requests(1)[0]))

@@ -1,16 +1,16 @@
 // Package file reads traces from files, directories and standard input. It closes traces at the end of the input.
 //
-// It recognises formats by content: OTLP as JSON (one or more documents, also as the APIs of Jaeger and Tempo answer),
-// as JSON lines or as protobuf (one request), requests with length prefixes, Jaeger's JSON, and Zipkin's; each plain or
-// compressed with gzip or zstd, prefixed requests also one by one.
+// It recognises formats by content: OTLP as JSON (one or more documents, including answers of Jaeger's and Tempo's
+// APIs), as JSON lines or as protobuf (one request), requests with length prefixes, Jaeger's JSON, and Zipkin's; each
+// plain or compressed with gzip or zstd, prefixed requests also one by one.
 //
 //	paths ─▶ open, decompress, split into records ─▶ decode    ─▶ count, report, assemble
 //	         (one goroutine)                         (workers)    (one goroutine)
 //
 // [Read] reads all of the input; [Input.All] then yields whole traces in the order of their IDs. The result does not
-// depend on the number of workers. [ReadOTLP] instead returns records as OTLP without loss. A broken record is reported
-// with its position and skipped. If the structure around records is broken, reading continues at the next point where
-// it can: the next line of JSON, the next file.
+// depend on the number of workers. [ReadOTLP] instead returns records as OTLP without loss. A broken record is
+// reported with its position and skipped. If the structure around records is broken, reading continues at the next
+// point where it can: the next line of JSON, the next file.
 //
 // Memory is bounded: by Options.Memory for open traces, and for each worker by a chunk of records and by the largest
 // record. Large documents are read element by element.
@@ -51,13 +51,13 @@ const MaxWorkers = 1024
 
 // Options configures reading. The zero Options keep no attributes, report nothing and use all cores.
 type Options struct {
-	Keys      *ingest.Keys // attributes to keep; nil: only those of the tracepoint protocol
-	Workers   int          // decoding goroutines, at most MaxWorkers; 0: one per core
-	Memory    int64        // bytes of open traces in memory; 0: assemble.DefaultMemory
-	TempDir   string       // directory for open traces beyond Memory; "": the system's directory for temporary files
-	MaxRecord int          // limit in bytes, at least 256 KiB; 0: DefaultMaxRecord
+	Keys      *ingest.Keys // attributes to keep; if nil, only those of the tracepoint protocol
+	Workers   int          // decoding goroutines, at most MaxWorkers; one per core if 0
+	Memory    int64        // bytes of open traces in memory; assemble.DefaultMemory if 0
+	TempDir   string       // directory for open traces beyond Memory; if empty, the system's directory for temporary files
+	MaxRecord int          // limit in bytes, at least 256 KiB; DefaultMaxRecord if 0
 	Strict    bool         // fail at the first broken record
-	Stdin     io.Reader    // reader for the path "-"; nil: os.Stdin
+	Stdin     io.Reader    // reader for the path "-"; os.Stdin if nil
 
 	// Decoded is called for the spans of each part of a file, in the order of the input, by one goroutine at a time. It
 	// must not keep or change the batch.
@@ -80,15 +80,15 @@ type Progress struct {
 type InputError struct {
 	Path         string
 	Line         int64 // from 1; 0 if the input does not consist of lines
-	Offset       int64 // offset in the decompressed file at which the record or line begins
-	Decompressed bool  // Offset is not one in the file itself, which is compressed
+	Offset       int64 // offset in the decompressed file where the record or line starts
+	Decompressed bool  // the file is compressed, so Offset is not an offset in the file itself
 	Reason       trace.Reason
 	Err          error
-	Spans        int // spans rejected from a record that was otherwise used; 0: the whole record was rejected
+	Spans        int // spans rejected from a record that was otherwise used; 0 if the whole record was rejected
 }
 
-// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …". The cause
-// suffices if only spans were rejected.
+// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …". If only spans were
+// rejected, it returns just the cause.
 func (b InputError) Error() string {
 	position := fmt.Sprintf("byte %d", b.Offset)
 	if b.Line > 0 {
@@ -117,7 +117,7 @@ func (b InputError) Error() string {
 	return fmt.Sprintf("%s:%s: %s: %v", path, position, b.Reason, cause)
 }
 
-// ErrCut is the cause of an InputError for a file whose compressed data ends early. All that precedes it is used.
+// ErrCut is the cause of an InputError for a file whose compressed data ends early. Everything before the end is used.
 var ErrCut = errors.New("the file is cut: what follows is missing")
 
 // Unwrap returns the cause.
@@ -125,7 +125,7 @@ func (b InputError) Unwrap() error { return b.Err }
 
 // Count counts the parts of the input that were rejected for one reason.
 type Count struct {
-	Records int64 // whole records, and sections of files that are no record
+	Records int64 // whole records, and sections of files that are not records
 	Spans   int64 // spans of records that were otherwise used
 }
 
@@ -167,8 +167,8 @@ func (in *Input) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] { return in
 // Close frees memory and removes temporary files.
 func (in *Input) Close() error { return in.assembler.Close() }
 
-// Read reads all of paths: files, directories, and [Stdin]. It returns an error if a path cannot be read, if open
-// traces cannot be written to disk, or if ctx ends. With Options.Strict it returns an [InputError] for the first broken
+// Read reads all paths: files, directories, and [Stdin]. It returns an error if a path cannot be read, if open traces
+// cannot be written to disk, or if ctx ends. With Options.Strict it returns an [InputError] for the first broken
 // record. The caller must close the Input.
 func Read(ctx context.Context, paths []string, options Options) (*Input, error) {
 	sources, err := list(paths)
@@ -197,7 +197,7 @@ func Read(ctx context.Context, paths []string, options Options) (*Input, error) 
 
 func (o Options) withDefaults() Options {
 	if o.Keys == nil {
-		o.Keys, _ = ingest.NewKeys() // no names, no error
+		o.Keys, _ = ingest.NewKeys() // without names there is no error
 	}
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -213,9 +213,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pipeline is the state of one call of [Read]. There are as many chunks as workers, plus one being filled and one being
-// assembled. Each channel can hold all of them, so only the lack of free chunks blocks: a slow stage slows down those
-// before it.
+// pipeline is the state of one call of [Read]. There are as many chunks as workers, plus one being filled and one
+// being assembled. Each channel can hold all chunks, so a stage only blocks if there are no free chunks: a slow stage
+// slows down the stages before it.
 type pipeline struct {
 	options Options
 	chunks  chan *chunk // from the splitter to the workers
@@ -411,7 +411,7 @@ func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
 	}
-	if !errors.Is(b.Err, ErrCut) { // all records before it count
+	if !errors.Is(b.Err, ErrCut) { // records before the cut are complete
 		n := r.input.Summary.Rejected[b.Reason]
 		if n.Spans += int64(b.Spans); b.Spans == 0 {
 			n.Records++
@@ -459,14 +459,14 @@ type (
 	brokenFunc func(reason trace.Reason, err error, at position) error
 )
 
-// position is the beginning of a record or a broken section: its line, from 1, or 0 if the input does not consist of
-// lines, and its offset, which is one in decompressed data if the file is compressed.
+// position is the start of a record or a broken section. line counts from 1, or is 0 if the input does not consist of
+// lines. offset refers to the decompressed data if the file is compressed.
 type position struct {
 	line, offset int64
 	decompressed bool
 }
 
-// failed returns the error of the input that begins there.
+// failed returns the error for the part of the input that starts there.
 func (p position) failed(path string, reason trace.Reason, err error) InputError {
 	return InputError{Path: path, Line: p.line, Offset: p.offset, Decompressed: p.decompressed, Reason: reason, Err: err}
 }

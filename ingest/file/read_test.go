@@ -190,8 +190,8 @@ func TestFormsAreEqual(t *testing.T) {
 	}
 }
 
-// Spans of Zipkin are read from one list, a list for each line, lists of traces, and spans one a line, and mix with
-// OTLP.
+// Spans of Zipkin are read from a single list, a list per line, lists of traces, and one span per line, and can be
+// mixed with OTLP.
 func TestZipkin(t *testing.T) {
 	span := func(trace, id, service string) string {
 		return fmt.Sprintf(`{"traceId":%q,"id":%q,"name":"get","kind":"SERVER","timestamp":5,"duration":"3","localEndpoint":{"serviceName":%q}}`, trace, id, service)
@@ -320,7 +320,7 @@ func TestBroken(t *testing.T) {
 // Offsets and the size of the input count bytes of the decompressed file, however large it is.
 func TestOffsets(t *testing.T) {
 	good, bad := string(marshalJSON(requests(1)[0])), "{\"resourceSpans\":[{]}\n"
-	lines := strings.Repeat(good+strings.Repeat(" ", 1<<20)+"\n", 17) // more than the 16 MiB by which formats are recognised
+	lines := strings.Repeat(good+strings.Repeat(" ", 1<<20)+"\n", 17) // more than the 16 MiB used to recognise formats
 	text := []byte(lines + bad + good)
 	for name, data := range map[string][]byte{"plain": text, "gzip": gzipped(text)} {
 		var broken []int64
@@ -354,7 +354,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// A record beyond the limit is rejected as too large and does not affect others.
+// A record beyond the limit is rejected as too large and doesn't affect others.
 func TestTooLarge(t *testing.T) {
 	long := `{"resourceSpans":[{"x":"` + strings.Repeat("x", 1<<20) + `"}]}`
 	short := string(marshalJSON(requests(1)[0]))
@@ -411,7 +411,7 @@ func TestWaitingEnds(t *testing.T) {
 	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
 		t.Skipf("no named pipes here: %v, %s", err, out)
 	}
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // opening it for reading does not block, reading does
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // opening it for reading doesn't block, reading does
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type framing uint8
 
 const (
 	unframed  framing = iota // not recognised
-	lines                    // JSON documents, one a line
+	lines                    // JSON documents, one per line
 	documents                // consecutive JSON documents, read element by element
 	fields                   // the fields of one protobuf request
 	delimited                // protobuf requests, each prefixed with its size as a varint
@@ -36,7 +36,7 @@ const (
 // sniffSize is the number of bytes that sniff sees. A long first line must fit to distinguish lines from documents.
 const sniffSize = 16 << 20
 
-// sniff returns the framing of a stream that begins with data.
+// sniff returns the framing of a stream that starts with data.
 func sniff(data []byte) framing {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	switch {
@@ -54,8 +54,8 @@ func sniff(data []byte) framing {
 	return unframed
 }
 
-// isJSON reports whether data begins with a JSON object or a list of objects. A line feed is also a tag of protobuf, so
-// it checks further bytes until protobuf is excluded.
+// isJSON reports whether data starts with a JSON object or a list of objects. A line feed is also a tag of protobuf,
+// so it checks further bytes until protobuf is excluded.
 func isJSON(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	if len(data) == 0 {
@@ -71,8 +71,8 @@ func isJSON(data []byte) bool {
 	return false
 }
 
-// sniffJSON distinguishes lines from documents. With lines, the first line is a complete document or, if it is
-// truncated, the second line begins with one.
+// sniffJSON distinguishes lines from documents. If there are lines, the first line is a complete document or, if it is
+// truncated, the second line starts with one.
 func sniffJSON(data []byte) framing {
 	line, rest, found := bytes.Cut(data, []byte("\n"))
 	if !found {
@@ -84,14 +84,14 @@ func sniffJSON(data []byte) framing {
 	}
 	w := newWindow(bytes.NewReader(line), len(line)+windowSize)
 	complete := skipValue(w) == nil
-	opens := len(bytes.Trim(line, "[ \t\r")) == 0 // a list with an element a line
+	opens := len(bytes.Trim(line, "[ \t\r")) == 0 // a list with one element per line
 	if complete && len(rest) > 0 || bytes.HasPrefix(rest, []byte("{\"")) && !opens {
 		return lines
 	}
 	return documents
 }
 
-// isRequest reports whether data begins with an export request or TracesData, that is, with ResourceSpans whose first
+// isRequest reports whether data starts with an export request or TracesData, that is, with ResourceSpans whose first
 // field is valid.
 func isRequest(data []byte) bool {
 	size, at, ok := sizeAfterTag(data)
@@ -113,13 +113,13 @@ func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	return size, 1 + n, n > 0
 }
 
-// isDelimited reports whether data begins with a varint and a request of at most that size.
+// isDelimited reports whether data starts with a varint and a request of at most that size.
 func isDelimited(data []byte) bool {
 	size, n := protowire.ConsumeVarint(data)
 	return n > 0 && fits(data[n:], size)
 }
 
-// isPrefixed reports whether data begins with a big-endian size of four bytes and a request of at most that size, in
+// isPrefixed reports whether data starts with a big-endian size of four bytes and a request of at most that size, in
 // protobuf, JSON or a zstd frame.
 func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
@@ -136,8 +136,8 @@ func fits(data []byte, size uint64) bool {
 	return ok && inner+uint64(at) <= size && isRequest(data)
 }
 
-// holdsTraces reports whether a listed file that begins with head may contain traces. If it is named like a file with
-// traces, only a JSON document of another kind is excluded.
+// holdsTraces reports whether a listed file that starts with head may contain traces. If its name is typical for
+// traces, it is only excluded if it is a JSON document of another kind.
 func holdsTraces(head []byte, how framing, named bool) bool {
 	switch how {
 	case lines, documents:
@@ -157,8 +157,8 @@ func formatOf(data []byte) format {
 	return f
 }
 
-// look is like formatOf for data that may be truncated. It is sure if it found a field that identifies the format, or
-// the end of the document.
+// look is like formatOf, but for data that may be truncated. sure is true if it found a field that identifies the
+// format, or the end of the document.
 func look(data []byte) (f format, sure bool) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	j := jx.DecodeBytes(data)

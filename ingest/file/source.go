@@ -26,7 +26,7 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// maxZstdWindow bounds the memory of the zstd decompressor. It is the default of `zstd -d`.
+// maxZstdWindow limits the memory of the zstd decompressor. It is the default of `zstd -d`.
 const maxZstdWindow = 128 << 20
 
 // rawBufferSize is the size of reads from pipes and for decompressors: the capacity of a pipe.
@@ -40,7 +40,7 @@ type source struct {
 	listed bool // found in a directory rather than named by the caller
 }
 
-// list returns the files in paths: a file stands for itself, a directory for all files in it and below, ordered by
+// list returns the files in paths. A file stands for itself, and a directory for all files in it and below, ordered by
 // name, except hidden files and directories.
 func list(paths []string) ([]source, error) {
 	var sources []source
@@ -108,11 +108,11 @@ func listDir(dir string) ([]source, error) {
 	return found, err
 }
 
-// extensions are the extensions of files with traces. Files in directories with other extensions are read only if their
-// contents look like OTLP or Jaeger.
+// extensions are the extensions of files with traces. Files in directories with other extensions are only read if
+// their contents look like OTLP or Jaeger.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
 
-// hasTraceExtension reports whether s has one of extensions, before one of a compressed file if any.
+// hasTraceExtension reports whether s has one of extensions, possibly followed by the extension of a compressed file.
 func (s source) hasTraceExtension() bool {
 	name := strings.ToLower(s.path)
 	for _, suffix := range []string{".gz", ".gzip", ".zst", ".zstd"} {
@@ -127,7 +127,7 @@ type openFile struct {
 	raw        *rawReader
 	closers    []func() error
 	compressed bool
-	members    *members // nil: not gzip
+	members    *members // nil if not gzip
 }
 
 // open opens s and detects compression. read counts the bytes read from disk. When ctx ends, pending and later reads
@@ -180,7 +180,7 @@ func (s source) openFile(ctx context.Context) (*os.File, error) {
 	return unlessCanceled(ctx.Done(), func() (*os.File, error) { return os.Open(s.path) })
 }
 
-// decompress adds a decompressor if the file begins with the magic number of gzip or zstd.
+// decompress adds a decompressor if the file starts with the magic number of gzip or zstd.
 func (f *openFile) decompress() {
 	buffered := bufio.NewReaderSize(f.raw, rawBufferSize)
 	magic, _ := buffered.Peek(len(zstdMagic)) // Read returns the error again

@@ -39,7 +39,7 @@ var otherFormats = []struct {
 // otherFormatSize is the number of bytes needed to recognise otherFormats.
 const otherFormatSize = 257 + 5
 
-// unrecognised returns the error for a stream of unknown format that begins with head.
+// unrecognised returns the error for a stream of unknown format that starts with head.
 func unrecognised(head []byte) error {
 	for _, o := range otherFormats {
 		if len(head) > o.offset && bytes.HasPrefix(head[o.offset:], []byte(o.magic)) {
@@ -53,13 +53,13 @@ func unrecognised(head []byte) error {
 // contents does not affect others.
 type splitter struct {
 	w    *window
-	line int64 // number of the current line; 0: unknown
+	line int64 // number of the current line; 0 if unknown
 
 	inEnvelope bool // within the envelope of Jaeger's or Tempo's API
 
-	// record is called for each record with the offset of its first byte. data is valid until it returns.
+	// record is called for each record with the offset of its first byte. data is only valid during the call.
 	record recordFunc
-	// broken is called for each section of the stream that is no record.
+	// broken is called for each section of the stream that is not a record.
 	broken       brokenFunc
 	decompressed bool // the stream is the contents of a compressed file
 }
@@ -135,8 +135,8 @@ func (s *splitter) endOfLine() error {
 	}
 }
 
-// documents reads JSON documents one after the other. After a broken document it continues at the next line that begins
-// like one.
+// documents reads JSON documents one after the other. After a broken document it continues at the next line that looks
+// like the start of a document.
 func (s *splitter) documents() error {
 	for {
 		c, err := s.w.space()
@@ -184,7 +184,7 @@ func callback(err error) error {
 	return nil
 }
 
-// failed reports the broken document that began at offset. It returns errors of the stream itself.
+// failed reports the broken document that started at offset. It returns errors of the stream itself.
 func (s *splitter) failed(err error, offset int64) error {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -195,7 +195,7 @@ func (s *splitter) failed(err error, offset int64) error {
 	return err
 }
 
-// resync skips to the next line that begins with a brace or bracket.
+// resync skips to the next line that starts with a brace or bracket.
 func (s *splitter) resync() error {
 	for {
 		if err := s.endOfLine(); err != nil {
@@ -355,7 +355,7 @@ const (
 )
 
 // skipValue consumes one JSON value. It follows only brackets and strings; decoders check the rest. It returns io.EOF
-// if the value does not end, and errStructure if there is none.
+// if the value doesn't end, and errStructure if there is no value.
 func skipValue(w *window) error {
 	depth := 0
 	scalar := false
@@ -412,7 +412,8 @@ func skipValue(w *window) error {
 	}
 }
 
-// skipString consumes the rest of a string after the opening quote. Strings end at the end of the line at the latest.
+// skipString consumes the rest of a string after the opening quote. A string ends at the end of the line at the
+// latest.
 func skipString(w *window) error {
 strings:
 	for {

@@ -70,8 +70,8 @@ func (w *window) fill() error {
 	return err
 }
 
-// peek returns the next n bytes without consuming them, fewer at the end of the stream. Other errors are returned only
-// after the bytes before them are consumed.
+// peek returns the next n bytes without consuming them, or fewer at the end of the stream. Other errors are only
+// returned after the bytes before them are consumed.
 func (w *window) peek(n int) []byte {
 	for w.end-w.pos < n && w.fill() == nil {
 	}

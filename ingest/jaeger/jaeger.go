@@ -1,11 +1,11 @@
-// Package jaeger decodes the JSON of Jaeger's query API and of the exports of its user interface.
+// Package jaeger decodes the JSON of Jaeger's query API and of exports from its user interface.
 //
 // The input is a response {"data": [trace, …]}, one trace {"traceID", "spans", "processes"}, or a list of traces.
 // [Decoder] appends its spans to an [ingest.Batch]. It interprets spans by Jaeger's model: the parent is the first
-// CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID; kind, errors and
-// protocol attributes come from tags. Other FOLLOWS_FROM references are links. Identifiers are hexadecimal and may lack
-// leading zeros. The decoder skips fields that the analysis does not need: logs except exceptions, warnings, and the
-// spans that some exports repeat inside references.
+// CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID. Kind, errors and
+// protocol attributes come from tags. Other FOLLOWS_FROM references are links. Identifiers are hexadecimal and may
+// lack leading zeros. The decoder skips fields that the analysis does not need: logs except exceptions, warnings, and
+// the spans that some exports repeat inside references.
 //
 // The module jaeger-idl defines the model only in protobuf, whose JSON encoding differs, so this package reads the
 // fields directly.
@@ -24,7 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxProcesses bounds the processes of one trace.
+// maxProcesses limits the processes of one trace.
 const maxProcesses = 1 << 16
 
 var (
@@ -69,7 +69,7 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 }
 
 // JSON decodes one document and appends its spans to into, which also counts invalid spans. If data is not such a
-// document, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of an error is that of the last
+// document, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of an error points to the last
 // field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
@@ -134,7 +134,7 @@ func (d *Decoder) addProcess(j *jx.Decoder, key []byte) error {
 	return nil
 }
 
-// hostTags maps the tags with which Jaeger's clients name a host to those of OpenTelemetry.
+// hostTags maps the host tags of Jaeger's clients to the keys of OpenTelemetry.
 var hostTags = map[string][]byte{"hostname": []byte("host.name"), "ip": []byte("host.ip")}
 
 // readProcess reads a process into the current resource.
@@ -323,7 +323,7 @@ func (d *Decoder) spanTag(j *jx.Decoder) error {
 	return nil
 }
 
-// log reads a log of the current span, which records an exception if its field event says so.
+// log reads a log of the current span. It records an exception if the log's field event has this value.
 func (d *Decoder) log(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -348,7 +348,7 @@ func (d *Decoder) log(j *jx.Decoder) error {
 	return err
 }
 
-// tag reads a tag {"key", "type", "value"}. It returns false if the value is binary or no scalar.
+// tag reads a tag {"key", "type", "value"}. It returns false if the value is binary or not a scalar.
 func (d *Decoder) tag(j *jx.Decoder) (key []byte, v ingest.Value, ok bool, err error) {
 	var kind []byte
 	err = d.walk.Fields(j, func(field []byte) error {

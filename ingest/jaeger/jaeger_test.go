@@ -95,7 +95,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// The version of a service comes from the tags of its process, before or after its name.
+// The version of a service comes from the tags of its process, regardless of their order.
 func TestVersions(t *testing.T) {
 	var b ingest.Batch
 	table := &trace.Table{}
@@ -112,7 +112,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// An invalid span is counted with its reason and does not affect others.
+// An invalid span is counted with its reason and doesn't affect others.
 func TestRejected(t *testing.T) {
 	tests := map[string]trace.Reason{
 		`"traceID":"xyz","spanID":"1"`:                                         trace.BadTraceID,

@@ -1,5 +1,5 @@
-// Package journal stores acknowledged records on disk until they are no longer needed: in the order of their arrival,
-// each with its time of arrival, so that reading them again is equivalent to receiving them again.
+// Package journal stores acknowledged records on disk until they are no longer needed. It keeps their order and times
+// of arrival, so reading them again is equivalent to receiving them again.
 //
 // When Append returns, its records survive a crash of the process and, with Options.Sync, of the machine. Records are
 // numbered from 1 without gaps. A gap on reading means that records were lost through damage; it is counted.
@@ -62,7 +62,8 @@ type Journal struct {
 	trims sync.Mutex    // held while records are deleted, or copied by Backup
 }
 
-// memTable is the size in bytes at which collected records are written to a file: one or two seconds at full load.
+// memTable is the size in bytes from which collected records are written to a file, which is one or two seconds at
+// full load.
 const memTable = 32 << 20
 
 // Open opens or creates the journal in a directory.
@@ -155,7 +156,7 @@ func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	return seq
 }
 
-// Append writes all added records. On error it writes none of them.
+// Append writes all added records or, if it returns an error, no record.
 func (j *Journal) Append() error {
 	err := j.batch.Commit(pebble.Sync)
 	if err != nil {
@@ -167,7 +168,7 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns a record. Its data are stored in buf if there is room.
+// Get returns a record. Its data is stored in buf if there is room.
 func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
@@ -256,10 +257,10 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 }
 
 // Since returns the number of the first record, starting with from, that arrived at or after a time. If all arrived
-// before, it returns the number of the next new record. Times are ascending.
+// earlier, it returns the number of the next new record. Times are ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
-	for low < high { // records before low are older, high is not
+	for low < high { // records before low are older, high isn't
 		mid := low + (high-low)/2
 		next, came, err := j.firstFrom(mid)
 		switch {
@@ -274,8 +275,7 @@ func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	return low, nil
 }
 
-// firstFrom returns the number and time of the first existing record with at least the given number; 0 if there is
-// none.
+// firstFrom returns the number and time of the first existing record with at least the given number, or 0.
 func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {

@@ -113,7 +113,7 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-// Acknowledged records survive a crash at any time, however much more of the log is on disk.
+// Acknowledged records survive a crash at any time, regardless of how much more of the log is on disk.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, false)
@@ -129,8 +129,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A truncated log or one with a flipped bit keeps all records before the damage, reports the bytes removed, and accepts
-// new records.
+// A log that is truncated or has a flipped bit keeps all records before the damage, reports the bytes removed, and
+// accepts new records.
 func TestDamagedTail(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, false)
@@ -195,7 +195,7 @@ func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal 
 	return open(t, to, false)
 }
 
-// The numbers of records that Append could not write are reused.
+// The numbers of records that Append couldn't write are reused.
 func TestFailedAppend(t *testing.T) {
 	j := open(t, t.TempDir(), false)
 	defer j.Close()

@@ -13,7 +13,7 @@
 //     null for any field as its default, as the protobuf mapping allows, attribute values of other types, identifiers
 //     in base64, and former names.
 //
-// [FromJSON] converts JSON to protobuf where all data is needed. It accepts what the Decoder accepts.
+// [FromJSON] converts JSON to protobuf where all data is needed. It accepts the same documents as the Decoder.
 //
 // Source: opentelemetry-proto trace.proto and the OTLP specification, "JSON Protobuf Encoding".
 package otlp

@@ -11,11 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/internal/protowriter"
 )
 
-// FromJSON returns a request in OTLP/JSON as protobuf, with all of its data. It accepts all that [Decoder.JSON]
-// accepts, and [Decoder.Protobuf] reads the same spans from the result: times and identifiers that reject a span still
-// do. Fields that the Decoder does not read are left out if they are invalid, and so are attribute values without a
-// value of their type. The error is an *[ingest.RecordError]. Time is linear in len(data); the result is not much
-// longer.
+// FromJSON returns a request in OTLP/JSON as protobuf, with all its data. It accepts everything that [Decoder.JSON]
+// accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because of their times
+// and identifiers. Fields that the Decoder does not read are omitted if they are invalid, and so are attribute values
+// that do not match their type. The error is an *[ingest.RecordError]. Time is linear in len(data), and the result is
+// not much longer.
 func FromJSON(data []byte) ([]byte, error) {
 	var c converter
 	err := c.walk.Record(data, func(j *jx.Decoder) error {
@@ -32,7 +32,7 @@ type jsonField struct {
 	number   protowire.Number
 	form     form
 	of       map[string]*jsonField // the fields of a message; nil for pairs and values
-	optional bool                  // the Decoder does not read it, so an invalid value must not refuse the request
+	optional bool                  // the Decoder does not read it, so an invalid value is not an error
 }
 
 // form is the form of a value in JSON and in protobuf.
@@ -43,7 +43,7 @@ const (
 	textsForm
 	traceIDForm  // of a span
 	spanIDForm   // of a span or its parent
-	linkIDForm   // of a link, 8 or 16 bytes; left out if it is invalid
+	linkIDForm   // of a link, 8 or 16 bytes; omitted if invalid
 	timeForm     // fixed64
 	countForm    // varint
 	flagsForm    // fixed32
@@ -157,7 +157,7 @@ func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	})
 }
 
-// attempt calls write for a value, and takes back its output if it fails.
+// attempt calls write for a value, and reverts its output if it fails.
 func (c *converter) attempt(j *jx.Decoder, write func(*jx.Decoder) error) error {
 	raw, err := j.Raw()
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *converter) listed(j *jx.Decoder, f *jsonField) error {
 	return c.object(j, f.of)
 }
 
-// span writes a span. With an invalid identifier it gets no span ID, so that decoders reject it.
+// span writes a span. If an identifier is invalid, the span gets no span ID, so that decoders reject it.
 func (c *converter) span(j *jx.Decoder) error {
 	c.badID = false
 	err := c.object(j, spanMembers)
@@ -344,7 +344,7 @@ func (c *converter) value(j *jx.Decoder) error {
 	})
 }
 
-// camelCase returns the camel case of a name in snake case; a name in camel case as it is.
+// camelCase converts a name from snake case to camel case. It leaves a name in camel case unchanged.
 func camelCase(name []byte) []byte {
 	for i, c := range name {
 		if c != '_' {

@@ -29,7 +29,7 @@ func everything() ptrace.Traces {
 	ss.SetSchemaUrl("scope")
 	ss.Scope().SetVersion("1.2")
 	ss.Scope().SetDroppedAttributesCount(2)
-	ss.Spans().RemoveIf(func(s ptrace.Span) bool { return s.TraceID().IsEmpty() }) // pdata cannot read it from JSON
+	ss.Spans().RemoveIf(func(s ptrace.Span) bool { return s.TraceID().IsEmpty() }) // pdata can't read it from JSON
 	s := ss.Spans().At(0)
 	s.SetDroppedAttributesCount(3)
 	s.SetDroppedEventsCount(4)
@@ -48,7 +48,7 @@ func everything() ptrace.Traces {
 	return traces
 }
 
-// fromJSON returns the request that FromJSON makes of a document.
+// fromJSON returns the request that FromJSON makes from a document.
 func fromJSON(t *testing.T, data []byte) ptrace.Traces {
 	t.Helper()
 	wire, err := otlp.FromJSON(data)
@@ -88,8 +88,8 @@ func withBase64(t *testing.T, text string) string {
 	})
 }
 
-// FromJSON loses nothing: a request that pdata writes becomes the same request, whichever names and identifiers its
-// JSON uses.
+// FromJSON is lossless: a request written by pdata becomes the same request, regardless of the names and identifiers
+// in its JSON.
 func TestFromJSON(t *testing.T) {
 	for _, traces := range []ptrace.Traces{everything(), request(3, 20, 5), ptrace.NewTraces()} {
 		want := jsonOf(t, traces)
@@ -122,8 +122,8 @@ func TestFromJSON(t *testing.T) {
 	}
 }
 
-// Values of another type than their field are converted, by the decoder and by FromJSON alike, or ignored if they
-// cannot be. They never refuse a request, whichever attributes are kept.
+// Values whose type differs from their field's are converted, by both the decoder and FromJSON, or ignored if this is
+// impossible. They never cause a request to be refused, regardless of the requested attributes.
 func TestLenientValues(t *testing.T) {
 	for value, want := range map[string]any{
 		`{"intValue":7.0}`:                      int64(7),
@@ -188,7 +188,7 @@ func scalarType(of pcommon.ValueType) bool {
 		of == pcommon.ValueTypeInt || of == pcommon.ValueTypeDouble
 }
 
-// Times may have an exponent or a fraction of zero, as protobuf's JSON allows.
+// Times may have an exponent or a fraction of zero, as in protobuf's JSON.
 func TestDecimalTimes(t *testing.T) {
 	for text, want := range map[string]trace.Nanos{
 		"1.76e18": 1760000000000000000, `"1.760000000123456789E+18"`: 1760000000123456789, "5.000": 5, "50e-1": 5, "0e300": 0, "0.0e-300": 0, `"007"`: 7,
@@ -212,8 +212,7 @@ func TestDecimalTimes(t *testing.T) {
 	}
 }
 
-// Values may be nested as deep as protobuf decoders allow. Deeper ones are left out, and take no time that grows faster
-// than the input.
+// Values may be nested as deeply as protobuf decoders allow. Deeper values are omitted in linear time.
 func TestNesting(t *testing.T) {
 	for depth, kept := range map[int]bool{10: true, 99: true, 101: false, 3000: false} {
 		value := strings.Repeat(`{"arrayValue":{"values":[`, depth) +
@@ -262,7 +261,7 @@ func TestLibrarySpans(t *testing.T) {
 	}
 }
 
-// FromJSON accepts all that the decoder accepts, and gives the same spans.
+// FromJSON accepts everything that the decoder accepts, and gives the same spans.
 func FuzzFromJSON(f *testing.F) {
 	for _, traces := range []ptrace.Traces{seed(), everything()} {
 		text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
@@ -274,8 +273,8 @@ func FuzzFromJSON(f *testing.F) {
 	f.Fuzz(checkFromJSON)
 }
 
-// checkFromJSON compares the spans that the decoder reads from a document with those that it reads from the result of
-// FromJSON.
+// checkFromJSON compares the spans that the decoder reads from a document with the spans that it reads from the result
+// of FromJSON.
 func checkFromJSON(t *testing.T, data []byte) {
 	var direct, through ingest.Batch
 	if otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON(data, &direct) != nil {
@@ -307,7 +306,7 @@ func checkFromJSON(t *testing.T, data []byte) {
 	}
 }
 
-// The same holds for documents in which values are replaced by those of other types, as odd encoders write them.
+// The same holds if odd encoders replaced values in a document by values of other types.
 func TestOddDocuments(t *testing.T) {
 	text := jsonOf(t, everything())
 	places := regexp.MustCompile(`:("[^"]*"|[0-9.]+|true|\{|\[)|"[A-Za-z]+":`).FindAllStringIndex(text, -1)
@@ -322,7 +321,7 @@ func TestOddDocuments(t *testing.T) {
 			at := places[r.IntN(len(places))]
 			value := values[r.IntN(len(values))]
 			rest := text[at[1]:]
-			if text[at[0]] == '"' { // a name: give it a value, and the old value another name
+			if text[at[0]] == '"' { // for a name, add a value and turn the old value into another name
 				value = text[at[0]:at[1]-1] + value + `,"old":`
 			} else if c := text[at[1]-1]; c == '{' || c == '[' { // keep the document whole
 				value += `,"old":` + string(c)
@@ -333,7 +332,8 @@ func TestOddDocuments(t *testing.T) {
 	}
 }
 
-// renumbered returns a request whose scope spans have their former number instead of or in addition to theirs.
+// renumbered returns a request whose scope spans have their former number instead of, or in addition to, the current
+// one.
 func renumbered(request []byte, both bool) (out []byte) {
 	for len(request) > 0 {
 		resource, size := protowire.ConsumeBytes(request[1:]) // after the tag of resource_spans

@@ -67,7 +67,7 @@ func seed() ptrace.Traces {
 	return traces
 }
 
-// decodeBoth decodes data with the decoder and with pdata, into batches that contain a span already, and checks the
+// decodeBoth decodes data with the decoder and with pdata, into batches that already contain a span, and checks the
 // decoder's invariants.
 func decodeBoth(t *testing.T, all bool, decode func(*otlp.Decoder, *ingest.Batch) error, oracle func(*reference, *ingest.Batch) error) (got, want ingest.Batch, err, wantErr error) {
 	keys := wanted(t, fuzzKeys...)
@@ -143,7 +143,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// odd reports whether the results for data cannot be compared. Such data is not JSON or contains a duplicate field
+// odd reports whether the results for data can't be compared. Such data isn't JSON or contains a duplicate field
 // (where the decoder uses the last one and pdata merges), a field without a name (where pdata stops reading the
 // object), or a field that only one of them knows.
 func odd(data []byte) bool {
@@ -151,7 +151,7 @@ func odd(data []byte) bool {
 		return true
 	}
 	type object struct {
-		seen  map[string]bool // nil: an array
+		seen  map[string]bool // nil for an array
 		value bool            // the next token is a value
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -36,7 +36,7 @@ func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 	return traces
 }
 
-// An invalid span is counted with its reason and does not affect others, in both encodings.
+// An invalid span is counted with its reason and doesn't affect others, in both encodings.
 func TestRejected(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -89,7 +89,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// In JSON, malformed identifiers and times reject only their span.
+// Malformed identifiers and times in JSON only reject their span.
 func TestRejectedJSON(t *testing.T) {
 	const good = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
 	for span, want := range map[string]trace.Reason{
@@ -120,7 +120,7 @@ func TestRejectedJSON(t *testing.T) {
 	}
 }
 
-// The detail of a rejected span names its defect, also if it has several.
+// The detail of a rejected span names its defect, even if there are several.
 func TestDetails(t *testing.T) {
 	for span, want := range map[string]string{
 		`"traceId":"0100","spanId":"01"`:                   `trace id "0100": want 32 hexadecimal digits, or the base64 of 16 bytes`,
@@ -140,7 +140,8 @@ func TestDetails(t *testing.T) {
 
 const goodIDs = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
 
-// A list under an unknown name in place of the spans is an error that names it; next to a known name it is ignored.
+// A list with an unknown name in place of the spans is an error that contains the name. Next to a known name it is
+// ignored.
 func TestUnknownNames(t *testing.T) {
 	const spans = `"scopeSpans":[{"spans":[{` + goodIDs + `}]}]`
 	for data, want := range map[string]string{

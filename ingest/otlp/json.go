@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Errors in valid JSON that is no valid request.
+// Errors in valid JSON that is not a valid request.
 var (
 	errNumber  = errors.New("not a number in the range of its field")
 	errEnum    = errors.New("not a name of its enumeration")
@@ -25,9 +25,9 @@ var (
 )
 
 // UnknownError is the error for a document, or an element of it, that has an unknown field in place of the list of
-// spans. Without it a misspelt name would be an empty success.
+// spans. Without this error, a misspelt name would silently be an empty success.
 type UnknownError struct {
-	Field string // at most 40 bytes of it
+	Field string // truncated to 40 bytes
 	Want  string // the names of the list
 }
 
@@ -40,12 +40,12 @@ func unknownField(key []byte, want string) error {
 	return &UnknownError{Field: string(key[:min(len(key), 40)]), Want: want}
 }
 
-// JSON decodes one request in OTLP/JSON and appends its spans to into, as [Decoder.Protobuf] does. Field names may be
-// in camel or snake case, or those of OTLP before 0.19 ("instrumentationLibrarySpans") and of Tempo ("batches").
-// Unknown ones are ignored, unless they stand in place of a list on the way to the spans. Numbers of 64 bits may be
-// strings, enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of protobuf's
-// JSON, whose length differs. An attribute value of another type is converted, or ignored if it cannot be. The offset
-// of an error is that of the last field name before it.
+// JSON decodes one request in OTLP/JSON and appends its spans to into, like [Decoder.Protobuf]. Field names may be in
+// camel or snake case, or the names used by OTLP before 0.19 ("instrumentationLibrarySpans") and by Tempo ("batches").
+// Unknown fields are ignored, unless they replace a list on the way to the spans. 64-bit numbers may be strings, and
+// enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of protobuf's JSON,
+// whose length differs. An attribute value of another type is converted, or ignored if this is impossible. The offset
+// of an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.document(data, into, d.requestJSON)
 }
@@ -96,7 +96,7 @@ func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) err
 	return err
 }
 
-// envelopeFields is requestFields for a request in an envelope.
+// envelopeFields is like requestFields, but for a request in an envelope.
 func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -119,7 +119,7 @@ func (d *Decoder) scopeSpansJSON(j *jx.Decoder) error {
 
 // level is a message with a head and a list of elements that the head applies to.
 type level struct {
-	heads, lists []string // the names of both in JSON
+	heads, lists []string // alternative JSON names of each
 	want         string   // the names of the list, for people
 }
 
@@ -289,7 +289,7 @@ func flagsJSON(j *jx.Decoder) (uint32, error) {
 	return uint32(v), err
 }
 
-// timeJSON reads a time. An invalid one is a defect of the span, not of the request.
+// timeJSON reads a time. An invalid time is a defect of the span, not of the request.
 func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 	v, ok, err := uintJSON(j)
 	if !ok {
@@ -317,8 +317,8 @@ func (d *Decoder) attrJSON(j *jx.Decoder) error {
 	return err
 }
 
-// eventJSON reads an event of the current span. It reads no value but that of exception.escaped, because spans whose
-// events have malformed values are usable.
+// eventJSON reads an event of the current span. It reads no value except exception.escaped, because spans whose events
+// have malformed values are usable.
 func (d *Decoder) eventJSON(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -345,7 +345,7 @@ func (d *Decoder) eventJSON(j *jx.Decoder) error {
 	return err
 }
 
-// rawPairJSON is pairJSON with the value as it is.
+// rawPairJSON is like pairJSON, but doesn't decode the value.
 func (d *Decoder) rawPairJSON(j *jx.Decoder) (key []byte, value jx.Raw, err error) {
 	err = d.walk.Fields(j, func(field []byte) error {
 		var err error
@@ -423,7 +423,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 	return key, v, kind, err
 }
 
-// valueJSON reads an AnyValue. For a list it returns isArray and the first element, if that is a string.
+// valueJSON reads an AnyValue. For a list it returns isArray and the first element if it is a string.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
 	if j.Next() != jx.Object {
 		return v, isNothing, j.Skip()
@@ -498,8 +498,8 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// idJSON reads an identifier into id and returns id. It returns nil for an empty identifier, and the text itself if it
-// is len(id) bytes neither in hexadecimal nor in base64 with padding. The two forms have different lengths.
+// idJSON reads an identifier into id and returns id. It returns nil for an empty identifier. If the text isn't
+// len(id) bytes in hexadecimal or in padded base64, it returns the text itself. The two forms have different lengths.
 func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
@@ -523,7 +523,7 @@ func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 }
 
 // uintJSON reads an unsigned whole number or a string that contains one; null is 0. It returns false if the value is
-// something else or does not fit into 64 bits.
+// something else or doesn't fit into 64 bits.
 func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	digits, err := digitsJSON(j)
 	if err != nil || digits == nil {
@@ -536,8 +536,8 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	return v, true, nil
 }
 
-// wholeNumber returns the absolute value and the sign of a decimal number, like -12, 12.0 or 1.2e1. It returns false if
-// the text is no number, has a fraction, or exceeds 64 bits.
+// wholeNumber returns the absolute value and the sign of a decimal number, like -12, 12.0 or 1.2e1. It returns false
+// if the text isn't a number, has a fraction, or exceeds 64 bits.
 func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 	if negative = len(text) > 0 && text[0] == '-'; negative {
 		text = text[1:]
@@ -602,9 +602,9 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	return j.Num()
 }
 
-// lenientText reads a scalar as text. Like the other lenient functions it returns false for a value that cannot be
-// converted: encoders in weakly typed languages confuse the types of attributes, which is no reason to refuse a
-// request.
+// lenientText reads a scalar as text. Like the other lenient functions it returns false for a value that can't be
+// converted: encoders in weakly typed languages often confuse the types of attributes, and we don't refuse requests
+// because of that.
 func lenientText(j *jx.Decoder) (text []byte, ok bool, err error) {
 	switch j.Next() {
 	case jx.String, jx.Number, jx.Null:

@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sameBatch compares batches except the texts of rejections and the hashes of addresses, which have a test of their
-// own. NaN equals NaN.
+// sameBatch compares batches except for the texts of rejections and the hashes of addresses, which have their own
+// test. NaN equals NaN.
 var sameBatch = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateNaNs(),

@@ -120,7 +120,7 @@ func TestPeerHosts(t *testing.T) {
 	}
 }
 
-// Spellings of one address are equal, other addresses and ports differ, and local ones are none.
+// Spellings of one address are equal, other addresses and ports differ, and local addresses are ignored.
 func TestAddresses(t *testing.T) {
 	address := func(kind ptrace.SpanKind, attrs ...string) trace.Address {
 		traces := ptrace.NewTraces()
@@ -202,7 +202,7 @@ func TestPeersEqualReference(t *testing.T) {
 	})
 }
 
-// Names of servers contain the route, those of consumers the destination.
+// The names of servers contain the route, and the names of consumers the destination.
 func TestCompletedNames(t *testing.T) {
 	for _, c := range []struct {
 		about, name string

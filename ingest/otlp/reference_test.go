@@ -21,7 +21,7 @@ import (
 // hostile input.
 type reference struct {
 	names ingest.Names
-	keys  map[string]bool // nil: all
+	keys  map[string]bool // nil for all keys
 }
 
 // newReference returns a decoder like [otlp.NewDecoder] for the keys with the given names, or for all keys.
@@ -37,7 +37,7 @@ func newReference(table *trace.Table, all bool, names ...string) *reference {
 	return r
 }
 
-// Protobuf decodes one request as [otlp.Decoder.Protobuf] does.
+// Protobuf decodes one request like [otlp.Decoder.Protobuf].
 func (r *reference) Protobuf(data []byte, into *ingest.Batch) error {
 	traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 	if err == nil {
@@ -46,7 +46,7 @@ func (r *reference) Protobuf(data []byte, into *ingest.Batch) error {
 	return err
 }
 
-// JSON decodes one request as [otlp.Decoder.JSON] does.
+// JSON decodes one request like [otlp.Decoder.JSON].
 func (r *reference) JSON(data []byte, into *ingest.Batch) error {
 	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 	if err == nil {
@@ -105,7 +105,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 	}
 }
 
-// failure returns the flags of a span that failed by one of all rules; 0 if it did not.
+// failure returns the flags of a span that failed by one of all rules, or 0.
 func failure(s ptrace.Span) trace.Flags {
 	status := s.Status().Code()
 	if status != ptrace.StatusCodeError && status != ptrace.StatusCodeOk {
@@ -144,7 +144,7 @@ func failure(s ptrace.Span) trace.Flags {
 	return weakFailure(s, refused, code < 0 && grpc < 0)
 }
 
-// weakFailure is failure for a span whose code, if it has one, tells no fault.
+// weakFailure is like failure, but for a span whose code, if any, indicates no fault.
 func weakFailure(s ptrace.Span, refused, unknown bool) trace.Flags {
 	var typed, tagged bool
 	for k, v := range s.Attributes().All() {
@@ -174,7 +174,7 @@ func weakFailure(s ptrace.Span, refused, unknown bool) trace.Flags {
 	return 0
 }
 
-// number returns the last number from low to high under keys; −1 if there is none.
+// number returns the last number from low to high under keys, or −1.
 func number(attrs pcommon.Map, low, high int, keys ...string) int {
 	last := -1
 	for k, v := range attrs.All() {
@@ -279,7 +279,7 @@ func text(attrs pcommon.Map, key string) string {
 	return ""
 }
 
-// plainText returns the text of v or, for a list like host.ip, of its first element; "" if that is no text.
+// plainText returns the text of v or, for a list like host.ip, of its first element, or "" if it isn't a text.
 func plainText(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
 		v = v.Slice().At(0)
@@ -331,7 +331,7 @@ func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
 	return joined(" ", name, detail)
 }
 
-// withoutItems replaces the segments of a raw path that name things.
+// withoutItems replaces the segments of a raw path that identify things.
 func withoutItems(path string) string {
 	segments := strings.Split(path, "/")
 	collection := regexp.MustCompile(`^[a-z]{2,}[a-rt-z]s$`)
@@ -346,8 +346,8 @@ func withoutItems(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// firstText returns the text of the first of keys or, of that text, the part that a pattern matches. It ignores empty
-// and long texts.
+// firstText returns the text of the first of keys or, if pattern is set, the part of the text that matches it. It
+// ignores empty and long texts.
 func firstText(attrs pcommon.Map, pattern *regexp.Regexp, keys ...string) string {
 	for _, key := range keys {
 		for k, v := range attrs.All() {
@@ -458,7 +458,7 @@ func peerPart(s string) string {
 	return string(trace.NormalName([]byte(strings.ToLower(strings.ToValidUTF8(s, "\uFFFD"))), nil))
 }
 
-// joined joins the parts that are not empty.
+// joined joins the parts that aren't empty.
 func joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// scalars holds the wire types of the fields of messages that are not messages themselves.
+// scalars holds the wire types of the fields of messages that aren't messages themselves.
 var scalars = map[string]map[protowire.Number]protowire.Type{
 	"resourceSpans": {3: protowire.BytesType}, "scopeSpans": {3: protowire.BytesType}, "resource": {2: protowire.VarintType},
 	"scope": {1: protowire.BytesType, 2: protowire.BytesType, 4: protowire.VarintType},
@@ -103,7 +103,7 @@ func shapeField(t *rapid.T, message string, depth int) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(text))
 }
 
-// The last status code of a span is used, and a status without a code does not reset it, in both encodings.
+// The last status code of a span is used, and a status without a code doesn't reset it, in both encodings.
 func TestRepeatedStatus(t *testing.T) {
 	const none = -1 // no code
 	for _, c := range []struct {

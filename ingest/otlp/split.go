@@ -11,9 +11,9 @@ type TraceSpans struct {
 	Traces ptrace.Traces
 }
 
-// SplitByTrace moves the spans out of all and returns those of each trace, with their resources and scopes, in the
-// order in which the traces first occur. It splits a trace into several elements of at most most spans; 0 means no
-// limit.
+// SplitByTrace moves the spans out of all and returns the spans of each trace, with their resources and scopes, in the
+// order of the traces' first occurrences. It splits a trace into several elements of at most most spans each. If most
+// is 0, there is no limit.
 func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 	s := splitter{most: most, parts: make(map[pcommon.TraceID]*part)}
 	for _, rs := range all.ResourceSpans().All() {
@@ -30,7 +30,7 @@ func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 
 type splitter struct {
 	most            int
-	resource, scope int // ordinal numbers of the current ones
+	resource, scope int // ordinal numbers of the current resource and scope
 	parts           map[pcommon.TraceID]*part
 	out             []TraceSpans
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 )
 
-// Every span is in the part of its trace and keeps its resource and scope.
+// Every span is in a part of its trace and keeps its resource and scope.
 func TestSplitByTrace(t *testing.T) {
 	all := ptrace.NewTraces()
 	n := byte(0)

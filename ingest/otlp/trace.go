@@ -5,14 +5,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
-// depend on, except for those of the tracepoint protocol. Its spans fail by the given rules. The trace has no spans if
-// the request has none of it.
+// DecodeTrace returns one trace of an export request in protobuf. It omits attributes, on which critical paths do not
+// depend, except the attributes of the tracepoint protocol. Its spans fail by the given rules. If the request does not
+// contain the trace, the result has no spans.
 func DecodeTrace(id trace.ID, request []byte, failing ingest.FailureRules) (*trace.Trace, error) {
 	return DecodeNamedTrace(id, request, &trace.Table{}, failing)
 }
 
-// DecodeNamedTrace is DecodeTrace and adds the names of the trace to a table.
+// DecodeNamedTrace is like DecodeTrace, but adds the names of the trace to a table.
 func DecodeNamedTrace(
 	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
 ) (*trace.Trace, error) {
@@ -23,7 +23,7 @@ func DecodeNamedTrace(
 	return decodeTrace(id, request, names, keys.FailingBy(failing))
 }
 
-// DecodeWholeTrace is DecodeNamedTrace with all attributes.
+// DecodeWholeTrace is like DecodeNamedTrace, but includes all attributes.
 func DecodeWholeTrace(
 	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
 ) (*trace.Trace, error) {
@@ -36,7 +36,7 @@ func decodeTrace(id trace.ID, request []byte, names *trace.Table, keys *ingest.K
 		return nil, err
 	}
 	t := &trace.Trace{ID: id}
-	index := make([]int32, len(batch.Spans)) // in t, of each span of the batch; −1: of another trace
+	index := make([]int32, len(batch.Spans)) // index in t of each span of the batch, or −1 for another trace
 	for i := range batch.Spans {
 		index[i] = -1
 		if batch.Traces[i] == id {

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Of a request with two traces only the spans of one are returned, with joins that point to them.
+// If a request contains two traces, only the spans of one are returned, and its joins refer to them.
 func TestDecodeTrace(t *testing.T) {
 	in := ptrace.NewTraces()
 	rs := in.ResourceSpans().AppendEmpty()

@@ -332,8 +332,7 @@ func (d *Decoder) scope(b []byte) error {
 	return nil
 }
 
-// shareScopeName adds the scope's name, if requested, to the attributes of its spans. It comes after the scope's
-// attributes.
+// shareScopeName adds the scope's name, if requested, to the attributes of its spans, after the scope's attributes.
 func (d *Decoder) shareScopeName() {
 	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(d.scopeName) != 0 {
 		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: d.scopeName})
@@ -417,8 +416,8 @@ func (d *Decoder) span(b []byte) error {
 	return nil
 }
 
-// spanScalar reads a field of the current span that is not length-delimited, and returns the size of its value at the
-// start of rest. The field itself begins at b.
+// spanScalar reads a field of the current span that isn't length-delimited, and returns the size of its value at the
+// start of rest. The field itself starts at b.
 func (d *Decoder) spanScalar(b, rest []byte, tag uint64) (size int, err error) {
 	s := d.build
 	switch tag {
@@ -555,7 +554,7 @@ const (
 	isString  = isScalar + 1
 )
 
-// value reads an AnyValue but no nested ones.
+// value reads an AnyValue without nested ones.
 func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
 	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // fast path
 		return ingest.Value{Text: b[2:]}, isString, nil
@@ -688,7 +687,7 @@ func (d *Decoder) statusCode(code int32) {
 	d.build.Status(status)
 }
 
-// event reads an event of the current span. It ignores events that are malformed, because their spans are usable.
+// event reads an event of the current span. It ignores malformed events, because their spans are usable.
 func (d *Decoder) event(b []byte) {
 	exception, escape := false, ingest.EscapeUnknown
 	for len(b) > 0 {
@@ -786,7 +785,7 @@ func (d *Decoder) tag(b []byte) (tag uint64, rest []byte, err error) {
 	return tag, b[n:], nil
 }
 
-// pass skips the value of a known field. rest begins after the tag at b.
+// pass skips the value of a known field. rest starts after the tag at b.
 func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
 	if n < 0 {
@@ -838,7 +837,7 @@ func bytesField(b []byte) (value, rest []byte, ok bool) {
 	return longBytesField(b)
 }
 
-// longBytesField is bytesField for values of at least 128 bytes.
+// longBytesField is like bytesField, but for values of at least 128 bytes.
 func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	n, size := protowire.ConsumeVarint(b)
 	if size < 0 || n > uint64(len(b)-size) {

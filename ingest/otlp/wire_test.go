@@ -18,8 +18,8 @@ type wireField struct {
 	data   []byte // tag and value
 }
 
-// ascending returns request with the fields of each message in ascending order, as most SDKs write them. Pdata writes
-// them backwards.
+// ascending returns request with the fields of each message in ascending order, like most SDKs. pdata writes them in
+// reverse order.
 func ascending(request []byte) []byte { return reorder(request, "request") }
 
 func reorder(b []byte, message string) []byte {
@@ -43,7 +43,7 @@ func reorder(b []byte, message string) []byte {
 	return out
 }
 
-// stricter reports whether data contains encodings that the decoder rejects and pdata accepts: field numbers and
+// stricter reports whether data contains encodings that the decoder rejects but pdata accepts: field numbers and
 // varints out of range, unbalanced groups, or a value in several pieces.
 func stricter(data []byte) bool { return strict(data, "request") }
 

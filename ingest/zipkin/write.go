@@ -64,12 +64,12 @@ func (t *translator) endResource() {
 	t.spans.Bytes = t.spans.Bytes[:0]
 }
 
-// message writes a message that cannot fail.
+// message writes a message that can't fail.
 func message(w *protowriter.Writer, number protowire.Number, write func()) {
 	_ = w.Message(number, func() error { write(); return nil })
 }
 
-// attribute writes an attribute with a text.
+// attribute writes an attribute with a text value.
 func attribute(w *protowriter.Writer, number protowire.Number, key string, value []byte) {
 	message(w, number, func() {
 		w.Text(pairKey, []byte(key))
@@ -104,7 +104,7 @@ func (t *translator) writeSpan(s *span) error {
 	return nil
 }
 
-// otlpKind returns the kind of a span. Bridges write it as a tag if Zipkin's field does not know it.
+// otlpKind returns the kind of a span. Bridges write it as a tag if Zipkin's field doesn't support it.
 func (s *span) otlpKind() trace.Kind {
 	name := s.kind
 	if len(name) == 0 {
@@ -116,7 +116,7 @@ func (s *span) otlpKind() trace.Kind {
 	return trace.Internal
 }
 
-// tag returns the value of the first tag with a key; nil if there is none.
+// tag returns the value of the first tag with a key, or nil.
 func (s *span) tag(key string) []byte {
 	for i := range s.tags {
 		if string(s.tags[i].key) == key {
@@ -131,7 +131,7 @@ var numberTags = map[string]bool{
 	"http.status_code": true, "http.response.status_code": true, "rpc.grpc.status_code": true, "grpc.status_code": true,
 }
 
-// writeTag writes a tag as an attribute. The tag error marks a failure even if it is empty, unlike the attribute.
+// writeTag writes a tag as an attribute. Unlike the attribute, the tag error marks a failure even if it is empty.
 func writeTag(w *protowriter.Writer, t *tag) {
 	if string(t.key) == "error" && len(t.value) == 0 {
 		attribute(w, spanAttributes, "error", []byte("true"))
@@ -169,8 +169,8 @@ func (s *span) writeEndpoints(w *protowriter.Writer, kind trace.Kind) {
 	}
 }
 
-// writeStatus writes the status, if a bridge from OpenTelemetry wrote it as tags. It leaves the tag error to the
-// decoder: Brave also sets it to the code of a response that blames the client.
+// writeStatus writes the status if a bridge from OpenTelemetry wrote it as tags. It leaves the tag error to the
+// decoder, because Brave also sets it to a response code that blames the client.
 func (s *span) writeStatus(w *protowriter.Writer) {
 	var code uint64
 	switch string(s.tag("otel.status_code")) {

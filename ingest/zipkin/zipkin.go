@@ -1,14 +1,14 @@
-// Package zipkin translates Zipkin's JSON, version 2, to OTLP: lists of spans, as reporters post them to /api/v2/spans,
-// and lists of traces, as Zipkin's query API returns them.
+// Package zipkin translates Zipkin's JSON, version 2, to OTLP. It accepts lists of spans, which reporters post to
+// /api/v2/spans, and lists of traces, which Zipkin's query API returns.
 //
 // A span without a kind is INTERNAL. The local endpoint becomes the resource, the remote endpoint the callee or the
 // client. Tags become attributes, as text except for status codes. The decoder judges the tag error by the same rules
 // as the attribute; an empty one becomes "true". Annotations become events. A server that continues the span of its
-// client ("shared") keeps the common ID; package critpath tells the two apart. Identifiers are hexadecimal and may lack
-// leading zeros.
+// client ("shared") keeps the common ID; package critpath distinguishes the two. Identifiers are hexadecimal and may
+// lack leading zeros.
 //
-// The translation is protobuf, so a journal needs no further format, and package otlp decodes it. Its size is at most
-// about twice that of the input, whatever the input is.
+// The translation is protobuf, so a journal needs no further format, and package otlp decodes it. It is at most about
+// twice as large as the input, for any input.
 //
 // Source: Zipkin's zipkin2-api.yaml.
 package zipkin
@@ -35,8 +35,8 @@ var (
 	errOther   = errors.New("not a span of Zipkin: it has neither traceId nor id")
 )
 
-// Translate returns the spans of a document as an OTLP request in protobuf, and the spans that it left out by reason.
-// The error is an *[ingest.RecordError]; its offset is that of the last field name before it.
+// Translate returns the spans of a document as an OTLP request in protobuf, and the spans that it omitted, by reason.
+// The error is an *[ingest.RecordError]. Its offset points to the last field name before the error.
 func Translate(data []byte) (request []byte, rejected []ingest.Rejection, err error) {
 	var t translator
 	if err := t.walk.Record(data, t.document); err != nil {
@@ -55,7 +55,7 @@ type translator struct {
 	span     span               // the current one
 }
 
-// span holds the fields of a span, which come in any order. Its texts belong to the document.
+// span holds the fields of a span, which may come in any order. Its texts refer to the document.
 type span struct {
 	trace, id, parent id
 	name, kind        []byte
@@ -267,8 +267,8 @@ func (m *micros) read(j *jx.Decoder) error {
 	return nil
 }
 
-// defect returns the reason why a span cannot be used, and a description; "" if it can. A span without a timestamp
-// takes that of its first annotation.
+// defect returns the reason why a span can't be used, and a description, or "" if it is usable. It sets a missing
+// timestamp from the first annotation.
 func (s *span) defect() (trace.Reason, string) {
 	if !s.timestamp.given && len(s.annotations) > 0 {
 		s.timestamp = s.annotations[0].at

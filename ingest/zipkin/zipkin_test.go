@@ -127,7 +127,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// object returns a JSON object with the fields that matter: pdata omits or writes empty ones as it likes.
+// object returns a JSON object with the relevant fields, because pdata omits or writes empty fields inconsistently.
 func object(t *testing.T, text string) any {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -157,7 +157,7 @@ func withoutEmpty(v any) any {
 	return v
 }
 
-// Spans of one endpoint after another share a resource.
+// Consecutive spans of one endpoint share a resource.
 func TestResources(t *testing.T) {
 	of := func(service, id string) string {
 		return `{"traceId":"1","id":"` + id + `","timestamp":1,"localEndpoint":{"serviceName":"` + service + `"}}`
@@ -173,7 +173,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// An invalid span is left out and counted, and does not affect others.
+// An invalid span is omitted and counted, and doesn't affect others.
 func TestRejected(t *testing.T) {
 	for span, want := range map[string]ingest.Rejection{
 		`"id":"1","timestamp":1`:                               {Reason: trace.BadTraceID, Detail: "traceId is missing"},
@@ -219,7 +219,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// Other documents give an error that says what they are.
+// Other documents give an error that describes them.
 func TestMalformed(t *testing.T) {
 	for data, want := range map[string]string{
 		`[{"traceId":"1","id":"2","binaryAnnotations":[]}]`: "version 1 of Zipkin's JSON",
@@ -239,7 +239,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A server that continues the span of its client is on the critical path below it, and calls on.
+// A server that continues the span of its client is below it on the critical path, and its own calls are below the
+// server.
 func TestSharedSpans(t *testing.T) {
 	const data = `[
 		{"traceId":"a","id":"1","kind":"CLIENT","name":"get","timestamp":1000000,"duration":100000,"localEndpoint":{"serviceName":"web"}},
@@ -268,8 +269,8 @@ func TestSharedSpans(t *testing.T) {
 	}
 }
 
-// Any input gives an error and nothing else, or a request of limited size that decodes to as many spans as the input
-// has, without those rejected.
+// Any input gives an error without a request, or a request of limited size with as many spans as the input, except for
+// rejected ones.
 func FuzzTranslate(f *testing.F) {
 	f.Add([]byte(`[{"traceId":"1","id":"2","parentId":"0","name":"x","kind":"CLIENT","timestamp":1,"duration":"2","tags":{"error":"","a\n":1},
 		"annotations":[{"timestamp":3,"value":"v"}],"localEndpoint":{"serviceName":"a","ipv4":"1","port":2},"remoteEndpoint":{"ipv6":"3"}},

@@ -9,15 +9,16 @@ import (
 )
 
 var (
-	// goFileName matches the name of a Go file in code of a document. Files in the root would have no slash; there are
-	// none.
+	// goFileName matches the name of a Go file in code of a document. Files in the root, of which there are none,
+	// would have no slash.
 	goFileName = regexp.MustCompile("`([\\w./-]+\\.go)`")
 
 	// step matches a line of the path from the command to the decision: a file, and a function or a method in it.
 	step = regexp.MustCompile(`(?m)^(\S+\.go) +(?:(\w+)\.)?(\w+) `)
 )
 
-// docs/ARCHITECTURE.md names Go files by their path from the root, and functions on the way to a decision, that exist.
+// docs/ARCHITECTURE.md refers to existing Go files by their path from the root, and to existing functions on the way
+// to a decision.
 func TestArchitectureNames(t *testing.T) {
 	text, err := fs.ReadFile(repository, "docs/ARCHITECTURE.md")
 	if err != nil {
@@ -54,7 +55,7 @@ func declares(f *file, receiver, name string) bool {
 	return false
 }
 
-// receiverOf returns the name of the receiver's type, without a pointer; "" for a function.
+// receiverOf returns the name of the receiver's type, without a pointer, or "" for a function.
 func receiverOf(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

@@ -38,7 +38,7 @@ func TestImports(t *testing.T) {
 // testkit is the folder of packages that support tests and evaluation.
 const testkit = "internal/testkit"
 
-// violation returns the reason why f, which has rule r, must not import importPath; "" if it may.
+// violation returns why f, which has rule r, must not import importPath, or "" if it may.
 func violation(f *file, r rule, importPath string) string {
 	if f.isTest() {
 		return ""
@@ -67,7 +67,7 @@ func (r rule) allows(folder string) bool {
 	})
 }
 
-// TestOrder checks that a package may import only packages that stand above it in the rules.
+// TestOrder checks that a package imports only packages above it in the rules.
 func TestOrder(t *testing.T) {
 	for i, r := range rules {
 		for _, allowed := range r.ours {
@@ -80,7 +80,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNoIdleRules checks that each import that a rule allows is used: an unused permission is an oversight.
+// TestNoIdleRules checks that each import allowed by a rule is used, because an unused permission is an oversight.
 func TestNoIdleRules(t *testing.T) {
 	used := make(map[string]bool) // folder of the rule, space, imported folder
 	for _, f := range goFiles(t) {
@@ -172,7 +172,7 @@ func report(t *testing.T, f *file, found []finding) {
 	}
 }
 
-// impurities returns the places in f that do more than compute on arguments.
+// impurities returns the places in f that do more than compute from arguments.
 func impurities(f *file) []finding {
 	var found []finding
 	add := func(n ast.Node, message string) { found = append(found, finding{n.Pos(), message}) }
@@ -205,7 +205,7 @@ func impurities(f *file) []finding {
 	return found
 }
 
-// clockUses returns the places where f reads the clock, or starts a goroutine that r does not allow.
+// clockUses returns the places where f reads the clock, or starts a goroutine that r doesn't allow.
 func clockUses(f *file, r rule) []finding {
 	var found []finding
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -226,7 +226,7 @@ func clockUses(f *file, r rule) []finding {
 	return found
 }
 
-// selected returns the name that e selects from the package named qualifier; "" if it selects from anything else.
+// selected returns the name that e selects from the package named qualifier, or "" if it selects from something else.
 func selected(e *ast.SelectorExpr, qualifier string) string {
 	if x, ok := e.X.(*ast.Ident); ok && qualifier != "" && x.Name == qualifier && x.Obj == nil {
 		return e.Sel.Name
@@ -234,7 +234,7 @@ func selected(e *ast.SelectorExpr, qualifier string) string {
 	return ""
 }
 
-// variable returns the variable that the assignable expression e changes; nil if it has no name.
+// variable returns the variable that the assignable expression e changes, or nil if it has no name.
 func variable(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -273,7 +273,7 @@ func packageVariables(f *file) map[*ast.Object]bool {
 	return globals
 }
 
-// TestClock finds packages that read the clock or start goroutines without being allowed to.
+// TestClock finds packages that read the clock or start goroutines without permission.
 func TestClock(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if r, _ := ruleOf(f.folder); !r.clock && !f.isTest() {

@@ -22,7 +22,7 @@ const (
 var (
 	what = regexp.MustCompile(`(?i)\bwhat\b`)
 
-	// riddle matches the first sentence of a doc comment without a noun as subject or object: "X is what …", "X says
+	// riddle matches the first sentence of a doc comment whose subject or object isn't a noun: "X is what …", "X says
 	// how …".
 	riddle = regexp.MustCompile(`^\w+(, \w+)* (is|are|was|were|has|have|does|do|says?|tells?|holds?|knows?) (what|whatever|how|who|whoever|whom|whose|which|where|when|why|whether|that which)\b`)
 
@@ -45,7 +45,7 @@ func (c *count) String() string {
 	return fmt.Sprintf("%d times \"what\" in %d words, %.1f of 1 000", c.what, c.words, 1000*float64(c.what)/float64(max(c.words, 1)))
 }
 
-// unplain lists the folders whose comments are still to be rewritten. Remove a folder once it passes; add none.
+// unplain lists the folders whose comments are still to be rewritten. Remove a folder once it passes. Don't add any.
 var unplain = []string{}
 
 // Comments use `what` rarely, no doc comment is a riddle, and no comment line is wider than commentColumn.

@@ -8,7 +8,7 @@ const module = "github.com/sibyl-trace/sibyl"
 type rule struct {
 	folder string
 	about  string   // line in the table of docs/ARCHITECTURE.md
-	ours   []string // allowed packages of this repository; "x/..." includes those below x
+	ours   []string // allowed packages of this repository; "x/..." includes packages below x
 	other  []string // allowed modules; checked only if pure
 	pure   bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
 	clock  bool     // may read the clock and start goroutines
@@ -18,8 +18,9 @@ type rule struct {
 // everything stands for all packages listed above.
 const everything = "..."
 
-// rules lists the packages from the ground up: a package may import only packages in the lines above its own. TestOrder
-// checks that; TestTable checks that docs/ARCHITECTURE.md contains this table. A folder without a rule fails the tests.
+// rules lists the packages from the bottom up: a package may import only packages in the lines above its own.
+// TestOrder checks this, and TestTable checks that docs/ARCHITECTURE.md contains this table. A folder without a rule
+// fails the tests.
 var rules = []rule{
 	{folder: "internal/codec", pure: true, about: "reads and writes the bytes of saved state"},
 	{folder: "internal/codec/plain", ours: []string{"internal/codec"}, about: "plain values in saved state, as CBOR"},
@@ -143,18 +144,18 @@ var seeded = []string{
 	"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf",
 }
 
-// vagueNames do not describe the purpose of a package.
+// vagueNames don't describe the purpose of a package.
 var vagueNames = []string{
 	"base", "common", "core", "helper", "helpers", "lib", "misc", "models", "pkg", "shared", "types", "util", "utils",
 }
 
-// stdNames lists the packages that may have a name of the standard library, with reasons.
+// stdNames lists packages whose names also occur in the standard library, with reasons.
 var stdNames = map[string]string{
 	"trace": "the term of the domain; no file uses runtime/trace as well",
 }
 
 // forbidden lists strings that must not occur in any text file: paths of development machines and hosts of package
-// registries. They are split so that this file does not contain them.
+// registries. They are split so that this file doesn't contain them.
 var forbidden = []string{
 	".." + "/shared", ".lib" + "rary", "/wo" + "rk/", "/ro" + "ot/",
 	"proxy.go" + "lang.org", "sum.go" + "lang.org", "registry.np" + "mjs.org", "py" + "pi.org", "python" + "hosted.org",

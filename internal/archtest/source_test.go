@@ -40,7 +40,7 @@ func (f *file) at(pos token.Pos) string {
 // isTest reports whether the file is a test file.
 func (f *file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// qualifier returns the name in the file of the package with the given path; "" if the file does not import it.
+// qualifier returns the name that the file uses for the package with the given path, or "" if it doesn't import it.
 func (f *file) qualifier(importPath string) string {
 	for _, imp := range f.imports {
 		if imp.path == importPath {
@@ -65,7 +65,7 @@ func goFiles(t *testing.T) []*file {
 	return files
 }
 
-// walk calls visit for every file of the repository except those of git and of builds.
+// walk calls visit for every file of the repository, except files of git and of builds.
 func walk(t *testing.T, visit func(name string)) {
 	t.Helper()
 	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
@@ -114,7 +114,7 @@ func parseSource(t *testing.T, name string, src []byte) *file {
 	return f
 }
 
-// packageName guesses the name of a package from its path: the last element that is not a version.
+// packageName guesses the name of a package from its path: the last element that isn't a version.
 func packageName(importPath string) string {
 	base := path.Base(importPath)
 	if len(base) > 1 && base[0] == 'v' && strings.Trim(base[1:], "0123456789") == "" {
@@ -123,7 +123,7 @@ func packageName(importPath string) string {
 	return base
 }
 
-// ruleOf returns the rule of the given folder, that of the longest folder above it, and whether there is one.
+// ruleOf returns the rule of the given folder or of the closest folder above it with a rule, and whether there is one.
 func ruleOf(folder string) (r rule, ok bool) {
 	for _, candidate := range rules {
 		if under(folder, candidate.folder) && (!ok || len(candidate.folder) > len(r.folder)) {

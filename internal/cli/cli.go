@@ -1,4 +1,4 @@
-// Package cli runs the command lines of the programs below cmd, and provides the flags that they share.
+// Package cli runs the command lines of the programs below cmd, and provides their common flags.
 package cli
 
 import (
@@ -32,7 +32,7 @@ type ExitCode int
 // Error implements error.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// UsageError reports arguments that cobra accepted but that a command rejects.
+// UsageError reports arguments that cobra accepted but a command rejects.
 type UsageError struct{ Err error }
 
 // Error implements error.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	root.SetErr(errOut)
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
-	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
+	root.SetArgs(append([]string{}, args...)) // not nil, or cobra would read os.Args
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
@@ -72,7 +72,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	return ExitUsage
 }
 
-// rejectUnknown makes unknown arguments of cobra's own commands, help and completion, errors.
+// rejectUnknown makes cobra's own commands, help and completion, reject unknown arguments.
 func rejectUnknown(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -85,7 +85,7 @@ func rejectUnknown(root *cobra.Command) {
 			}
 		case "completion":
 			c.Args = OnlyCommands
-			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // cobra checks arguments only if there is one
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // so that cobra checks arguments
 		}
 	}
 }
@@ -99,7 +99,7 @@ func OnlyCommands(c *cobra.Command, args []string) error {
 	return errors.New(fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath()) + suggestion(c, args[0]))
 }
 
-// suggestion returns a question that names the subcommands with names similar to a word; empty if there are none.
+// suggestion returns a question that lists the subcommands with names similar to a word, or "".
 func suggestion(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
 	if similar := c.SuggestionsFor(word); len(similar) > 0 {
@@ -108,8 +108,8 @@ func suggestion(c *cobra.Command, word string) string {
 	return ""
 }
 
-// Arguments returns a [cobra.PositionalArgs] that wants at least and at most these numbers of arguments, which the use
-// of the command names.
+// Arguments returns a [cobra.PositionalArgs] that requires a number of arguments from least to most. Its errors show
+// the arguments named in the command's usage.
 func Arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {
@@ -126,9 +126,9 @@ func Arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// Interruptible returns a context that SIGINT or SIGTERM cancels, and a function that releases its resources. A second
-// signal kills the process, unless it follows the first within a second: a supervisor often sends one signal both to
-// the process group and to its leader.
+// Interruptible returns a context that is cancelled by SIGINT or SIGTERM, and a function that releases its resources.
+// A second signal kills the process, unless it follows the first within a second: a supervisor often sends one signal
+// both to the process group and to its leader.
 func Interruptible() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })

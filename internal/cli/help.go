@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// explainFlag returns the error of a flag with the name of the flag, its value, and what to write instead.
+// explainFlag returns an error that contains the name of the flag, its value, and the expected value.
 func explainFlag(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedName() != "" {
 		if near := nearestFlag(c, unknown.GetSpecifiedName()); near != "" {
@@ -42,7 +42,7 @@ var wantedNumbers = map[string]string{
 	"float64": "want a number", "bool": "want true or false",
 }
 
-// nearestFlag returns the flag of c whose name differs least from a word; empty if all differ in more than a third.
+// nearestFlag returns the flag of c whose name is most similar to a word, or "" if all differ in more than a third.
 func nearestFlag(c *cobra.Command, word string) string {
 	best, least := "", len(word)/3+1
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -53,7 +53,7 @@ func nearestFlag(c *cobra.Command, word string) string {
 	return best
 }
 
-// FlagGroup is the key of the annotation of a flag that holds the title under which help lists the flag.
+// FlagGroup is the key of a flag's annotation with the title under which help lists the flag.
 const FlagGroup = "sibyl-group"
 
 // flagGroup is a part of the flags of a command.
@@ -62,7 +62,8 @@ type flagGroup struct {
 	flags *pflag.FlagSet
 }
 
-// groupsOf returns the groups of the flags of c in the order of their definition, those without a title last.
+// groupsOf returns the groups of the flags of c in the order of their definition, followed by the flags without a
+// title.
 func groupsOf(c *cobra.Command) []flagGroup {
 	var groups []flagGroup
 	rest := newFlagGroup("Flags")

@@ -32,7 +32,7 @@ func AddInputFlags(c *cobra.Command) *InputFlags {
 	return f
 }
 
-// Options returns options for reading files; n receives broken records and progress.
+// Options returns options for reading files. n receives broken records and progress.
 func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 	return file.Options{
 		Workers: int(f.workers), Memory: int64(f.memory), Strict: f.strict, Stdin: stdin,
@@ -43,7 +43,7 @@ func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 // Limits of the messages while reading.
 const (
 	MostBroken = 100      // broken records that are reported individually
-	longInput  = 64 << 20 // smallest input in bytes for which progress is shown
+	longInput  = 64 << 20 // minimum input in bytes for a progress bar
 )
 
 // ErrNoTrace reports input without a single readable trace.
@@ -81,7 +81,7 @@ func (n *Notices) Broken(b file.InputError) {
 	fmt.Fprintf(n.out, "%s: skipped %s\n", n.program, terminal.Printable(b.Error()))
 }
 
-// Progress returns a function that draws a progress bar; nil unless the output is a terminal.
+// Progress returns a function that draws a progress bar, or nil if the output is not a terminal.
 func (n *Notices) Progress() func(file.Progress) {
 	if !terminal.Is(n.out) {
 		return nil
@@ -95,7 +95,7 @@ func (n *Notices) Progress() func(file.Progress) {
 		if n.bar == nil {
 			n.bar = newBar(n.out, p.Total)
 		}
-		_ = n.bar.Set64(p.Read) // a bar that cannot be drawn is no reason to stop
+		_ = n.bar.Set64(p.Read) // reading continues if the bar can't be drawn
 	}
 }
 
@@ -133,7 +133,8 @@ func (n *Notices) Cut() []string {
 	return slices.Clone(n.cut)
 }
 
-// Complete returns an error, for after the result, if a file ended early. The notices have said so.
+// Complete returns an error if a file ended early. Call it after writing the result. The notices have already reported
+// the file.
 func (n *Notices) Complete() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

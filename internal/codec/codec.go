@@ -1,6 +1,6 @@
-// Package codec reads and writes the binary form of saved state: fixed words, canonical varints and sections, in the
-// order in which their writer appends them. The bytes do not describe their fields; a leading version byte names the
-// layout.
+// Package codec reads and writes the binary form of saved state. It consists of fixed words, canonical varints and
+// sections, in the order in which they are appended. The bytes do not describe their fields; a leading version byte
+// names the layout.
 //
 // Every value has exactly one encoding, so that equal states give equal bytes. A [Reader] checks untrusted bytes:
 // damaged bytes never make it panic or allocate more than a small multiple of their length.
@@ -12,7 +12,7 @@ import (
 	"math"
 )
 
-// ErrCorrupt reports bytes that no encoder of this module wrote. Every decoder of saved state wraps it.
+// ErrCorrupt reports bytes that were not written by an encoder of this module. Every decoder of saved state wraps it.
 var ErrCorrupt = errors.New("corrupt encoding")
 
 // AppendWords appends words of eight bytes each, little endian.
@@ -78,7 +78,7 @@ func AppendText(b []byte, s string) []byte {
 // SectionSize is the size of the length that precedes a section.
 const SectionSize = 8
 
-// AppendSection appends the bytes that part appends, preceded by their length.
+// AppendSection appends the bytes appended by part, preceded by their length.
 func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	at := len(b)
 	b = part(append(b, make([]byte, SectionSize)...))
@@ -86,9 +86,9 @@ func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	return b
 }
 
-// Reader reads values from the front of untrusted bytes. After the first fault every read returns zero, so that callers
-// check [Reader.Err] once, at the end, and before they use a value as an index. The zero Reader reads no bytes. Slices
-// that a Reader returns alias its input.
+// Reader reads values from the front of untrusted bytes. After the first fault every read returns zero, so callers
+// need to check [Reader.Err] only once at the end, and before they use a value as an index. The zero Reader reads no
+// bytes. Slices that a Reader returns alias its input.
 type Reader struct {
 	rest []byte
 	bad  bool
@@ -118,7 +118,7 @@ func (r *Reader) Err() error {
 	return nil
 }
 
-// Rest returns the unread bytes; nil after a fault.
+// Rest returns the unread bytes, or nil after a fault.
 func (r *Reader) Rest() []byte { return r.rest }
 
 // Len returns the number of unread bytes.
@@ -169,7 +169,7 @@ func (r *Reader) Word() uint64 {
 	return w
 }
 
-// Float reads a float64; any bits are valid.
+// Float reads a float64. Any bits are valid.
 func (r *Reader) Float() float64 { return math.Float64frombits(r.Word()) }
 
 // Finite reads a float64 that is neither NaN nor infinite.
@@ -191,7 +191,7 @@ func (r *Reader) Bool() bool {
 	return b == 1
 }
 
-// Uvarint reads an unsigned varint in its shortest form; any longer form is a fault.
+// Uvarint reads an unsigned varint in its shortest form. Any longer form is a fault.
 func (r *Reader) Uvarint() uint64 {
 	if len(r.rest) > 0 && r.rest[0] < 0x80 { // most are one byte
 		v := r.rest[0]
@@ -204,7 +204,7 @@ func (r *Reader) Uvarint() uint64 {
 		if c >= 0x80 {
 			continue
 		}
-		if c == 0 || i == binary.MaxVarintLen64-1 && c > 1 { // a longer form, or above 2⁶⁴ − 1
+		if c == 0 || i == binary.MaxVarintLen64-1 && c > 1 { // not the shortest form, or above 2⁶⁴ − 1
 			break
 		}
 		r.rest = r.rest[i+1:]
@@ -214,7 +214,7 @@ func (r *Reader) Uvarint() uint64 {
 	return 0
 }
 
-// Uvarint128 reads a number that AppendUvarint128 wrote; any longer form is a fault.
+// Uvarint128 reads a number written by AppendUvarint128. Any longer form is a fault.
 func (r *Reader) Uvarint128() (hi, lo uint64) {
 	for i, c := range r.rest {
 		x := uint64(c & 0x7f)
@@ -224,7 +224,7 @@ func (r *Reader) Uvarint128() (hi, lo uint64) {
 		}
 		if shift < 64 {
 			lo |= x << shift
-			hi |= x >> (64 - shift) // 0 for shift 0: Go shifts by 64 give 0
+			hi |= x >> (64 - shift) // adds 0 if shift is 0, because shifts by 64 give 0 in Go
 		} else {
 			hi |= x << (shift - 64)
 		}
@@ -262,7 +262,7 @@ func (r *Reader) Text(limit int) string {
 	return string(r.Bytes(int(r.Below(uint64(min(limit, len(r.rest))) + 1))))
 }
 
-// Section reads the bytes of a section that AppendSection wrote.
+// Section reads the bytes of a section written by AppendSection.
 func (r *Reader) Section() []byte {
 	n := r.Word()
 	if n > uint64(len(r.rest)) {
@@ -272,7 +272,7 @@ func (r *Reader) Section() []byte {
 	return r.Bytes(int(n))
 }
 
-// Read reads a value with a decoder that returns the bytes behind it.
+// Read reads a value with a decoder that returns the remaining bytes.
 func Read[T any](r *Reader, decode func([]byte) (T, []byte, error)) T {
 	v, rest, err := decode(r.rest)
 	if err != nil || r.bad {

@@ -14,15 +14,15 @@ import (
 // reads.
 const checkInterval = 2 * time.Second
 
-// certificate is the certificate of a listener. It reloads the files when they change, as on renewal. While they do not
-// match, it keeps the previous certificate. It is safe for concurrent use.
+// certificate is the certificate of a listener. It reloads the files when they change, for example after a renewal.
+// While they do not match, it keeps the previous certificate. It is safe for concurrent use.
 type certificate struct {
 	files TLS
 
 	mu         sync.Mutex // guards the fields below
 	current    *tls.Certificate
 	checked    time.Time // last check of the files
-	chain, key []byte    // contents of the files then
+	chain, key []byte    // contents of the files at that time
 	unreadable bool      // the last check failed
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A renewed certificate takes effect without a restart. While its files do not match, or one is missing, the previous
+// A renewed certificate takes effect without a restart. While its files don't match, or one is missing, the previous
 // certificate remains in use, and the error is logged once.
 func TestCertificateReload(t *testing.T) {
 	files, first := issued(t)

@@ -1,5 +1,5 @@
-// Package connlimit provides TCP listeners that share a connection limit. At the limit it closes an idle connection or,
-// if there is none, the new one, rather than leaving it in the accept queue.
+// Package connlimit provides TCP listeners that share a connection limit. At the limit it closes an idle connection
+// or, if all are busy, the new one, instead of leaving it in the accept queue.
 package connlimit
 
 import (
@@ -34,8 +34,8 @@ func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log
 // Most returns the limit.
 func (s *Share) Most() int { return s.most }
 
-// enter admits c, or reports false if it may not stay open. gone is the idle connection that the caller must close
-// instead; nil: none.
+// enter admits c. may is false if c may not stay open. gone is an idle connection that the caller must close instead,
+// or nil.
 func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +104,8 @@ func (s *Share) rest(c *conn, idle bool) {
 	s.restLocked(c, idle)
 }
 
-// restLocked is rest for callers that hold mu. A connection that remains idle keeps its place: what its client sends is
-// no work.
+// restLocked is like rest, but the caller holds mu. A connection that remains idle keeps its place even if its client
+// sends data, because this isn't work.
 func (s *Share) restLocked(c *conn, idle bool) {
 	switch {
 	case !idle || c.left || c.working > 0:
@@ -115,7 +115,7 @@ func (s *Share) restLocked(c *conn, idle bool) {
 	}
 }
 
-// work adds n to the requests that c's server works on.
+// work adds n to the number of requests that the server is working on for c.
 func (s *Share) work(c *conn, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,12 +146,12 @@ func Open(ctx context.Context, hostPort string, share *Share) (*Listener, error)
 	return &Listener{TCPListener: tcp, share: share}, nil
 }
 
-// ByWork makes connections of l count as idle unless the server says that it works on a request, by [Working]: then
-// clients that send requests or read answers slowly also make room for others. Call it before Accept.
+// ByWork makes connections of l count as idle unless the server reports with [Working] that it is working on a
+// request. Clients that send requests or read answers slowly then also make room for others. Call it before Accept.
 func (l *Listener) ByWork() { l.byWork = true }
 
-// Working marks a connection as not idle until done is called. Local is its local address, as it comes with a request;
-// other addresses are ignored.
+// Working marks a connection as not idle until done is called. local is the connection's local address from the
+// request. Other addresses are ignored.
 func Working(local net.Addr) (done func()) {
 	a, ok := local.(address)
 	if !ok {
@@ -169,7 +169,7 @@ type Load struct {
 	Gone    uint64 // idle, closed to make room for others, since the start
 }
 
-// Load returns the current load; zero for a nil listener.
+// Load returns the current load. It is zero for a nil listener.
 func (l *Listener) Load() Load {
 	if l == nil {
 		return Load{}
@@ -199,8 +199,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// State is the ConnState of an [http.Server] that serves l, or l over TLS. Without it no connection of l counts as
-// idle.
+// State is the ConnState of an [http.Server] that serves l, possibly over TLS. Without it connections of l never count
+// as idle.
 func (l *Listener) State(c net.Conn, state http.ConnState) {
 	if encrypted, ok := c.(*tls.Conn); ok {
 		c = encrypted.NetConn()
@@ -210,12 +210,12 @@ func (l *Listener) State(c net.Conn, state http.ConnState) {
 	}
 }
 
-// conn leaves its share once when it is closed. It has all methods of a TCP connection, so that gRPC can wait on an
-// idle one without holding a buffer for it.
+// conn leaves its share once when it is closed. It has all methods of a TCP connection, so that gRPC can wait for data
+// on an idle connection without holding a buffer.
 type conn struct {
 	*net.TCPConn
 	of      *Listener
-	place   *list.Element // in Share.idle; nil: not idle
+	place   *list.Element // in Share.idle; nil if not idle
 	working int           // requests, see Working
 	left    bool
 }

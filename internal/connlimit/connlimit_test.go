@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// served is an HTTP server. Each request is sent to came, and is answered once let was received from.
+// served is an HTTP server. Each request is sent to came, and is answered after a receive from let.
 type served struct {
 	*Listener
 	came, let chan struct{}
@@ -92,8 +92,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Two listeners share a limit of two connections. While both have a request, further connections are closed. An idle
-// one is closed for a new one.
+// Two listeners share a limit of two connections. While both have a request, further connections are closed. If one is
+// idle, it is closed for a new one.
 func TestShare(t *testing.T) {
 	var log lines
 	share := NewShare(2, slog.New(slog.NewTextHandler(&log, nil)))
@@ -135,7 +135,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Hijacked connections, such as WebSockets, are not idle.
+// Hijacked connections, such as WebSockets, aren't idle.
 func TestHijacked(t *testing.T) {
 	s := serve(t, NewShare(1, slog.New(slog.DiscardHandler)))
 	c := s.ask(t, "/taken")
@@ -151,7 +151,7 @@ func TestHijacked(t *testing.T) {
 	}
 }
 
-// Of connections without work, the one that was accepted first makes room, in whatever order their servers begin to
+// The connection without work that was accepted first makes room, regardless of the order in which servers start to
 // read.
 func TestOrderOfReading(t *testing.T) {
 	l, err := Open(t.Context(), "127.0.0.1:0", NewShare(2, slog.New(slog.DiscardHandler)))

@@ -9,16 +9,16 @@ import (
 	"os"
 )
 
-// TLS names the files of transport security, in PEM. The zero TLS is clear text.
+// TLS names the files of transport security, in PEM format. The zero TLS is clear text.
 type TLS struct {
 	CertFile     string // the server's certificate and its intermediates
 	KeyFile      string
-	ClientCAFile string       // authorities that sign client certificates, which are then required; "": none are
-	Log          *slog.Logger // logs reloads of the certificate; nil: nothing is logged
+	ClientCAFile string       // authorities for client certificates; if empty, none are required
+	Log          *slog.Logger // logs reloads of the certificate; may be nil
 }
 
-// Config reads the files and returns a configuration that reloads the certificate when its files change; nil for clear
-// text.
+// Config reads the files and returns a configuration that reloads the certificate when its files change, or nil for
+// clear text.
 func (t TLS) Config() (*tls.Config, error) {
 	if t.CertFile == "" && t.KeyFile == "" && t.ClientCAFile == "" {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-// A message with custom types survives, and a value that is no message is an error.
+// A message with custom types survives a round trip. A value that isn't a message is an error.
 func TestCodec(t *testing.T) {
 	codec := gogocodec.New()
 	sent := &api_v2.SpansResponseChunk{Spans: []model.Span{{

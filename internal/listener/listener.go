@@ -21,10 +21,10 @@ import (
 // Config describes an address to open.
 type Config struct {
 	Name    string // of the service in errors, such as "the API"
-	Address string // host:port; "": off
+	Address string // host:port; empty for off
 	Share   *connlimit.Share
-	TLS     *tls.Config  // nil: clear text
-	ByWork  bool         // of HTTP: see [connlimit.Listener.ByWork], which gRPC always uses
+	TLS     *tls.Config  // nil for clear text
+	ByWork  bool         // for HTTP, see [connlimit.Listener.ByWork]; gRPC always uses it
 	Log     *slog.Logger // receives errors of single connections at debug level
 }
 
@@ -35,8 +35,8 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// Listener is an open address with its server: call OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener is
-// disabled: it has no address and no load.
+// Listener is an open address with its server. Call OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener
+// is disabled: it has no address and no load.
 type Listener struct {
 	*connlimit.Listener
 
@@ -46,8 +46,8 @@ type Listener struct {
 	stop  func() error
 }
 
-// OpenHTTP opens an address for server, and sets its missing limits, its log and its ConnState. It returns nil if c has
-// no address. The server supports HTTP/1 only.
+// OpenHTTP opens an address for server, and sets its missing limits, its log and its ConnState. It returns nil if c
+// has no address. The server only supports HTTP/1.
 func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -71,8 +71,8 @@ func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, er
 	return l, nil
 }
 
-// OpenGRPC opens an address for the server that newServer returns; nil if c has no address. Connections are idle while
-// no handler says that it works on one of their requests, by [connlimit.Working].
+// OpenGRPC opens an address for the server that newServer returns. It returns nil if c has no address. A connection is
+// idle unless a handler reports with [connlimit.Working] that it is working on one of its requests.
 func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption) *grpc.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -94,7 +94,7 @@ func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption
 	return l, nil
 }
 
-// open opens the address of c, without a server; nil if c has none.
+// open opens the address of c, without a server. It returns nil if c has no address.
 func open(ctx context.Context, c Config) (*Listener, error) {
 	if c.Address == "" {
 		return nil, nil
@@ -129,7 +129,7 @@ func setIfZero[T comparable](field *T, value T) {
 	}
 }
 
-// Serve serves requests and returns nil after Drain or Close, also if one of them was called before. It returns an
+// Serve serves requests and returns nil after Drain or Close, even if one of them was called before. It returns an
 // error if accepting connections fails.
 func (l *Listener) Serve() error {
 	err := l.serve()
@@ -140,8 +140,8 @@ func (l *Listener) Serve() error {
 }
 
 // Drain accepts no more requests and returns when the current ones are answered. If ctx is done first, it closes their
-// connections, which cancels their contexts, and returns an error. Over gRPC it then still waits for handlers; over
-// HTTP it does not.
+// connections, which cancels their contexts, and returns an error. In that case it still waits for gRPC handlers, but
+// not for HTTP handlers.
 func (l *Listener) Drain(ctx context.Context) error {
 	if err := l.drain(ctx); err != nil {
 		return errors.Join(fmt.Errorf("drain %s: %w", l.name, err), l.stop())
@@ -158,7 +158,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr returns the actual address, with its port; nil if l is nil.
+// Addr returns the actual address, with its port, or nil if l is nil.
 func (l *Listener) Addr() net.Addr {
 	if l == nil {
 		return nil
@@ -166,7 +166,7 @@ func (l *Listener) Addr() net.Addr {
 	return l.Listener.Addr()
 }
 
-// Load returns the current load; zero if l is nil.
+// Load returns the current load. It is zero if l is nil.
 func (l *Listener) Load() connlimit.Load {
 	if l == nil {
 		return connlimit.Load{}

@@ -26,12 +26,12 @@ const (
 	maxReserve = 256 << 20
 	// reserveShare is the fraction 1/reserveShare of a small disk that is kept free instead.
 	reserveShare = 4
-	// spentShare is the fraction of the reserve below which nothing is written.
+	// spentShare is the fraction 1/spentShare of the reserve below which nothing is written.
 	spentShare = 4
-	// ballastShare is the fraction of the reserve that the ballast takes.
+	// ballastShare is the fraction 1/ballastShare of the reserve that the ballast takes.
 	ballastShare = 8
-	// memTableShare is the fraction of the disk that a memtable may have: it takes the same space in the log, and again
-	// in files.
+	// memTableShare is the fraction 1/memTableShare of the disk that a memtable may have. It takes the same space in
+	// the log, and again in files.
 	memTableShare = 32
 	// checkInterval is the minimum interval between checks.
 	checkInterval = 50 * time.Millisecond
@@ -63,13 +63,13 @@ func (d *Disk) Full(now time.Time) bool {
 	return false
 }
 
-// Fits reports whether bytes can be written at time now without using up the reserve. At 0 bytes, it reports false only
-// if other programs have used most of it, so that nothing should be written.
+// Fits reports whether bytes can be written at time now without using up the reserve. If bytes is 0, it only reports
+// false if other programs have used most of the reserve, so that nothing should be written.
 func (d *Disk) Fits(now time.Time, bytes uint64) bool {
 	return d.Free(now) >= d.reserve/spentShare+bytes
 }
 
-// Free returns the free bytes, at most checkInterval before now.
+// Free returns the free bytes as of now, or at most checkInterval earlier.
 func (d *Disk) Free(now time.Time) uint64 {
 	if last := d.checked.Load(); now.UnixNano()-last > checkInterval.Nanoseconds() && d.checked.CompareAndSwap(last, now.UnixNano()) {
 		var s unix.Statfs_t
@@ -85,7 +85,7 @@ const BallastName = "ballast"
 
 func (d *Disk) ballast() string { return filepath.Join(d.dir, BallastName) }
 
-// createBallast creates the ballast if there is room. Without it, only the chance to repeat a write is missing.
+// createBallast creates the ballast if there is room. If it is missing, writes just can't be repeated.
 func (d *Disk) createBallast() {
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -101,6 +101,6 @@ func (d *Disk) createBallast() {
 func (d *Disk) fs() vfs.FS {
 	return vfs.OnDiskFull(vfs.Default, func() {
 		d.spent.Store(true)
-		_ = os.Remove(d.ballast()) // if it does not exist, the repeated write reports the error
+		_ = os.Remove(d.ballast()) // if it doesn't exist, the repeated write reports the error
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The first calls of Full are correct, also if they are concurrent.
+// The first calls of Full are correct, even if they are concurrent.
 func TestDiskInitiallyNotFull(t *testing.T) {
 	for range 20 {
 		d, err := NewDisk(t.TempDir())

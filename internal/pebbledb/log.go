@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logFS counts the syncs of write-ahead logs. If quick is true, it omits them: written data then survives the process,
-// but not the machine. Pebble's own unsynced commits survive neither, because Pebble writes them later.
+// logFS counts the syncs of write-ahead logs. If quick is true, it omits them, so that written data survives a crash
+// of the process, but not of the machine. We do not use Pebble's own unsynced commits, because Pebble writes them
+// later, so they survive neither.
 //
-// Pebble cannot continue if its log cannot be written. On a full disk, creating or writing a log therefore waits until
-// there is room.
+// Pebble cannot continue if its log cannot be written. If the disk is full, creating or writing a log therefore waits
+// until there is room.
 type logFS struct {
 	vfs.FS
 	quick bool
@@ -30,7 +31,7 @@ const retryInterval = 100 * time.Millisecond
 // and logs each error.
 const createDelay = time.Second
 
-// waitForRoom repeats write until it fails for another reason than a full disk, or succeeds.
+// waitForRoom repeats write until it succeeds, or fails for a reason other than a full disk.
 func (fs logFS) waitForRoom(write func() error) {
 	for waiting := false; ; waiting = true {
 		if err := write(); !errors.Is(err, unix.ENOSPC) {
@@ -42,7 +43,7 @@ func (fs logFS) waitForRoom(write func() error) {
 		if !waiting {
 			fs.log.Error("the disk is full: writes wait until there is free space")
 		}
-		time.Sleep(retryInterval) // the caller must wait, and cannot pass a clock
+		time.Sleep(retryInterval) // the caller must wait, and can't pass a clock
 	}
 }
 
@@ -67,8 +68,8 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	return logFile{f, fs}, nil
 }
 
-// ReuseForWrite implements [vfs.FS]. It creates a new file: the rest of an old log behind a new one would look like
-// corruption.
+// ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look
+// like corruption.
 func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := fs.Remove(oldname); err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func TestLogWaitsForRoom(t *testing.T) {
 	}
 }
 
-// Creating other files fails after a delay, so that Pebble does not retry in a busy loop.
+// Creating other files fails after a delay, so that Pebble doesn't retry in a busy loop.
 func TestCreateFailsSlowly(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 // Package pebbledb opens Pebble databases for the service. One process uses a directory at a time. Torn ends of
-// write-ahead logs are truncated and counted. A [Disk] reports that space runs out before Pebble, which cannot continue
-// without its log, must stop. If another program fills the disk, writes to the log wait until there is room.
+// write-ahead logs are truncated and counted. Pebble cannot continue without its log. A [Disk] therefore reports that
+// space is running out before Pebble must stop. If another program fills the disk, writes to the log wait until there
+// is room.
 package pebbledb
 
 import (
@@ -30,22 +31,22 @@ type Options struct {
 	Dir      string // created if it does not exist
 	MemTable int    // bytes of a memtable, fewer on a small disk; up to four wait to be written
 	Cache    int64  // bytes of the block cache
-	Files    int    // open at a time, approximately; 0: 1000
-	Ordered  bool   // keys ascend and are deleted in ranges, so that compaction is of no use
-	Quick    bool   // a commit survives the process, but not the machine
+	Files    int    // approximate maximum of open files; 1000 if 0
+	Ordered  bool   // keys ascend and are deleted in ranges, so compaction is useless
+	Quick    bool   // a commit survives a crash of the process, but not of the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
-	// GiveUp is called if the log cannot be written for another reason than a full disk, or if a file is damaged. It
-	// must not return. All acknowledged data was written, so that a new process can continue unless a file is damaged.
-	// Nil: panic.
+	// GiveUp is called if the log cannot be written for a reason other than a full disk, or if a file is damaged. It
+	// must not return. All acknowledged data has been written, so a new process can continue unless a file is damaged.
+	// If it is nil, the database panics.
 	GiveUp func(error)
 }
 
 // DB is an open database.
 type DB struct {
 	*pebble.DB
-	Truncated int64  // unreadable bytes at the end of its log that were removed when it was opened
-	Removed   string // the file to which they were appended, if there were any
+	Truncated int64  // unreadable bytes that were removed from the end of the log on opening
+	Removed   string // the file they were appended to, if any
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
@@ -57,7 +58,7 @@ func (db *DB) Syncs() int64 { return db.syncs.Load() }
 // Close closes the database and releases its directory.
 func (db *DB) Close() error { return errors.Join(db.DB.Close(), db.lock.Close()) }
 
-// Reasons for which a database cannot be opened. Errors of [Open] wrap one of them unless the file system refused an
+// Reasons why a database cannot be opened. Errors of [Open] wrap one of them unless the file system refused an
 // operation.
 var (
 	ErrLocked  = errors.New("another process uses it")
@@ -80,7 +81,7 @@ func Open(o Options) (*DB, error) {
 		return nil, err
 	}
 	lock, err := pebble.LockDirectory(o.Dir, vfs.Default)
-	if _, ok := errors.AsType[*os.PathError](err); ok { // the file of the lock cannot be opened
+	if _, ok := errors.AsType[*os.PathError](err); ok { // the lock file can't be opened
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
@@ -107,18 +108,18 @@ func (db *DB) open(o *Options) error {
 	if err != nil {
 		return err
 	}
-	if manifest != "" && len(logs) == 0 { // Pebble takes it for an empty one
+	if manifest != "" && len(logs) == 0 { // Pebble would treat it as empty
 		o.Log.Warn("the log of a database is missing: writes that only the log held are lost; restore a backup, or go on without them",
 			slog.String("database", o.Dir))
 	}
-	if db.Truncated, err = truncateLogs(o.Dir, logs); err != nil { // Pebble would truncate some of it silently and reject the rest
+	if db.Truncated, err = truncateLogs(o.Dir, logs); err != nil { // Pebble would hide part of it and reject the rest
 		return err
 	}
 	db.DB, err = pebble.Open(o.Dir, o.pebble(db))
 	return err
 }
 
-// checkFormat returns [ErrNewer] if this version of Pebble does not know the format of the database in dir.
+// checkFormat returns [ErrNewer] if this version of Pebble doesn't know the format of the database in dir.
 func checkFormat(dir string) error {
 	text, err := atomicfs.ReadMarker(vfs.Default, dir, "format-version")
 	if err != nil || text == "" {
@@ -134,8 +135,8 @@ func checkFormat(dir string) error {
 	return nil
 }
 
-// refusedBySystem reports whether err is that of a system call on a file that exists, such as a lack of permission or
-// of space. All other errors of opening are those of contents or of missing files.
+// refusedBySystem reports whether err is from a system call on an existing file, such as missing permission or space.
+// All other errors of opening are due to contents or missing files.
 func refusedBySystem(err error) bool {
 	_, ok := errors.AsType[syscall.Errno](err)
 	return ok && !errors.Is(err, fs.ErrNotExist)
@@ -179,7 +180,7 @@ func (o *Options) damaged(info pebble.DataCorruptionInfo) {
 	o.giveUp(fmt.Errorf("%w: file %s: %w", ErrDamaged, filepath.Base(info.Path), info.Details))
 }
 
-// logger logs errors of Pebble and omits its other messages.
+// logger logs errors of Pebble and drops its other messages.
 type logger struct {
 	log    *slog.Logger
 	giveUp func(error)
@@ -198,14 +199,15 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.giveUp(fmt.Errorf(format, args...))
 }
 
-// DamagedSuffix follows the name of a directory in the name of the file that gets the removed ends of its logs.
+// DamagedSuffix is appended to a directory's name to get the name of the file for the ends removed from its logs.
 const DamagedSuffix = ".damaged"
 
 // maxDamaged limits the bytes of that file.
 const maxDamaged = 64 << 20
 
-// truncateLogs truncates every write-ahead log of dir at the first unreadable record. It returns the number of bytes
-// removed, and keeps them in a file beside dir: a record that the disk has damaged makes all behind it unreadable.
+// truncateLogs truncates every write-ahead log of dir at the first unreadable record, because a record that the disk
+// has damaged makes everything after it unreadable. It returns the number of bytes removed, and keeps them in a file
+// next to dir.
 func truncateLogs(dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
 		n, err := truncateLog(dir, l)
@@ -241,14 +243,14 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 	}
 }
 
-// keepDamaged appends the end of a log to a file, which begins anew when it is full. An error only means that the copy
-// is incomplete: the service must start, also on a full disk.
+// keepDamaged appends the end of a log to a file, which is started over when it is full. Errors are ignored, as they
+// only mean that the copy is incomplete: the service must start, even on a full disk.
 func keepDamaged(to, log string, from int64) {
 	src, err := os.Open(log)
 	if err != nil {
 		return
 	}
-	defer func() { _ = src.Close() }() // it was only read
+	defer func() { _ = src.Close() }() // only read
 	info, err := src.Stat()
 	if err != nil {
 		return

@@ -57,7 +57,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// Only a directory that another process uses is reported as such.
+// Only a directory that another process uses is reported as in use.
 func TestUnusableLock(t *testing.T) {
 	dir := t.TempDir()
 	disk, err := NewDisk(dir)
@@ -84,7 +84,7 @@ func TestUnusableLock(t *testing.T) {
 	}
 }
 
-// The part of a log that a damaged record makes unreadable is counted and kept.
+// The part of a log that is unreadable because of a damaged record is counted and kept.
 func TestDamagedLogIsKept(t *testing.T) {
 	dir := t.TempDir()
 	disk, err := NewDisk(dir)

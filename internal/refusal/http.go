@@ -43,7 +43,7 @@ func (e *Error) SetHeader(h http.Header) {
 	}
 }
 
-// Write answers with e. Body is e.Problem(), or a struct that extends it.
+// Write answers with e. body is e.Problem(), or a struct that extends it.
 func (e *Error) Write(w http.ResponseWriter, body any) {
 	h := w.Header()
 	e.SetHeader(h)
@@ -51,5 +51,5 @@ func (e *Error) Write(w http.ResponseWriter, body any) {
 	h.Set("Cache-Control", "no-store")
 	h.Del("ETag")
 	w.WriteHeader(e.Code())
-	_ = json.NewEncoder(w).Encode(body) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }

@@ -1,7 +1,7 @@
 // Package refusal provides the error with which a service refuses a request, and writes it over HTTP and gRPC.
 //
-// An [Error] holds only text that is fit for clients. Errors of any other type stay inside: the caller logs them and
-// answers with [Failure].
+// An [Error] only contains text that may be shown to clients. Errors of other types are internal: the caller logs them
+// and answers with [Failure].
 package refusal
 
 import (
@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Reason is the kind of a refusal, from a small fixed set, fit for a metric label. It is an error so that callers can
-// test for it: errors.Is(err, refusal.Overloaded).
+// Reason is the kind of a refusal, from a small fixed set, so that it can be a metric label. It is an error so that
+// callers can test for it: errors.Is(err, refusal.Overloaded).
 type Reason uint8
 
 // The reasons.
@@ -28,17 +28,18 @@ const (
 	UnknownType                   // of the body
 	UnknownMethod                 // of HTTP
 	UnknownPath                   // of HTTP
-	NotAcceptable                 // no representation that the client accepts
+	NotAcceptable                 // the client accepts no available representation
 	NotFound                      // the resource does not exist or was deleted
-	Conflict                      // with the present state
-	Unauthenticated               // without a token, or with an unknown one
+	Conflict                      // with the current state
+	Unauthenticated               // the token is missing or unknown
 	Forbidden                     // for this client
-	TimedOut                      // the body came too slowly
+	TimedOut                      // the body arrived too slowly
 	Canceled                      // by the client
 	Failed                        // an internal error
 )
 
-// reasons holds the name of each Reason and its usual status. Some protocols prescribe another one: see [Error.Status].
+// reasons holds the name of each Reason and its usual HTTP status. Some protocols prescribe another status, see
+// [Error.Status].
 var reasons = [...]struct {
 	name string
 	http int
@@ -70,18 +71,18 @@ func (r Reason) String() string { return reasons[r].name }
 // Error returns the name of r.
 func (r Reason) Error() string { return r.String() }
 
-// Error refuses a request. errors.Is(err, r) reports whether err holds an Error with the [Reason] r. An Error is
+// Error refuses a request. errors.Is(err, r) reports whether err contains an Error with the [Reason] r. An Error is
 // immutable once it is shared.
 type Error struct {
 	Reason Reason
 	Detail string        // the error, for people
-	Hint   string        // remedy; "": none
-	After  time.Duration // when to try again; 0: trying again does not help
-	Status int           // of HTTP; 0: the usual one of Reason
-	Header http.Header   // of the answer over HTTP, such as Allow; nil: none
+	Hint   string        // remedy; may be empty
+	After  time.Duration // when to retry; 0 if retrying does not help
+	Status int           // of HTTP; if 0, the usual status of Reason
+	Header http.Header   // of the answer over HTTP, such as Allow; may be nil
 }
 
-// New returns an Error with the usual status of reason. An empty hint is none.
+// New returns an Error with the usual status of reason. hint may be empty.
 func New(reason Reason, detail, hint string) *Error {
 	return &Error{Reason: reason, Detail: detail, Hint: hint}
 }
@@ -103,14 +104,14 @@ func (e *Error) Is(target error) bool {
 	return ok && r == e.Reason
 }
 
-// Later returns a copy of e that asks the client to try again after d.
+// Later returns a copy of e that asks the client to retry after d.
 func (e *Error) Later(d time.Duration) *Error {
 	later := *e
 	later.After = d
 	return &later
 }
 
-// maxText is the maximum length of texts for clients in bytes: gRPC sends them in headers.
+// maxText is the maximum length in bytes of texts for clients. gRPC sends them in headers.
 const maxText = 512
 
 // Text returns text as valid UTF-8 of bounded length, as required by protobuf and headers.

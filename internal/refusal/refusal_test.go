@@ -37,7 +37,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// errors.Is finds an Error by its reason, also if it is wrapped.
+// errors.Is finds an Error by its reason, even if it is wrapped.
 func TestIs(t *testing.T) {
 	err := fmt.Errorf("take: %w", refusal.New(refusal.Overloaded, "the disk is full", ""))
 	if !errors.Is(err, refusal.Overloaded) || errors.Is(err, refusal.Malformed) || errors.Is(errors.New("overloaded"), refusal.Overloaded) {
@@ -48,7 +48,7 @@ func TestIs(t *testing.T) {
 	}
 }
 
-// Over HTTP the hint is a field of the body, and Retry-After is in whole seconds, rounded up.
+// TestWrite: the hint is a field of the body, and Retry-After is in whole seconds, rounded up.
 func TestWrite(t *testing.T) {
 	e := &refusal.Error{
 		Reason: refusal.Overloaded, Detail: "too many requests", Hint: "try again", After: 1100 * time.Millisecond, Status: http.StatusTooManyRequests,
@@ -71,7 +71,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Over gRPC the message is valid UTF-8 of bounded length, and the delay is exact.
+// TestGRPCStatus: the message is valid UTF-8 of bounded length, and the delay is exact.
 func TestGRPCStatus(t *testing.T) {
 	e := &refusal.Error{Reason: refusal.Overloaded, Detail: "\xff" + strings.Repeat("x", 1000), After: 1500 * time.Millisecond}
 	st, ok := status.FromError(e)

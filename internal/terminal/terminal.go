@@ -18,7 +18,7 @@ type Style struct {
 	Colour bool
 }
 
-// Bounds of the line length: columns do not line up below narrow, and lines are tiring to read above wide.
+// Limits of the line length. Columns do not line up below narrow, and lines are tiring to read above wide.
 const (
 	narrow = 60
 	wide   = 140
@@ -46,7 +46,7 @@ func (s Style) Paint(attribute, text string) string {
 	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
 }
 
-// Width returns the number of columns that s takes: two for most East Asian characters and emoji, none for combining
+// Width returns the number of columns that s takes: two for most East Asian characters and emoji, zero for combining
 // marks.
 func Width(s string) int { return uniseg.StringWidth(s) }
 
@@ -84,7 +84,7 @@ func Shorten(s string, width int) string {
 // eighths are blocks with a width of zero to eight eighths of a column.
 var eighths = []rune(" ▏▎▍▌▋▊▉█")
 
-// Bar returns a bar over the fraction f of width columns; spaces if f is NaN or not positive.
+// Bar returns a bar over the fraction f of width columns. It returns spaces if f is NaN or not positive.
 func Bar(f float64, width int) string {
 	if !(f > 0) {
 		return strings.Repeat(" ", width)
@@ -97,7 +97,7 @@ func Bar(f float64, width int) string {
 	return PadRight(s, width)
 }
 
-// Printable replaces unprintable characters, which could move the cursor or break the line, by dots.
+// Printable replaces unprintable characters, which could move the cursor or break the line, with dots.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -108,7 +108,7 @@ func Printable(s string) string {
 }
 
 // Of returns the style of the terminal behind w. If w is not a terminal, the width is fixed and there are no colours.
-// The variables COLUMNS, NO_COLOR and TERM=dumb have precedence.
+// The variables COLUMNS, NO_COLOR and TERM=dumb take precedence.
 func Of(w io.Writer, getenv func(string) string) Style {
 	s := Style{Width: defaultWidth}
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
@@ -135,8 +135,8 @@ func Is(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Wrap returns text in lines of the style's width, indented by n spaces, each with a line break at its end. A number
-// stays on the line of the word after it.
+// Wrap returns text in lines of the style's width, indented by n spaces, each ending with a line break. A number stays
+// on the same line as the next word.
 func (s Style) Wrap(text string, n int) string {
 	var b strings.Builder
 	column := 0
@@ -159,7 +159,7 @@ func (s Style) Wrap(text string, n int) string {
 	return b.String() + "\n"
 }
 
-// unbroken returns the width of the first of words and of those that stay on its line.
+// unbroken returns the width of the first word and the words that must stay on its line.
 func unbroken(words []string) int {
 	width := Width(words[0])
 	for i := 1; i < len(words) && Together(words[i-1], words[i]); i++ {
@@ -168,10 +168,11 @@ func unbroken(words []string) int {
 	return width
 }
 
-// Together reports whether a line break between two words of a text would part a number from its unit, like % or ms.
+// Together reports whether a line break between two words of a text would separate a number from its unit, like % or
+// ms.
 func Together(word, next string) bool { return isNumber(word) && !isNumber(next) }
 
-// isNumber reports whether a word is a number, such as "(1,198" or "−2.5", at whose end no clause ends.
+// isNumber reports whether a word is a number, such as "(1,198" or "−2.5", and doesn't end a clause.
 func isNumber(word string) bool {
 	return strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789.,(+−±≈<") == "" && !strings.HasSuffix(word, ".") && !strings.HasSuffix(word, ",")
 }

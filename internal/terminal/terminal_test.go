@@ -37,7 +37,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// Columns line up whatever the script of a name.
+// Columns line up for names in any script.
 func TestWidth(t *testing.T) {
 	for s, want := range map[string]int{
 		"": 0, "shop": 4, "4\u202f777": 5, "äöü": 3, "注文サービス": 12, "한국": 4, "🛒": 2, "❤️": 2, "👩‍👩‍👧": 2, "cafe\u0301": 4, "…·–█": 4,
@@ -69,7 +69,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A number stays on the line of its unit; a number at the end of a clause, or before another, need not.
+// A number stays on the line of its unit. A number at the end of a clause, or before another number, need not.
 func TestWrapKeepsUnits(t *testing.T) {
 	const text = "92 % of it is time in and from the service frontend (in it 76 %, from it 16 %); 3.5 ms longer than in 1 2 3 4 5 6 of 10, 20, 30 to"
 	for width := 60; width < 130; width++ {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// byteUnits in the order in which they are tried as suffixes.
+// byteUnits are tried as suffixes in this order.
 var byteUnits = []struct {
 	suffix string
 	bytes  int64
@@ -26,8 +26,8 @@ var byteUnits = []struct {
 	{"", 1},
 }
 
-// ParseBytes returns the number of bytes, from 0 to below 2⁶², that a text like "512MiB", "1.5 GB" or "4096" stands
-// for; false if it stands for none.
+// ParseBytes parses a number of bytes from 0 to below 2⁶², like "512MiB", "1.5 GB" or "4096". It returns false if text
+// is invalid.
 func ParseBytes(text string) (int64, bool) {
 	for _, u := range byteUnits {
 		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
@@ -39,7 +39,8 @@ func ParseBytes(text string) (int64, bool) {
 	return 0, false
 }
 
-// Bytes returns n like "512MiB", so that [ParseBytes] reads it back exactly: a plain number where no unit divides it.
+// Bytes returns n like "512MiB", so that [ParseBytes] reads it back exactly. It is a plain number if no unit divides
+// it.
 func Bytes(n int64) string {
 	for _, u := range byteUnits[:4] {
 		if x := n / u.bytes; n%u.bytes == 0 && x > 0 && x < 1<<10 {

@@ -1,5 +1,5 @@
 // Package units formats numbers for people: three significant digits, and the unit that keeps them short. The web UI
-// formats numbers by the same rules, which testdata/format.json states and both test.
+// uses the same rules. They are in testdata/format.json, which the tests of both read.
 //
 // NaN and infinities stand for unknown values and are written as a dash.
 package units
@@ -14,7 +14,7 @@ import (
 // Unknown is the text of NaN and infinities.
 const Unknown = "–"
 
-// steps are the units of time, smallest first. Each is used below a number of it.
+// steps are the units of time, smallest first. Each is used below a limit in its own unit.
 var steps = []struct {
 	nanos, below float64
 	name         string
@@ -22,16 +22,16 @@ var steps = []struct {
 	{1, 1000, "ns"}, {1e3, 1000, "µs"}, {1e6, 1000, "ms"}, {1e9, 120, "s"}, {60e9, 120, "min"}, {3600e9, 48, "h"}, {86400e9, math.Inf(1), "d"},
 }
 
-// roundsUp is the part of a unit's bound from which three significant digits round to the bound.
+// roundsUp is the fraction of a unit's limit from which three significant digits round up to the limit.
 const roundsUp = 0.9995
 
-// leastNanos is the shortest duration that is not written as 0: sums of fractions leave less.
+// leastNanos is the shortest duration that is not written as 0: sums of fractions leave smaller remainders.
 const leastNanos = 0.01
 
 // Duration returns d like "1.42 s" or "213 ms".
 func Duration(d time.Duration) string { return Nanos(float64(d)) }
 
-// Nanos is Duration for a mean or a difference in nanoseconds.
+// Nanos is like Duration, but for a mean or a difference in nanoseconds.
 func Nanos(ns float64) string {
 	switch {
 	case !finite(ns):
@@ -48,7 +48,7 @@ func Nanos(ns float64) string {
 	return digits(ns/steps[i].nanos) + " " + steps[i].name
 }
 
-// Coarse returns d in whole units for the time since or until an event, like "40 s", "12 min" or "3 days".
+// Coarse returns the time since or until an event in whole units, like "40 s", "12 min" or "3 days".
 func Coarse(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -61,10 +61,10 @@ func Coarse(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// Span returns d in two units for a time beside a count, like "46.7 s", "4 min 40 s" or "2 h 5 min": a rate that a
-// reader computes from both is right.
+// Span returns d in two units, like "46.7 s", "4 min 40 s" or "2 h 5 min", for use next to a count. A rate that a
+// reader computes from both is accurate.
 func Span(d time.Duration) string {
-	least, step := time.Minute, time.Second // the larger unit, and the smaller one
+	least, step := time.Minute, time.Second // the larger unit and the smaller unit
 	names := [2]string{"min", "s"}
 	switch {
 	case d < 2*time.Minute:
@@ -82,10 +82,10 @@ func Span(d time.Duration) string {
 	return text
 }
 
-// Left is Coarse for time that is left, rounded up to a second: it is 0 s only at the end.
+// Left is like Coarse, but for remaining time. It rounds up to a second, so that it is 0 s only at the end.
 func Left(d time.Duration) string { return Coarse(d + time.Second - 1) }
 
-// Signed is Nanos with a plus sign for positive values.
+// Signed is like Nanos, with a plus sign for positive values.
 func Signed(ns float64) string {
 	if ns >= leastNanos && finite(ns) {
 		return "+" + Nanos(ns)
@@ -104,7 +104,7 @@ func Percent(f float64) string {
 	return "≈0 %"
 }
 
-// Share is Percent for a part of a whole. Noise can estimate it as more than the whole, which is "all".
+// Share is like Percent, but for a part of a whole. An estimate above 1, which is due to noise, is "all".
 func Share(f float64) string {
 	if f >= 0.995 && finite(f) {
 		return "all"
@@ -112,8 +112,8 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
-// Part is Percent for a part of a whole that was counted, like "12 %": "all" and "none" are exactly that, and what is
-// nearly so is "over 99 %" or "under 1 %".
+// Part is like Percent, but for a counted part of a whole. "all" and "none" are exact. Values close to them are "over
+// 99 %" and "under 1 %".
 func Part(f float64) string {
 	switch {
 	case !finite(f):
@@ -130,7 +130,7 @@ func Part(f float64) string {
 	return "all"
 }
 
-// Sentence returns text as the beginning of a sentence: with a capital, if its first letter is an ASCII one.
+// Sentence returns text as the start of a sentence: it capitalizes the first letter if it is ASCII.
 func Sentence(text string) string {
 	if text != "" && 'a' <= text[0] && text[0] <= 'z' {
 		return string(text[0]-'a'+'A') + text[1:]
@@ -138,8 +138,8 @@ func Sentence(text string) string {
 	return text
 }
 
-// Percentile returns a percentile, the percentage of others that are smaller, rounded down and never as 100 %:
-// nothing is larger than itself.
+// Percentile returns a percentile, the percentage of others that are smaller. It rounds down and never returns 100 %,
+// because nothing is larger than itself.
 func Percentile(p float64) string {
 	switch {
 	case !finite(p):
@@ -150,7 +150,7 @@ func Percentile(p float64) string {
 	return trimZeros(fixed(min(99.9, math.Floor(p*10)/10), 1)) + " %"
 }
 
-// PercentNumber is Percent without the sign: a number with an ASCII minus.
+// PercentNumber is like Percent, but returns only the number, with an ASCII minus.
 func PercentNumber(f float64) string {
 	p := math.Abs(f * 100)
 	s := ""
@@ -195,8 +195,8 @@ func Ratio(x float64) string {
 	return fixed(x, 2)
 }
 
-// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s". A small one has two digits, since it stands in
-// narrow columns.
+// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s". Rates below 0.1 have two digits, because
+// columns are narrow.
 func Rate(x float64) string {
 	if !finite(x) {
 		return Unknown
@@ -207,14 +207,14 @@ func Rate(x float64) string {
 	return digits(x) + "/s"
 }
 
-// Losses that are worth a figure.
+// Losses that are large enough to be shown.
 const (
 	leastLost   = 1e6   // ns per second
 	leastFailed = 0.005 // per second
 )
 
-// Loss returns the loss of requests in a second beyond the usual, in ns and in failed requests, like "1.2 s of waiting
-// per second, beyond the usual"; empty if it is little.
+// Loss returns the additional latency and failures per second, given in ns and in failed requests, like "1.2 s of
+// waiting per second, beyond the usual". It returns "" if both are small.
 func Loss(ns, failed float64) string {
 	var parts []string
 	if ns >= leastLost {

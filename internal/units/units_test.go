@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestFormat checks the rules that the web UI shares.
+// TestFormat checks the rules shared with the web UI.
 func TestFormat(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "format.json"))
 	if err != nil {
@@ -58,7 +58,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// A part is all or none of the whole only if it is exactly that, and never 0 % or 100 %.
+// A part is "all" or "none" only if this is exact, and never 0 % or 100 %.
 func TestPart(t *testing.T) {
 	for _, c := range []struct {
 		part float64

@@ -23,11 +23,11 @@ import (
 // Options configure an [Exporter].
 type Options struct {
 	URL       string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
-	Transport http.RoundTripper // sends requests and adds credentials; nil: http.DefaultTransport
+	Transport http.RoundTripper // sends requests and adds credentials; http.DefaultTransport if nil
 	Log       *slog.Logger
 }
 
-// Bounds. The exporter gives up early: its spans help people who look at a trace, and nothing depends on them.
+// Limits. The exporter gives up early: its spans help people who look at a trace, but nothing depends on them.
 const (
 	maxWaiting = 256  // traces
 	maxBatch   = 32   // traces in one request
@@ -162,7 +162,7 @@ func (e *Exporter) send(ctx context.Context, list []Path) {
 	e.counts.Sent += uint64(len(list))
 }
 
-// retry posts a body until it is accepted, a retry cannot help, or the attempts are used up.
+// retry posts a body until it is accepted, a retry can't help, or the attempts are used up.
 func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	delays := backoff.ExponentialBackOff{InitialInterval: firstDelay * 3 / 2, RandomizationFactor: 1. / 3, Multiplier: 2, MaxInterval: maxDelay}
 	for attempt := 1; ; attempt++ {
@@ -178,7 +178,7 @@ func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	}
 }
 
-// post sends a body once. If that fails, it returns whether a retry may help and the minimum wait before it.
+// post sends a body once. On failure it returns whether a retry may help and the minimum wait before it.
 func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {

@@ -79,8 +79,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// exporting calls do, in a bubble, with a running exporter whose requests are answered with the status that status
-// returns; 0: not at all. sent contains the number of spans in each accepted request.
+// exporting calls do in a synctest bubble, with a running exporter. Each request is answered with the code that status
+// returns, or not at all if that is 0. sent contains the number of spans in each accepted request.
 func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, sent *[]int)) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := New(Options{URL: "http://tempo:4318/", Log: slog.New(slog.DiscardHandler)})

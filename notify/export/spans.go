@@ -38,7 +38,7 @@ type Span struct {
 // maxSpans is the maximum number of spans of a path. The others account for a negligible share.
 const maxSpans = 100
 
-// Of returns the path of root number root of p. It has no spans if the root has no duration.
+// Of returns the critical path of the root with index root. It has no spans if the root's duration is 0.
 func Of(p *critpath.Path, root int, problem string) Path {
 	r := &p.Roots[root]
 	c := Path{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}

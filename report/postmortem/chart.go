@@ -12,7 +12,7 @@ import (
 // chartHeight.
 type chart struct {
 	label     string
-	mean, p99 []string // points of lines, which end where no request came
+	mean, p99 []string // points of lines, which are interrupted where there were no requests
 	ticks     []mark   // on the axis of time
 	levels    []mark   // on the axis of durations
 	marks     []mark   // of the incident
@@ -85,7 +85,7 @@ type polyline struct {
 	points []string
 }
 
-// add adds a point; nil ends the line.
+// add adds a point. If ns is nil, it ends the line.
 func (p *polyline) add(x float64, ns *float64, y func(float64) float64) {
 	if ns == nil {
 		p.lines, p.points = p.done(), nil
@@ -98,7 +98,7 @@ func (p *polyline) done() []string {
 	switch len(p.points) {
 	case 0:
 		return p.lines
-	case 1: // round ends make it a dot
+	case 1: // round line ends make it a dot
 		p.points = append(p.points, p.points[0])
 	}
 	return append(p.lines, strings.Join(p.points, " "))

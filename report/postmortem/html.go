@@ -14,10 +14,10 @@ import (
 //go:embed postmortem.css
 var style string
 
-// contentPolicy lets the page load and run nothing.
+// contentPolicy prevents the page from loading or running anything.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
-// signs tell severities apart without colours.
+// signs distinguish severities without colours.
 var signs = map[contract.Severity]string{
 	contract.SeverityCritical: "▲", contract.SeverityMajor: "◆", contract.SeverityMinor: "●",
 }

@@ -1,5 +1,5 @@
-// Package postmortem writes an incident with its evidence as a document for people: as Markdown, for a ticket, or as an
-// HTML page without other files or scripts, for a post-mortem. Times are UTC. Equal incidents give equal bytes. Text
+// Package postmortem writes an incident with its evidence as a document for people: as Markdown for a ticket, or as a
+// self-contained HTML page without scripts for a post-mortem. Times are UTC. Equal incidents give equal bytes. Text
 // from traces and from people is escaped.
 package postmortem
 
@@ -17,10 +17,10 @@ import (
 // Report is the content of a document.
 type Report struct {
 	Detail *contract.IncidentDetail
-	UI     string // address of the UI, for links; empty: no links
+	UI     string // address of the UI for links; may be empty
 	At     time.Time
-	// Latency holds the windows with requests, oldest first, of the first request type around the incident; HTML draws
-	// them. None: they are not kept.
+	// Latency holds the windows with requests, oldest first, of the first request type around the incident. HTML draws
+	// them. It is empty if the windows are not kept.
 	Latency []contract.PastWindow
 }
 
@@ -62,7 +62,7 @@ type cell struct {
 // quote is a text that a person wrote.
 type quote struct{ by, text string }
 
-// Bounds of the document; the JSON of the API has all.
+// Limits of the document; the JSON of the API contains everything.
 const (
 	maxSuspects    = 5
 	maxTypes       = 20
@@ -156,7 +156,7 @@ type Part struct {
 // leastPart is the smallest part of a score that is shown.
 const leastPart = 0.005
 
-// Parts returns the parts of a score that matter. Other calls than usual are no part of it.
+// Parts returns the parts of a score that are large enough to matter. Changed call flows are not a part.
 func Parts(s *contract.SuspectParts) (parts []Part) {
 	for _, x := range []Part{
 		{"time in it", s.Own},
@@ -217,11 +217,11 @@ func operation(o *contract.SuspectOperation) string {
 type Place struct {
 	Operation string
 	Share     contract.Interval
-	Requests  int64 // from which the share is measured; 0: all
+	Requests  int64 // number that the share is measured from; 0 for all
 }
 
-// Places returns the places of a search, those with most time first: those of the evidence once it has located one,
-// because present requests lack the tracepoints that showed it. located is nil if there is none.
+// Places returns the places of a search, most time first. Once the search has located a place, it returns the places
+// in the evidence, because current requests lack the tracepoints that showed them. located may be nil.
 func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	var all []Place
 	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
@@ -303,7 +303,7 @@ func (r *Report) requestTypes() section {
 	return s
 }
 
-// lasting formats the time in which requests arrived; 0: unknown.
+// lasting formats the length of time that requests arrived in. 0 is unknown.
 func lasting(ns int64) string {
 	if ns == 0 {
 		return unknown
@@ -342,7 +342,7 @@ func (r *Report) deploys() section {
 func (r *Report) timeline() section {
 	s := section{title: "Timeline", head: []column{{"Time", false}, {"Event", false}}}
 	for _, e := range r.Detail.Timeline {
-		if e.Kind != contract.TimelineEntryKindCommented { // they have a section of their own
+		if e.Kind != contract.TimelineEntryKindCommented { // comments have their own section
 			s.rows = append(s.rows, []cell{text(clock(e.At)), text(e.Text)})
 		}
 	}

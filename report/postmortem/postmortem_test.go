@@ -17,7 +17,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// sample returns a report with every section, and hostile text in each of its fields.
+// sample returns a report with every section, and with hostile text in each field.
 func sample(t *testing.T) *Report {
 	t.Helper()
 	data, err := os.ReadFile("testdata/incident.json")
@@ -88,7 +88,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// Once the place is located, documents list the places as they were measured then, as the page and the command line do.
+// Once the place is located, documents list the places as measured then, like the page and the command line.
 func TestLocatedPlaces(t *testing.T) {
 	r := sample(t)
 	value := 0.42
@@ -111,8 +111,8 @@ func TestLocatedPlaces(t *testing.T) {
 	}
 }
 
-// One window is drawn, too, as a dot; a time without requests interrupts the lines; without windows the report says why
-// it has no chart.
+// A single window is drawn as a dot. Times without requests interrupt the lines. If there are no windows, the report
+// says why it has no chart.
 func TestLatency(t *testing.T) {
 	r := sample(t)
 	lines := func() int { return strings.Count(render(t, "html", r), "<polyline") }
@@ -131,7 +131,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// Text from traces and people has no meaning to either format, wherever it occurs.
+// Text from traces and people is never interpreted as markup, in either format.
 func TestHostile(t *testing.T) {
 	r := sample(t)
 	data, err := json.Marshal(r.Detail)

@@ -32,10 +32,11 @@ type jsonRoot struct {
 	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
 	// Origin is the reason why the span is a root: "parentless", "below_missing" or "detached".
 	Origin string `json:"origin"`
-	// CallerID is the span from which a detached root started, or that called the missing hop above the root; "": none.
+	// CallerID is the span from which a detached root started, or that called the missing hop above the root. It may
+	// be empty.
 	CallerID string `json:"caller_id,omitempty"`
 	WaitNS   *int64 `json:"wait_ns,omitempty"` // from the end of the caller to the start of a detached root
-	// Refined holds the path including the spans of enabled tracepoints; empty if there are none.
+	// Refined holds the path including the spans of enabled tracepoints. It is empty if there are no such spans.
 	Refined []jsonSection `json:"refined,omitempty"`
 }
 
@@ -45,9 +46,9 @@ type jsonSection struct {
 	EndNS   int64  `json:"end_ns"`
 }
 
-// JSON writes p as one JSON object on a line: for each root, the primary one first, the sections of its critical path
-// in time order, and the exclusive times of spans that are above 0. Times are nanoseconds since the root's start,
-// identifiers hex digits.
+// JSON writes p as one JSON object on a line. For each root, the primary root first, it contains the sections of the
+// critical path in time order, and the exclusive times of spans that are above 0. Times are in nanoseconds since the
+// root's start, and identifiers in hexadecimal.
 func JSON(w io.Writer, p *critpath.Path) error {
 	t := jsonTrace{TraceID: p.Trace.ID.String(), Flags: p.Flags.Names(), Roots: []jsonRoot{}}
 	if t.Flags == nil {

@@ -18,8 +18,8 @@ import (
 // Options configure a waterfall.
 type Options struct {
 	Style terminal.Style
-	// Most is the maximum number of spans of a root; 0: all. For a larger root only spans on the critical path are
-	// shown, the first ones.
+	// Most is the maximum number of spans of a root, or 0 for all. If a root has more spans, only the first spans on
+	// the critical path are shown.
 	Most int
 	// Suspects holds the ranks of suspected spans, from 1, by node of the path. Ranks up to 9 replace the mark of a
 	// span.
@@ -32,7 +32,7 @@ const Legend = "● on the critical path   █ its own time there   ─ waiting 
 // SuspectsLegend explains the marks of [Options.Suspects].
 const SuspectsLegend = "1–9 suspects, by rank"
 
-// Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn
+// Text writes p as a waterfall. Each span has a line below its parent, on which its own time on the critical path is
 // solid.
 func Text(w io.Writer, p *critpath.Path, table *trace.Table, options Options) error {
 	d := drawing{path: p, table: table, options: options}
@@ -48,7 +48,7 @@ type drawing struct {
 	path    *critpath.Path
 	table   *trace.Table
 	options Options
-	attrs   map[spanKey]*trace.Attr // nil: not needed yet
+	attrs   map[spanKey]*trace.Attr // nil until needed
 	out     strings.Builder
 }
 
@@ -105,7 +105,7 @@ func (d *drawing) root(index int) {
 	}
 }
 
-// origin writes where a root comes from that has no part in the request of another root.
+// origin writes where a root comes from if it isn't part of another root's request.
 func (d *drawing) origin(index int) {
 	text := ""
 	if w, ok := d.path.Wait(index); ok {
@@ -128,7 +128,7 @@ func (d *drawing) origin(index int) {
 	}
 }
 
-// left writes the number of spans of r that are not shown.
+// left writes how many spans of r aren't shown.
 func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	all := int(r.Last - r.First)
 	if shown == all {
@@ -141,7 +141,7 @@ func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(all-shown, "span"), why)
 }
 
-// rows returns the spans to show of a root: parents before their children, siblings by start, then ID.
+// rows returns the spans to show for a root: parents before their children, siblings by start, then ID.
 func (d *drawing) rows(root int, c *canvas) []row {
 	r := &d.path.Roots[root]
 	children := make(map[int32][]int32)
@@ -176,7 +176,7 @@ func (d *drawing) crowded(r *critpath.Root) bool {
 // Widths of columns.
 const (
 	minBar    = 12 // on a narrow line
-	leastBar  = 24 // for which names are shortened
+	leastBar  = 24 // names are shortened for it
 	minName   = 24
 	maxName   = 64
 	timeWidth = 9
@@ -203,7 +203,7 @@ func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canv
 	}
 	for _, s := range sections {
 		c.sections[s.Node] = append(c.sections[s.Node], s)
-		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // spans of tracepoints that only wait
+		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // the spans between belong to tracepoints that only wait
 			c.critical[i] = true
 		}
 	}
@@ -291,7 +291,7 @@ func (d *drawing) name(r row) string {
 	return terminal.Printable(name)
 }
 
-// signs are the words and attributes that tell why a span failed, by rule; the first attribute of the span counts.
+// signs are the words and attributes that indicate why a span failed, by rule. The first attribute of the span counts.
 var signs = [trace.FailureRules]struct {
 	word string
 	keys []string
@@ -305,7 +305,7 @@ var signs = [trace.FailureRules]struct {
 	trace.ByException: {"exception", nil},
 }
 
-// sign returns the sign by which a span failed, with the value of its attribute if that was read; "" for its status.
+// sign returns the sign by which a span failed, with the value of its attribute if it was read, or "" for its status.
 func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	if rule == trace.ByStatus {
 		return ""
@@ -323,8 +323,8 @@ func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	return text
 }
 
-// attr returns an attribute of a span; nil if it has none with the key. Attributes are in no order, so the first call
-// makes an index.
+// attr returns the attribute of a span with a key, or nil. Attributes aren't sorted, so the first call creates an
+// index.
 func (d *drawing) attr(span int32, key trace.Symbol) *trace.Attr {
 	attrs := d.path.Trace.Attrs
 	if d.attrs == nil {
@@ -341,7 +341,7 @@ type spanKey struct {
 	key  trace.Symbol
 }
 
-// bar draws the extent of a node, its own time on the path solid.
+// bar draws the extent of a node, with its own time on the path solid.
 func (d *drawing) bar(c *canvas, node int32) string {
 	n := &d.path.Nodes[node]
 	cells := []rune(strings.Repeat(" ", c.bar))
@@ -352,7 +352,7 @@ func (d *drawing) bar(c *canvas, node int32) string {
 	return d.paint(strings.TrimRight(string(cells), " "))
 }
 
-// fill writes mark into the columns from start to end, at least into one.
+// fill writes mark into the columns from start to end, but at least into one.
 func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	from, to := c.column(start), c.column(end)
 	if from >= len(cells) {
@@ -363,7 +363,7 @@ func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	}
 }
 
-// column returns the column of time t, which may lie outside of the canvas for spans outside of their parent.
+// column returns the column of time t. It may lie outside the canvas, because spans may exceed their parent.
 func (c *canvas) column(t trace.Nanos) int {
 	x := float64(t-c.start) / float64(c.length) * float64(c.bar)
 	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)

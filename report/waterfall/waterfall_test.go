@@ -91,7 +91,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// Without its escape sequences, a coloured waterfall equals a plain one.
+// A coloured waterfall without its escape sequences equals a plain one.
 func TestColourOnlyAdds(t *testing.T) {
 	var table trace.Table
 	tr, err := tracetext.Parse("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)

@@ -1,5 +1,5 @@
-// Command pack replaces every file of a directory by its gzip: `go run ./web/pack web/dist`. Equal files yield equal
-// bytes on every machine, unlike the gzip of Node, which depends on its zlib.
+// Command pack replaces every file in a directory by its gzip: `go run ./web/pack web/dist`. Equal files yield equal
+// bytes on every machine. Node's gzip does not, because it depends on zlib.
 package main
 
 import (

@@ -16,7 +16,7 @@ type Class struct {
 	Access     uint16 // access flags of the class file format
 }
 
-// Package returns the package of the class, empty for the unnamed one.
+// Package returns the package of the class, or "" for the unnamed package.
 func (c Class) Package() string { return c.Name[:max(0, strings.LastIndexByte(c.Name, '.'))] }
 
 var (
@@ -24,7 +24,7 @@ var (
 	errNoClass   = errors.New("not a class file")
 )
 
-// Tags of the constant pool that have a meaning here, and the sizes of the entries of all (JVM specification, §4.4).
+// Tags of the constants that we use, and the sizes of all entries (JVM specification, §4.4).
 const (
 	tagUTF8   = 1
 	tagLong   = 5
@@ -34,7 +34,7 @@ const (
 
 var constantSizes = [21]int{3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 
-// ParseClass reads the declaration of a class file, and checks that the file is as long as it says.
+// ParseClass reads the declaration of a class file, and checks that the file has the right length.
 func ParseClass(file []byte) (Class, error) {
 	r := reader{rest: file}
 	if r.u4() != 0xcafebabe {
@@ -100,7 +100,7 @@ func readPool(r *reader) (constants, error) {
 	return p, nil
 }
 
-// className returns the name of a class constant with dots, empty if the constant is not the name of a class.
+// className returns the name of a class constant with dots, or "" if the constant isn't the name of a class.
 func (p constants) className(index uint16) string {
 	text := p.texts[p.names[index]]
 	if len(text) == 0 || !utf8.Valid(text) {
@@ -109,7 +109,7 @@ func (p constants) className(index uint16) string {
 	return strings.ReplaceAll(string(text), "/", ".")
 }
 
-// reader reads big-endian numbers. Beyond the end it returns zeros, and sets truncated.
+// reader reads big-endian numbers. Beyond the end it returns zeros and sets truncated.
 type reader struct {
 	rest      []byte
 	truncated bool

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Rules are decisions by configuration. The whole name of a class matches. Nil: none.
+// Rules are decisions by configuration. Patterns match whole class names. A nil pattern decides nothing.
 type Rules struct {
 	Include *regexp.Regexp // only classes that match are own
 	Own     *regexp.Regexp // classes that match are own
-	Exclude *regexp.Regexp // classes that match are not, whatever else is said
+	Exclude *regexp.Regexp // classes that match are not own; takes precedence over Include and Own
 }
 
-// decide returns the verdict about a class, and whether there is one.
+// decide returns the verdict about a class, and whether the rules decide it.
 func (r Rules) decide(class string) (own, decided bool) {
 	switch {
 	case r.Exclude != nil && r.Exclude.MatchString(class):
@@ -38,17 +38,17 @@ type Evidence struct {
 	LogOdds float64
 }
 
-// Package is the decision about classes of a package in a source. The classes that the configuration decides about
-// differently form Packages of their own.
+// Package is the decision about classes of a package in a source. Classes that the configuration decides differently
+// form separate Packages.
 type Package struct {
 	Source     *Source
 	Name       string
 	Classes    []Class
-	LogOdds    float64    // that they are the application's own
+	LogOdds    float64    // for being the application's own
 	Evidence   []Evidence // descending by weight
 	Own        bool
-	Unsure     bool // the log-odds are within the band: people should decide
-	Configured bool // decided by the configuration, whatever the log-odds are
+	Unsure     bool // the log-odds are within the band, so people should decide
+	Configured bool // decided by the configuration, regardless of the log-odds
 }
 
 // Classification holds the decisions about a deployment.
@@ -57,7 +57,7 @@ type Classification struct {
 	Packages   []Package // in the order of sources, ascending by name
 }
 
-// defaults holds the names and the model that are compiled in.
+// defaults holds the built-in names and model.
 var defaults = sync.OnceValues(func() (names, Model) {
 	n, err := parseNames(namesText)
 	if err != nil {
@@ -70,7 +70,7 @@ var defaults = sync.OnceValues(func() (names, Model) {
 	return n, m
 })
 
-// HasLauncher reports whether the main class starts other programs, so that the application begins elsewhere.
+// HasLauncher reports whether the main class starts other programs, so that the application starts elsewhere.
 func (d *Deployment) HasLauncher() bool {
 	n, _ := defaults()
 	return n.covers("launcher", d.Main)
@@ -108,7 +108,7 @@ func (p *Package) judge(m Model, features []Feature) {
 	})
 }
 
-// split separates the classes about which rules decide from the others.
+// split separates the classes that rules decide from the others.
 func (p *Package) split(rules Rules, classes []Class) []Package {
 	other, own, foreign := *p, *p, *p
 	own.Own, own.Unsure, own.Configured = true, false, true

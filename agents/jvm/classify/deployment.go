@@ -1,10 +1,10 @@
-// Package classify tells an application's own classes from those of its libraries.
+// Package classify distinguishes an application's own classes from its libraries.
 //
 // Read reads the archives and folders of an application as a Deployment: sources of classes, such as jars and
-// WEB-INF/classes. A Classifier compares each package of each source with the place where the application begins, adds
-// up the log-odds of the features that it finds (see features.go), and decides. The agent in the JVM does the same in
-// Java (io.github.sibyltrace.agent.classify), with the same model: names.txt is written by hand, weights.txt is trained
-// by "make classify-set".
+// WEB-INF/classes. Classify compares each package of each source with the place where the application starts, adds up
+// the log-odds of the features that it finds (see features.go), and decides. The agent in the JVM does the same in
+// Java (io.github.sibyltrace.agent.classify), with the same model: names.txt is written by hand, and weights.txt is
+// trained by "make classify-set".
 package classify
 
 import (
@@ -23,16 +23,16 @@ const (
 	Library             // a jar in BOOT-INF/lib or WEB-INF/lib, or in another archive
 )
 
-// Coordinates identify an artifact of Maven.
+// Coordinates identify a Maven artifact.
 type Coordinates struct{ Group, Artifact, Version string }
 
 // Source is a jar or a folder with classes.
 type Source struct {
-	Path        string // of files, with symbolic links resolved; within archives after "!/"
+	Path        string // of files, with symbolic links resolved; after "!/" within archives
 	Kind        Kind
-	MainClass   string        // of the manifest: where the application begins; empty: not named
-	Vendor      string        // of the manifest; empty: not named
-	Version     string        // of the manifest; empty: not named
+	MainClass   string        // from the manifest: where the application starts; may be empty
+	Vendor      string        // from the manifest; may be empty
+	Version     string        // from the manifest; may be empty
 	Coordinates []Coordinates // of all artifacts that the source contains
 	Classes     []Class       // ascending by name
 }
@@ -40,14 +40,14 @@ type Source struct {
 // Deployment is an application with its libraries.
 type Deployment struct {
 	Name     string
-	Main     string // class where the application begins; empty: unknown, or a container starts it
+	Main     string // class where the application starts; empty if unknown or if a container starts it
 	Outer    *Source
 	Sources  []Source
-	Problems []string // entries that were left out, with reasons for people
-	omitted  int      // problems beyond those
+	Problems []string // entries that were skipped, with reasons for people
+	omitted  int      // number of further problems
 }
 
-// maxProblems bounds the problems of a deployment.
+// maxProblems limits the problems of a deployment.
 const maxProblems = 20
 
 func (d *Deployment) problem(text string) {
@@ -58,7 +58,7 @@ func (d *Deployment) problem(text string) {
 	d.omitted++
 }
 
-// Omitted returns the number of problems beyond Problems.
+// Omitted returns the number of problems that are not in Problems.
 func (d *Deployment) Omitted() int { return d.omitted }
 
 // base returns the file name of a source without the extension.
@@ -67,14 +67,15 @@ func (s *Source) base() string {
 	return strings.TrimSuffix(b, path.Ext(b))
 }
 
-// folder returns the folder of a source, empty if it is unknown.
+// folder returns the folder of a source, or "" if it is unknown.
 func (s *Source) folder() string {
 	i := strings.LastIndexByte(s.Path, '/')
 	return s.Path[:max(0, i)]
 }
 
-// identity returns the coordinates of the artifact that the source is: of several, those with which its file name
-// begins. Without such it returns name and version by the file name and the manifest.
+// identity returns the coordinates of the artifact that the source is. If the source contains several artifacts, it
+// returns the one whose name the file name starts with. If none matches, it takes name and version from the file name
+// and the manifest.
 func (s *Source) identity() Coordinates {
 	base := s.base()
 	var best Coordinates
@@ -91,7 +92,7 @@ func (s *Source) identity() Coordinates {
 	return Coordinates{Artifact: name, Version: first(version, s.Version)}
 }
 
-// splitVersion splits a file name like shop-core-1.2 before the first number that follows a dash.
+// splitVersion splits a file name like shop-core-1.2 at the first dash that a digit follows.
 func splitVersion(base string) (name, version string) {
 	for i := 0; i+1 < len(base); i++ {
 		if base[i] == '-' && base[i+1] >= '0' && base[i+1] <= '9' {

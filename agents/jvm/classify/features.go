@@ -7,34 +7,34 @@ import (
 // Feature is one property of a package in a source, relative to the application.
 type Feature struct{ Name, Value string }
 
-// The features of ours, in this order. A feature without a value tells nothing: it is left out.
+// featureNames are the names of the features, in order. A feature without a value is omitted, as it gives no evidence.
 //
 //   - place: where the source lies: in the application's class folder, in the jar with the main class, near it, …
 //   - kin: how much of its package the main class shares, counted from the name of the owner
-//   - home: the share of classes of the same owner in the sources where the application begins
-//   - group: Maven's group of the source against that of the application
-//   - version: its version against that of the application
+//   - home: the share of classes of the same owner in the sources where the application starts
+//   - group: the source's Maven group compared with the application's
+//   - version: its version compared with the application's
 //   - name: whether its file name has a word of the application's name
-//   - vendor: who made it, against who made the application
+//   - vendor: its vendor compared with the application's
 //   - library: whether the package belongs to a well-known library (names.txt)
 var featureNames = []string{"place", "kin", "home", "group", "version", "name", "vendor", "library"}
 
-// origin describes the place where an application begins, and its names.
+// origin describes where an application starts, and its names.
 type origin struct {
 	names   names
-	main    []string           // package of the main class; nil: unknown
-	home    map[*Source]bool   // the sources where it begins
+	main    []string           // package of the main class; nil if unknown
+	home    map[*Source]bool   // sources where the application starts
 	mixed   bool               // they also contain libraries
-	owners  map[string]float64 // shares of their classes, by owner
-	folder  string             // of the main jar; empty: unknown
-	outer   string             // path of the war, or of the jar of Spring Boot; empty: none
+	owners  map[string]float64 // share of their classes, by owner
+	folder  string             // folder of the main jar; empty if unknown
+	outer   string             // path of the war or Spring Boot jar, if any
 	group   string
 	version string
 	vendor  string
-	words   map[string]bool // of its names
+	words   map[string]bool // words in its names
 }
 
-// owners from which on a main jar is taken to contain libraries, too.
+// mixedOwners is the number of owners from which a main jar is assumed to contain libraries, too.
 const mixedOwners = 5
 
 func newOrigin(n names, d *Deployment) *origin {
@@ -60,8 +60,8 @@ func newOrigin(n names, d *Deployment) *origin {
 	return o
 }
 
-// findHome determines the sources where the application begins: its folders of classes, otherwise the source with the
-// main class, unless a launcher begins there.
+// findHome determines the sources where the application starts: its folders of classes, or otherwise the source with
+// the main class, unless a launcher starts there.
 func (o *origin) findHome(d *Deployment, begins bool) {
 	for i := range d.Sources {
 		if d.Sources[i].Kind == Folder {
@@ -111,7 +111,7 @@ func (o *origin) addWords(name string) {
 // features returns the features of a package in a source.
 func (o *origin) features(s *Source, pkg string) []Feature {
 	all := []Feature{{"place", o.place(s)}, {"kin", o.kin(pkg)}, {"home", o.share(pkg)}}
-	if !o.home[s] && s.Path != o.outer { // the launcher in the application's jar has the names of the application
+	if !o.home[s] && s.Path != o.outer { // a launcher in the application's jar also has the application's names
 		id := s.identity()
 		all = append(all,
 			Feature{"group", o.relatedGroup(id.Group)},
@@ -147,7 +147,7 @@ func (o *origin) place(s *Source) string {
 	return "elsewhere"
 }
 
-// kin compares a package with that of the main class.
+// kin compares a package with the package of the main class.
 func (o *origin) kin(pkg string) string {
 	if len(o.main) == 0 {
 		return ""
@@ -221,7 +221,7 @@ func (o *origin) known(pkg string) string {
 		return "no"
 	}
 	if len(o.main) > 0 && o.names.ownerOf(pkg) == strings.Join(o.main[:o.names.owner(o.main)], ".") {
-		return "no" // the application is of that project
+		return "no" // the application belongs to that project
 	}
 	return "yes"
 }

@@ -74,7 +74,7 @@ func describe(d *Deployment) string {
 	return b.String()
 }
 
-// The files that are compiled in are valid, and a model survives writing and reading.
+// The built-in files are valid, and a model survives writing and reading.
 func TestModel(t *testing.T) {
 	n, m := defaults()
 	if len(n["library"]) == 0 || len(m.Weights) == 0 || m.Band <= 0 {
@@ -96,7 +96,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Owners are told apart below domains, countries and umbrellas.
+// Owners are distinguished below domains, countries and umbrellas.
 func TestOwner(t *testing.T) {
 	n, _ := defaults()
 	for name, want := range map[string]string{
@@ -110,7 +110,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Rules decide before the model: exclude before all, include about all.
+// Rules decide before the model: exclude takes precedence over the other rules, and include decides about all classes.
 func TestRules(t *testing.T) {
 	d := &Deployment{Main: "com.shop.Main", Sources: []Source{{Path: "/shop.jar", Kind: Jar, Classes: []Class{{Name: "com.shop.Dto"}, {Name: "com.shop.Main"}, {Name: "org.lib.A"}}}}}
 	for _, c := range []struct{ include, own, exclude, want string }{

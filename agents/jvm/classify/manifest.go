@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// manifest parses the main attributes of a manifest. Names of attributes are not case-sensitive: they become lower
-// case.
+// manifest parses the main attributes of a manifest. Names of attributes aren't case-sensitive, so it converts them
+// to lower case.
 func manifest(data []byte) map[string]string {
 	attributes := make(map[string]string)
 	last := ""
@@ -29,7 +29,7 @@ func manifest(data []byte) map[string]string {
 	return attributes
 }
 
-// setManifest takes over the attributes of a manifest that describe the source.
+// setManifest copies the attributes of a manifest that describe the source.
 func (s *Source) setManifest(data []byte) {
 	a := manifest(data)
 	s.MainClass = strings.ReplaceAll(first(a["start-class"], a["main-class"]), "/", ".") // JVMs accept both
@@ -46,7 +46,7 @@ func first(values ...string) string {
 	return ""
 }
 
-// coordinates parses pom.properties, as Maven writes it into jars.
+// coordinates parses a pom.properties file, which Maven writes into jars.
 func coordinates(data []byte) Coordinates {
 	var c Coordinates
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {

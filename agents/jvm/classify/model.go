@@ -15,11 +15,11 @@ var weightsText string
 // Model holds the log-odds that a class is the application's own, for each value of each feature.
 type Model struct {
 	Bias    float64             // log-odds of a class without any known feature
-	Band    float64             // log-odds nearer to 0 leave the decision to people
-	Weights map[Feature]float64 // log-odds; a value that is missing tells nothing
+	Band    float64             // log-odds closer to 0 leave the decision to people
+	Weights map[Feature]float64 // log-odds; 0 for a missing value
 }
 
-// ParseModel reads a model as String writes it.
+// ParseModel parses a model written by String.
 func ParseModel(text string) (Model, error) {
 	m := Model{Weights: make(map[Feature]float64)}
 	for line := range strings.Lines(text) {
@@ -47,7 +47,7 @@ func ParseModel(text string) (Model, error) {
 	return m, nil
 }
 
-// String writes the model, with numbers that Go and Java read alike.
+// String returns the model as text. Go and Java read its numbers alike.
 func (m Model) String() string {
 	var b strings.Builder
 	b.WriteString("# Log-odds that a class is the application's own, by value of each feature. Written by make classify-set.\n")

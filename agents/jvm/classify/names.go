@@ -9,7 +9,7 @@ import (
 //go:embed names.txt
 var namesText string
 
-// names holds the names of names.txt by their kind, see there.
+// names holds the names of names.txt by kind. The file describes the kinds.
 type names map[string]map[string]bool
 
 var nameKinds = []string{"top", "second", "umbrella", "library", "launcher", "generic"}
@@ -33,7 +33,7 @@ func parseNames(text string) (names, error) {
 	return n, nil
 }
 
-// covers reports whether a name or one of the prefixes that end before a dot is of the kind.
+// covers reports whether a name, or one of its prefixes that end before a dot, is of the kind.
 func (n names) covers(kind, name string) bool {
 	for {
 		if n[kind][name] {
@@ -47,13 +47,13 @@ func (n names) covers(kind, name string) bool {
 	}
 }
 
-// owner returns the number of segments of a package, or of a group of Maven, that name its owner: a project or the
+// owner returns the number of leading segments that name the owner of a package or a Maven group: a project or the
 // owner of a domain.
 func (n names) owner(segments []string) int {
 	return min(n.suffix(segments)+1, len(segments))
 }
 
-// suffix returns the number of segments that do not tell owners apart.
+// suffix returns the number of leading segments that don't distinguish owners.
 func (n names) suffix(segments []string) int {
 	if len(segments) == 0 {
 		return 0
@@ -86,7 +86,7 @@ func segments(name string) []string {
 	return strings.Split(name, ".")
 }
 
-// words returns the words of a name of a jar that tell projects apart: runs of at least three ASCII letters, in lower
+// words returns the words of a jar's name that distinguish projects: runs of at least three ASCII letters, in lower
 // case.
 func (n names) words(name string) []string {
 	var all []string

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Limits of reading, far above those of real applications. Archives may be hostile: nothing is unpacked to disk.
+// Limits for reading, far above real applications. Archives may be hostile, so nothing is unpacked to disk.
 const (
 	maxEntries     = 2_000_000 // files in all archives and folders
 	maxClass       = 16 << 20  // bytes of a class file
@@ -24,11 +24,12 @@ const (
 	maxDepth       = 3         // archives in archives: a jar in a war in an ear
 )
 
-// Read reads deployments from archives and folders. A war, a jar of Spring Boot and a folder with WEB-INF or BOOT-INF
-// are deployments of their own; all other jars and folders together are one, in the order of the class path.
+// Read reads deployments from archives and folders. A war, a Spring Boot jar and a folder with WEB-INF or BOOT-INF are
+// separate deployments. All other jars and folders together are one, in the order of the class path.
 //
-// main is the class where the application begins; empty: the one that the first manifest names. Broken and hostile
-// content is left out and reported as a problem of the deployment; a path that cannot be read at all is an error.
+// main is the class where the application starts. If it is empty, the first manifest with a main class determines it.
+// Broken and hostile content is skipped and reported as a problem of the deployment. A path that cannot be read at all
+// is an error.
 func Read(paths []string, main string) ([]*Deployment, error) {
 	r := &input{classPath: &Deployment{Name: "class path"}, bytes: maxBytes, entries: maxEntries}
 	for _, p := range paths {
@@ -48,7 +49,7 @@ func Read(paths []string, main string) ([]*Deployment, error) {
 	return r.deployments, nil
 }
 
-// begin determines the class where the application begins.
+// begin determines the class where the application starts.
 func (d *Deployment) begin(main string) {
 	for i := range d.Sources {
 		if main == "" && d.Sources[i].Kind != Library {
@@ -65,16 +66,16 @@ func (d *Deployment) begin(main string) {
 type input struct {
 	deployments []*Deployment
 	classPath   *Deployment
-	bytes       int64 // that may still be unpacked
-	entries     int   // that may still be read
+	bytes       int64 // may still be unpacked
+	entries     int   // may still be read
 }
 
 // entry is a file of an archive or a folder.
 type entry struct {
 	name string
-	size int64 // as the archive says, which may be wrong
+	size int64 // according to the archive, which may be wrong
 	open func() (io.ReadCloser, error)
-	zip  *zip.File // nil: a file on disk
+	zip  *zip.File // nil for a file on disk
 }
 
 // tree is the content of an archive or a folder.
@@ -111,7 +112,7 @@ func (r *input) path(p string) error {
 	return r.file(real)
 }
 
-// pathError removes the path, which the caller adds.
+// pathError removes the path from an error, because the caller adds it.
 func pathError(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -153,8 +154,8 @@ func (r *input) archive(path string, z *zip.Reader) (*tree, error) {
 	return t, nil
 }
 
-// folder lists the files below a folder. It follows symbolic links to files, but not to folders, which may form
-// circles.
+// folder lists the files below a folder. It follows symbolic links to files, but not to folders, because these may
+// form cycles.
 func (r *input) folder(root string) (*tree, error) {
 	t := &tree{path: filepath.ToSlash(root)}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -178,7 +179,7 @@ func (r *input) folder(root string) (*tree, error) {
 	return t, err
 }
 
-// content adds the content of a tree: a deployment of its own, or sources of the class path.
+// content adds the content of a tree, as a separate deployment or as sources of the class path.
 func (r *input) content(t *tree) error {
 	for _, inf := range []string{"BOOT-INF", "WEB-INF"} {
 		if t.has(inf + "/") {
@@ -213,7 +214,7 @@ func isArchive(name string) bool {
 	return ext == ".jar" || ext == ".war" || ext == ".ear"
 }
 
-// deployment adds a war or a jar of Spring Boot. Its root contains a launcher or static files.
+// deployment adds a war or a Spring Boot jar. Its root contains a launcher or static files.
 func (r *input) deployment(t *tree, inf string) error {
 	d := &Deployment{Name: t.path}
 	r.deployments = append(r.deployments, d)
@@ -299,7 +300,8 @@ func (r *input) nestedContent(d *Deployment, path string, z *zip.Reader, kind Ki
 	return r.archives(d, t, func(string) bool { return true }, kind, depth+1)
 }
 
-// source adds the classes below a prefix. A tree without classes adds nothing, unless it is all there is.
+// source adds the classes below a prefix. It adds nothing for a tree without classes, unless the deployment has no
+// other sources.
 func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	s := Source{Path: strings.TrimSuffix(t.path, "/"), Kind: kind}
 	if prefix != "" {
@@ -336,7 +338,8 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	return nil
 }
 
-// isClass reports whether a JVM could load a class from an entry. Those of META-INF/versions repeat others.
+// isClass reports whether a JVM could load a class from an entry. Entries in META-INF/versions are excluded, because
+// they repeat other classes.
 func isClass(name string) bool {
 	return strings.HasSuffix(name, ".class") && !strings.HasPrefix(name, "META-INF/") && !strings.HasSuffix(name, "module-info.class")
 }
@@ -370,7 +373,7 @@ func (r *input) metadata(s *Source, t *tree, prefix string) error {
 			return err
 		}
 		if err != nil {
-			continue // the source is judged without
+			continue // the source is judged without it
 		}
 		if isManifest {
 			s.setManifest(data)
@@ -381,7 +384,7 @@ func (r *input) metadata(s *Source, t *tree, prefix string) error {
 	return nil
 }
 
-// read unpacks an entry of at most limit bytes, whatever size the archive claims.
+// read unpacks an entry of at most limit bytes, regardless of the size that the archive claims.
 func (r *input) read(e entry, limit int64) (_ []byte, err error) {
 	if e.size > limit {
 		return nil, tooLarge(limit)

@@ -24,7 +24,7 @@ func write(t *testing.T, name string, data []byte) string {
 	return path
 }
 
-// A class file that ends early is rejected wherever it ends, and so is one of another kind.
+// A truncated class file is rejected wherever it ends, and so is a file of another kind.
 func TestTruncatedClass(t *testing.T) {
 	file := classtest.Class("com.shop.Cart")
 	c, err := ParseClass(file)
@@ -66,7 +66,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// lying returns an archive with an entry of n zero bytes that claims to have one.
+// lying returns an archive with an entry of n zero bytes that claims to have one byte.
 func lying(t *testing.T, name string, n int) []byte {
 	t.Helper()
 	var packed, out bytes.Buffer
@@ -94,7 +94,7 @@ func lying(t *testing.T, name string, n int) []byte {
 	return out.Bytes()
 }
 
-// Hostile and broken content is left out, with the reason; the rest is read.
+// Hostile and broken content is skipped and reported; the rest is read.
 func TestHostileArchives(t *testing.T) {
 	good := classtest.Class("com.shop.Cart")
 	inner := classtest.Zip(t, zip.Deflate, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
@@ -121,7 +121,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// Entries that unpack to more than they claim are not unpacked beyond the limit.
+// Entries that unpack to more than they claim aren't unpacked beyond the limit.
 func TestBombs(t *testing.T) {
 	for name, archive := range map[string][]byte{
 		"class":     lying(t, "com/shop/Cart.class", maxClass+1),
@@ -150,7 +150,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// Of entries with the same name, the first counts. Problems are bounded.
+// The first of several entries with the same name counts. Problems are bounded.
 func TestDuplicates(t *testing.T) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
@@ -176,7 +176,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// A path that cannot be read is an error that names it once.
+// A path that can't be read is an error that names it once.
 func TestUnreadable(t *testing.T) {
 	text := write(t, "notes.txt", []byte("no archive"))
 	missing := filepath.Join(t.TempDir(), "missing.jar")

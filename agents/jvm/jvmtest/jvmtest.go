@@ -1,4 +1,4 @@
-// Package jvmtest compiles and runs programs in Java with the agent, for tests. It skips tests where no JDK is.
+// Package jvmtest compiles Java programs and runs them with the agent, for tests. It skips tests if there is no JDK.
 package jvmtest
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 )
 
-// newest matches the JVMs of Java 25, where Debian's packages and Temurin's install them.
+// newest matches the JVMs of Java 25 where Debian's packages and Temurin's install them.
 const newest = "/usr/lib/jvm/*-25-*/bin/java"
 
-// Compile compiles a source file, with libraries, into a new folder, which also gets the agent as sibyl-agent.jar. It
-// returns the folder and the JVMs to test with: the default one, and that of a JDK of Java 25, if there is one.
+// Compile compiles a source file, with libraries, into a new folder, and copies the agent there as sibyl-agent.jar. It
+// returns the folder and the JVMs to test with: the default JVM and, if it is installed, a JVM of Java 25.
 func Compile(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
 	t.Helper()
 	for _, program := range []string{"javac", "java"} {
@@ -45,7 +45,8 @@ func Compile(t testing.TB, source string, libraries ...string) (programs []strin
 	return append([]string{"java"}, found...), dir
 }
 
-// unpack writes the classes that only the agent sees into a folder in dir, for programs that call them, and returns it.
+// unpack writes the classes that only the agent sees into a folder in dir, and returns the folder. It is for programs
+// that call these classes.
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
 	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
@@ -63,12 +64,12 @@ func unpack(t testing.TB, dir string) string {
 	return filepath.Join(dir, folder)
 }
 
-// quick are options for JVMs that live for seconds: without the optimizing compiler and threads of a collector, they
-// take a quarter less time. The environment variable of the same name replaces them, as make test-long does.
+// quick are options for short-lived JVMs. They take a quarter less time without the optimizing compiler and collector
+// threads. The environment variable of the same name replaces the options, as make test-long does.
 const quick = "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-// Start starts a program that prints its port, with additional environment variables, and returns its URL. It ends with
-// the test.
+// Start starts a program that prints its port, with additional environment variables, and returns its URL. The program
+// ends with the test.
 func Start(t testing.TB, env []string, program string, args ...string) (c *exec.Cmd, url string) {
 	t.Helper()
 	c = exec.CommandContext(t.Context(), program, args...)

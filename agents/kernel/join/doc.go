@@ -1,14 +1,14 @@
 // Package join finds the span that a thread worked for when it waited, and the service that the span belongs to. It
-// never guesses: a wait without certain span has a reason for that, which is counted.
+// never guesses: if the span of a wait is uncertain, the reason is counted.
 //
-// The probes read what a process keeps for each of its threads, at the beginning of the wait:
+// The probes read per-thread data of a process at the start of the wait:
 //   - Go: the labels trace_id and span_id of the goroutine that the thread runs, which the library agents/tracepoint
 //     sets on request ([Context] says where they are).
 //   - Any other: the record of OTEP 4947, to which the thread-local variable otel_thread_ctx_v1 points.
 //   - JVMs: the table of threads that the JVM agent keeps on request. Java cannot export a thread-local variable.
 package join
 
-// Kind is the way in which a process keeps the span of a thread. The values are those of bpf/wait.bpf.c.
+// Kind identifies how a process stores the spans of its threads. The values are defined in bpf/wait.bpf.c.
 type Kind uint32
 
 // The kinds.

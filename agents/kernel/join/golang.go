@@ -16,17 +16,17 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// Offsets in structures of Go's runtime, for programs without DWARF. [TestOffsets] compares with those of the
-// toolchain that runs it.
+// knownOffsets are offsets in structures of Go's runtime, for programs without DWARF. [TestOffsets] compares them with
+// the toolchain that runs it.
 var knownOffsets = map[string]Context{
 	"go1.26": {Kind: GoLabels, M: 48, Curg: 184, Labels: 352},
 }
 
-// firstWithSlice is the first version of Go that keeps labels in a slice. Earlier ones keep them in a map, which the
-// probes do not read.
+// firstWithSlice is the first version of Go that keeps labels in a slice. Earlier versions keep them in a map, which
+// the probes do not read.
 const firstWithSlice = "go1.24"
 
-// findContext returns where a program keeps the spans of its threads.
+// findContext returns where a program stores the spans of its threads.
 func findContext(program string) (Context, error) {
 	f, err := untrusted.Open(program)
 	if err != nil {
@@ -36,7 +36,7 @@ func findContext(program string) (Context, error) {
 	return recovered(f)
 }
 
-// recovered is readContext without panics: packages elf and dwarf do not check all of their input.
+// recovered is readContext without panics, because packages elf and dwarf don't check all of their input.
 func recovered(r io.ReaderAt) (c Context, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -61,13 +61,13 @@ func readContext(r io.ReaderAt) (Context, error) {
 	return goContext(f, built.GoVersion)
 }
 
-// goContext returns where a Go program keeps the labels of its goroutines.
+// goContext returns where a Go program stores the labels of its goroutines.
 func goContext(f *untrusted.ELF, goVersion string) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("goroutines are read on amd64 only")
 	}
 	goVersion, _, _ = strings.Cut(goVersion, " ") // experiments follow
-	goVersion, _, _ = strings.Cut(goVersion, "-") // suffixes of vendors
+	goVersion, _, _ = strings.Cut(goVersion, "-") // vendor suffixes
 	if !version.IsValid(goVersion) {
 		return Context{}, fmt.Errorf("the version of Go is %q: only releases are supported", goVersion)
 	}
@@ -100,13 +100,13 @@ func offsets(f *untrusted.ELF, goVersion string) (Context, error) {
 	return c, nil
 }
 
-// debugSections are the sections that tell structures, without .debug_info.
+// debugSections are the sections that describe structures, except for .debug_info.
 var debugSections = []string{"abbrev", "str", "line_str", "str_offsets", "addr", "rnglists"}
 
 const (
 	maxAbbrev  = 1 << 20  // bytes of .debug_abbrev
-	maxTables  = 1 << 30  // bytes of it that all units together may have read: each reads its table anew
-	maxEntries = 20 << 20 // of the debug information; each 64 bytes of texts, which may overlap, count as another one
+	maxTables  = 1 << 30  // total bytes that all units may read, since each unit reads its table again
+	maxEntries = 20 << 20 // of the debug information; each 64 bytes of texts, which may overlap, count as another entry
 )
 
 var (
@@ -114,7 +114,7 @@ var (
 	errMuchDebug = errors.New("it is too large to be read")
 )
 
-// debugInformation returns the sections of a program that tell structures, by their names without .debug_.
+// debugInformation returns the sections of a program that describe structures, by name without .debug_.
 func debugInformation(f *untrusted.ELF) (map[string][]byte, error) {
 	sections := make(map[string][]byte)
 	for _, s := range f.Sections {
@@ -131,8 +131,8 @@ func debugInformation(f *untrusted.ELF) (map[string][]byte, error) {
 	return sections, nil
 }
 
-// readOffsets reads the offsets from debug information. It reads one unit at a time, and only its entries: package
-// dwarf keeps the tables of all units, and follows pointers to types as deep as they go.
+// readOffsets reads the offsets from debug information. It reads one unit at a time, and only its entries, because
+// package dwarf keeps the tables of all units and follows pointers to types to any depth.
 func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, error) {
 	if len(sections["abbrev"]) > maxAbbrev {
 		return Context{}, errMuchDebug
@@ -165,10 +165,10 @@ func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, e
 	return Context{}, errMuchDebug
 }
 
-// minUnit is the least size of a unit.
+// minUnit is the minimum size of a unit.
 const minUnit = 12
 
-// cutUnit returns the first unit of debug information, and the rest; nil if there is none.
+// cutUnit returns the first unit of debug information, and the rest. unit is nil if there is no complete unit.
 func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 	const long = 0xffffffff // the length follows, of eight bytes
 	if len(info) < minUnit {
@@ -184,10 +184,10 @@ func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 	return info[:size], info[size:]
 }
 
-// readMembers sets the offsets of missing members of structures that a unit tells, and deletes them from missing. It
-// counts down the entries that may be read.
+// readMembers sets the offsets of missing members of structures that a unit describes, and deletes them from missing.
+// It counts down the entries that may be read.
 func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) error {
-	structure, depth := "", 0 // of the members that follow, and how deep they are
+	structure, depth := "", 0 // structure and depth of the members that follow
 	for at := 0; len(missing) > 0; {
 		e, err := r.Next()
 		if e == nil || err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// The offsets of the table are those of the toolchain that runs this test.
+// The offsets in the table agree with the toolchain that runs this test.
 func TestOffsets(t *testing.T) {
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "main")
@@ -58,7 +58,7 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
-// Pointers to pointers are followed to no depth: it would be that of the stack.
+// Pointers to pointers aren't followed, because the depth of the recursion would be unbounded.
 func TestDeepTypes(t *testing.T) {
 	const compileUnit, structure, member, pointer, leaf = 1, 2, 3, 4, 5
 	abbrev := []byte{
@@ -99,7 +99,7 @@ func TestDeepTypes(t *testing.T) {
 	}
 }
 
-// A process that keeps its memory or its files from being read tells nothing, and holds nobody up. What it tells late
+// A process that prevents reading its memory or files yields nothing, but doesn't delay others. A late answer still
 // counts.
 func TestProcessDoesNotAnswer(t *testing.T) {
 	proc := t.TempDir()
@@ -141,7 +141,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A mapping by the name of a pipe or of a link out of the root of the process is no library.
+// A mapping whose name is a pipe, or a link out of the process's root, isn't a library.
 func TestHostileLibraries(t *testing.T) {
 	proc := t.TempDir()
 	fakeProcess(t, proc, "1")
@@ -163,7 +163,7 @@ func TestHostileLibraries(t *testing.T) {
 	}
 }
 
-// A program that a process becomes by exec is another one, also if it is the same file.
+// A program that a process becomes by exec is a different one, even if the file is the same.
 func TestExec(t *testing.T) {
 	proc := t.TempDir()
 	fakeProcess(t, proc, "1")
@@ -183,7 +183,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A Go program has a context; one in another language has none, with a reason.
+// A Go program has a context. A program in another language has no context, but a reason.
 func TestContext(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("goroutines are read on amd64 only")
@@ -200,7 +200,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Versions of Go whose labels cannot be read are refused, with the reason.
+// Versions of Go whose labels can't be read are refused, with the reason.
 func TestGoVersions(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("goroutines are read on amd64 only")
@@ -221,7 +221,7 @@ func TestGoVersions(t *testing.T) {
 	}
 }
 
-// The name of a process counts before the given one, and its host before this one.
+// The name in the process takes precedence over the given one, and its host over this machine's.
 func TestService(t *testing.T) {
 	for _, c := range []struct{ environment, option, want string }{
 		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here process.pid=7 service.name=orders"},
@@ -267,7 +267,7 @@ func fakeProcess(t *testing.T, proc, start string) {
 	}
 }
 
-// A wait of a process that has ended never gets the service of the next one with its number.
+// A wait of a process that has ended never gets the service of a later process with the same number.
 func TestNumberIsReused(t *testing.T) {
 	proc := t.TempDir()
 	j := NewJoiner(proc, "", "here")
@@ -296,7 +296,7 @@ func TestNumberIsReused(t *testing.T) {
 	}
 }
 
-// Found identities are joined as they are; everything else has its reason.
+// Valid identities are joined unchanged. For everything else there is a reason.
 func TestReasons(t *testing.T) {
 	hexTrace, hexSpan := [32]uint8{}, [16]uint8{}
 	copy(hexTrace[:], "0af7651916cd43dd8448eb211c80319c")

@@ -13,14 +13,14 @@ import (
 
 // Joiner knows the processes whose waits it joins. It is not safe for concurrent use.
 type Joiner struct {
-	// Hurried has a process that does not name its service in its environment read later than at first sight. For
-	// callers with many processes, most of which soon end.
+	// Hurried delays reading a process whose environment does not name a service. It is for callers with many
+	// processes, most of which end soon.
 	Hurried bool
-	// Inspector reads the processes. Its patience is the time for which all methods together wait, about.
+	// Inspector reads the processes. Its patience is the approximate total time that all methods wait.
 	Inspector untrusted.Inspector
 
 	proc      string
-	service   string // of processes that do not tell theirs; "": unknown
+	service   string // of processes that do not name theirs; may be empty
 	host      string
 	processes map[uint32]*process
 	counts    waits.Joins
@@ -29,30 +29,31 @@ type Joiner struct {
 // process is a running process.
 type process struct {
 	identity untrusted.Identity
-	service  *Service // nil: unknown
+	service  *Service // nil if unknown
 	reads    int      // of the service
-	pause    int      // calls of [Joiner.Service] until the next one
+	pause    int      // calls of [Joiner.Service] until the next reading
 	context  Context
-	reason   error // for which there is no context
+	reason   error // why there is no context
 	searches int   // for the context
-	rest     int   // calls of [Joiner.Context] until the next one
-	linked   bool  // whether only a shared library can have it
+	rest     int   // calls of [Joiner.Context] until the next search
+	linked   bool  // only a shared library can have it
 	ended    bool
-	answer   *untrusted.Answer[func(*process)] // of an inspection that is under way; nil: none is
+	answer   *untrusted.Answer[func(*process)] // of the current inspection; may be nil
 }
 
-// longestPause is the longest time, in calls of [Joiner.Service], between two readings of the service of a process: an
-// SDK publishes it some time after the start.
+// longestPause is the maximum number of calls of [Joiner.Service] between two readings of a process's service: an SDK
+// publishes it some time after the start.
 const longestPause = 128
 
-// NewJoiner returns a Joiner for the processes below proc. If service is not empty, it is the name of the service of
-// processes that do not tell theirs.
+// NewJoiner returns a Joiner for the processes below proc. If service is not empty, it is used for processes that do
+// not name their service.
 func NewJoiner(proc, service, host string) *Joiner {
 	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
 }
 
-// Service returns the service of a process; nil if the process has ended, names none, or does not answer. To be called
-// at regular intervals: it reads the service again. One that does not change stays the same pointer.
+// Service returns the service of a process, or nil if the process has ended, has no name, or does not answer. Call it
+// at regular intervals, because it reads the service again. While the service does not change, the pointer stays the
+// same.
 func (j *Joiner) Service(pid uint32) *Service {
 	if p := j.processes[pid]; p != nil && p.service == nil && p.answer == nil && p.pause > 0 {
 		p.pause--
@@ -88,8 +89,8 @@ func (j *Joiner) Service(pid uint32) *Service {
 	return p.service
 }
 
-// ask begins an inspection of a process, and reports whether it has begun. Its answer changes the process: at once if
-// it comes soon, otherwise when the process is asked for again. A process that does not answer is not asked again.
+// ask starts an inspection of a process, and reports whether it could. The answer changes the process: at once if it
+// comes soon, otherwise at the next request for the process. A process that doesn't answer isn't asked again.
 func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	if p.answer != nil {
 		return false
@@ -100,7 +101,7 @@ func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	return begun
 }
 
-// settle takes the answer of the inspection that is under way, if it has come.
+// settle applies the answer of the current inspection if it has arrived.
 func (p *process) settle() {
 	if p.answer == nil {
 		return
@@ -111,8 +112,8 @@ func (p *process) settle() {
 	}
 }
 
-// Context returns where a process keeps the spans of its threads. If it does not, as far as is known, err is the
-// reason, and first reports whether it has not been sought before.
+// Context returns where a process stores the spans of its threads. If no place is known, err is the reason, and first
+// reports whether this was the first search.
 func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 	p, err := j.process(pid)
 	if err != nil {
@@ -130,8 +131,8 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 	return p.context, first, nil
 }
 
-// search searches for the context of a process, again at growing intervals, since a library may be loaded late. It
-// reports whether the result is the first one.
+// search searches for the context of a process. It repeats the search at growing intervals, because a library may be
+// loaded late. It reports whether the result is the first one.
 func (j *Joiner) search(pid uint32, p *process) (first bool) {
 	unknown := p.reason == nil && p.context == Context{}
 	if p.searches > 0 && (p.reason == nil || p.rest > 0) {
@@ -150,9 +151,9 @@ func (j *Joiner) search(pid uint32, p *process) (first bool) {
 	return unknown && (p.reason != nil || p.context != Context{})
 }
 
-// contextOf returns where a process keeps the spans of its threads. folder is that of the process in the proc file
-// system. If it has been sought before, before is the reason for which it was not found, and linked tells whether only
-// a shared library can have it.
+// contextOf returns where a process stores the spans of its threads. folder is the process's folder in the proc file
+// system. After an earlier search, before is the reason why it failed, and linked means that only a shared library can
+// have the context.
 func contextOf(folder string, linked bool, before error) (c Context, _ bool, err error) {
 	if err = before; err == nil {
 		c, err = findContext(filepath.Join(folder, "exe"))
@@ -173,7 +174,7 @@ var errNoService = errors.New("the process does not tell the name of its service
 
 var errNoAnswer = errors.New("the process has not let its memory and its files be read yet")
 
-// process returns a process, a new one if another program has its ID by now.
+// process returns the process with an ID. If another program now has the ID, it returns a new process.
 func (j *Joiner) process(pid uint32) (*process, error) {
 	id, err := untrusted.Identify(j.proc, pid)
 	if err != nil {
@@ -189,7 +190,7 @@ func (j *Joiner) process(pid uint32) (*process, error) {
 	return p, nil
 }
 
-// Program returns the path of the program that a known process runs; "" if it is unknown.
+// Program returns the path of the program that a known process runs, or "" if it is unknown.
 func (j *Joiner) Program(pid uint32) string {
 	if p := j.processes[pid]; p != nil {
 		return p.identity.Program
@@ -200,7 +201,7 @@ func (j *Joiner) Program(pid uint32) string {
 // Forget forgets a process that has ended.
 func (j *Joiner) Forget(pid uint32) { delete(j.processes, pid) }
 
-// Join returns the span of an event; false and counts the reason if there is none.
+// Join returns the span of an event. If there is no span, it counts the reason and returns false.
 func (j *Joiner) Join(e *waits.Event) (Wait, bool) {
 	w := Wait{Event: *e, Quality: Exact}
 	var missing waits.Reason
@@ -224,8 +225,8 @@ func (j *Joiner) serviceOf(e *waits.Event) (*Service, waits.Reason) {
 	switch {
 	case p == nil:
 		return nil, waits.MissingEnded
-	// The start of a process counts since boot, events without suspensions of the machine: after one, no wait seems to
-	// be older than its process.
+	// The start of a process counts since boot, but the times of events exclude suspensions of the machine. After a
+	// suspension, no wait seems to be older than its process.
 	case e.End-e.WaitNs-e.RunqNs+untrusted.StartPrecisionNs < p.identity.StartNs:
 		return nil, waits.MissingEnded
 	case p.service == nil:

@@ -17,17 +17,17 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// maxLibraries bounds the shared libraries that are searched of a process.
+// maxLibraries limits the shared libraries that are searched in a process.
 const maxLibraries = 1000
 
 // library is a shared library in the memory of a process.
 type library struct {
-	file string // as the process names it
-	base uint64 // address of its first byte
+	file string // name used by the process
+	base uint64 // address of the first byte
 }
 
-// libraryContext returns where a shared library of a process keeps the records of its threads, such as an extension of
-// an interpreter. folder is that of the process in the proc file system.
+// libraryContext returns where a shared library of a process, such as an extension of an interpreter, stores the
+// records of its threads. folder is the process's folder in the proc file system.
 func libraryContext(folder string) (c Context, err error) {
 	if runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")
@@ -75,9 +75,9 @@ func libraries(maps string) (all []library, err error) {
 	return all, nil
 }
 
-// descriptor returns the address of the TLS descriptor of the pointer to the record, and whether the library exports
-// that. The OTEP recommends descriptors: with them the place is known before the library runs. root is that of
-// the process.
+// descriptor returns the address of the TLS descriptor for the pointer to the record, and whether the library exports
+// the pointer. The OTEP recommends descriptors because they give the place before the library runs. root is the
+// process's root folder.
 func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 	f, err := untrusted.OpenIn(root, l.file)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 	}
 	defer func() { _ = f.Close() }() // read only
 	defer func() {
-		if x := recover(); x != nil { // package elf does not check all of its input
+		if x := recover(); x != nil { // package elf doesn't check all of its input
 			at, found, err = 0, false, nil
 		}
 	}()
@@ -93,7 +93,7 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 	if err != nil || e.Machine != elf.EM_X86_64 {
 		return 0, false, nil //nolint:nilerr // no library that this process could use
 	}
-	number := uint64(0) // of the symbol; the first one is 1
+	number := uint64(0) // of the symbol; the first is 1
 	err = e.Symbols(elf.SHT_DYNSYM, func(s *untrusted.Symbol) {
 		if s.Name == recordSymbol && s.Section != elf.SHN_UNDEF {
 			number = uint64(s.Number)
@@ -123,10 +123,10 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 	return 0, false, fmt.Errorf("it accesses %s without a TLS descriptor: build it with -mtls-dialect=gnu2", recordSymbol)
 }
 
-// relocationSize is that of an [elf.Rela64].
+// relocationSize is the size of an [elf.Rela64].
 const relocationSize = 24
 
-// readDescriptor returns the offset from the thread pointer that a TLS descriptor tells.
+// readDescriptor returns the offset from the thread pointer in a TLS descriptor.
 func readDescriptor(memory string, at uint64) (offset int32, err error) {
 	f, err := os.Open(memory)
 	if err != nil {

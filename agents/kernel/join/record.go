@@ -12,7 +12,7 @@ import (
 // recordSymbol is the thread-local pointer to the record of OTEP 4947.
 const recordSymbol = "otel_thread_ctx_v1"
 
-// recordContext returns where a program that exports the pointer itself keeps the records of its threads.
+// recordContext returns where a program that exports the pointer itself stores the records of its threads.
 func recordContext(f *untrusted.ELF) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")
@@ -21,7 +21,7 @@ func recordContext(f *untrusted.ELF) (Context, error) {
 	return Context{Kind: ThreadRecord, TLS: offset}, err
 }
 
-// tlsSegment returns the segment of thread-local variables, nil if there is none.
+// tlsSegment returns the segment of thread-local variables, or nil.
 func tlsSegment(f *untrusted.ELF) *elf.Prog {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {
@@ -31,7 +31,8 @@ func tlsSegment(f *untrusted.ELF) *elf.Prog {
 	return nil
 }
 
-// tlsOffset returns the offset of a thread-local variable of a program from the thread pointer, which is behind them.
+// tlsOffset returns the offset of a program's thread-local variable from the thread pointer, which lies after the
+// variables.
 func tlsOffset(f *untrusted.ELF, table elf.SectionType, name string) (offset int32, err error) {
 	segment := tlsSegment(f)
 	if segment == nil {

@@ -17,9 +17,9 @@ type Service struct {
 // Attribute is an attribute of a resource.
 type Attribute struct{ Key, Value string }
 
-// readService returns the service of a process below proc, with host.name; nil if its name is unknown. If name is not
-// empty, it is that of a process that does not tell it; for quick see [resource.Of]. An error wraps [fs.ErrNotExist] if
-// the process has ended.
+// readService returns the service of a process below proc, with host.name, or nil if its name is unknown. If name is
+// not empty, it is used for a process that doesn't name its service. See [resource.Of] for quick. An error wraps
+// [fs.ErrNotExist] if the process has ended.
 func readService(proc string, pid uint32, name, host string, quick bool) (*Service, error) {
 	attributes, err := resource.Of(proc, pid, quick)
 	if err != nil {
@@ -33,9 +33,9 @@ func readService(proc string, pid uint32, name, host string, quick bool) (*Servi
 	return NewService(attributes), nil
 }
 
-// NewService returns the service with the given attributes; nil if they lack its name.
+// NewService returns the service with the given attributes, or nil if the name is missing.
 func NewService(attributes map[string]string) *Service {
-	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") } // as protocols demand
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") } // required by protocols
 	s := &Service{Name: valid(attributes[resource.Service])}
 	if s.Name == "" {
 		return nil

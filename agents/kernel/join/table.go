@@ -10,19 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
 
-// The table of threads of the JVM agent (class ThreadTable) begins behind a page. That has the context of the process,
-// and behind its header the signature, the version and the number of slots of the table.
+// The JVM agent's table of threads (class ThreadTable) follows a page. The page has the context of the process and,
+// after its header, the signature, the version and the number of slots of the table.
 const (
 	tableSignature = "SIBYLTHR"
 	tableVersion   = 1
-	tableHeader    = 32 // where the signature is
+	tableHeader    = 32 // offset of the signature
 	tablePage      = 4096
 	maxSlots       = 1 << 22
 )
 
 var errNoTable = errors.New("the process has no table of threads")
 
-// tableContext returns where a process has the table of its threads. folder is that of the process in the proc file
+// tableContext returns where a process has the table of its threads. folder is the process's folder in the proc file
 // system.
 func tableContext(folder string) (c Context, err error) {
 	at, err := resource.FindThreads(filepath.Join(folder, "maps"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process has a table of threads if a mapping has its name and its header; broken ones are none.
+// A process has a table of threads if a mapping has its name and its header. Broken tables are ignored.
 func TestTable(t *testing.T) {
 	const at = 0x10000
 	for name, c := range map[string]struct {
@@ -43,7 +43,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A mapping that is cut off, or a process that has ended, has no table.
+// A mapping that is cut off has no table, nor has a process that has ended.
 func TestNoTable(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := tableContext(folder); err == nil {

@@ -6,25 +6,25 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Quality is the certainty with which a wait belongs to a span.
+// Quality is the certainty that a wait belongs to a span.
 type Quality string
 
-// Exact is the quality of a wait whose span the process told at its beginning. The agent sends no others. A receiver
-// that knows the open spans of each thread may join further waits by thread and time.
+// Exact is the quality of a wait whose span was recorded by the process at the start of the wait. The agent sends only
+// such waits. A receiver that knows the open spans of each thread may join further waits by thread and time.
 const Exact Quality = "exact"
 
 // Wait is a wait that belongs to a span.
 type Wait struct {
 	waits.Event
-	Part    waits.Part // of the event, that the span is about; see [Wait.Parts]
+	Part    waits.Part // part of the event that the span describes; see [Wait.Parts]
 	Trace   [16]byte
 	Parent  [8]byte // the span that waited
 	Quality Quality
 	Service *Service
-	Frames  []string // functions that waited, innermost first; empty: no stack was taken
+	Frames  []string // functions that waited, innermost first; empty without a stack
 }
 
-// Parts returns w once for each part of its event, see [waits.Event.Parts].
+// Parts returns one copy of w for each part of its event, see [waits.Event.Parts].
 func (w *Wait) Parts(wanted waits.Set, t waits.Thresholds) []Wait {
 	var all []Wait
 	for _, p := range w.Event.Parts(wanted, t) {
@@ -35,7 +35,7 @@ func (w *Wait) Parts(wanted waits.Set, t waits.Thresholds) []Wait {
 	return all
 }
 
-// spanOf returns the span of an event; otherwise the reason.
+// spanOf returns the span of an event. If ok is false, missing is the reason.
 func spanOf(e *waits.Event) (trace [16]byte, span [8]byte, missing waits.Reason, ok bool) {
 	switch e.Found {
 	case waits.Hex:

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockOffset returns the time between the begin of the monotonic clock, which the probes use, and that of Unix.
+// clockOffset returns the offset from the monotonic clock, which the probes use, to Unix time.
 func clockOffset() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -1,4 +1,4 @@
-// Package otlp sends waits as spans below those that waited, to a Collector or to Sibyl, over OTLP/gRPC.
+// Package otlp sends waits as children of the spans that waited, to a Collector or to Sibyl, over OTLP/gRPC.
 package otlp
 
 import (
@@ -22,11 +22,12 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Bounds. Waits are many, and a part of them serves as well: what cannot be sent now is dropped and counted.
+// Limits. There are many waits, and a part of them suffices, so waits that cannot be sent at once are dropped and
+// counted.
 const (
 	maxQueued = 64   // batches
 	maxBatch  = 1024 // waits in one request
-	// maxBytes bounds a request, about: Collectors refuse those above 4 MiB, as a whole.
+	// maxBytes is the approximate maximum size of a request: Collectors refuse whole requests above 4 MiB.
 	maxBytes = 3 << 20
 	timeout  = 5 * time.Second
 )
@@ -101,7 +102,7 @@ func (e *Exporter) Add(list []join.Wait) {
 
 // batch returns the number of waits of a list that fit into one request, at least one.
 func batch(list []join.Wait) (n int) {
-	const span = 400 // bytes, about, without texts of the process
+	const span = 400 // approximate bytes, without the process's texts
 	services := make(map[*join.Service]bool)
 	for size := 0; n < min(len(list), maxBatch); n++ {
 		w := &list[n]
@@ -132,8 +133,8 @@ func (e *Exporter) Counts() Counts {
 // maxUnsent is the number of tracepoints in the answer of Unsent.
 const maxUnsent = 10_000
 
-// Unsent returns the numbers of waits that were dropped or failed since the previous call, by tracepoint. A receiver
-// does not tell which ones it rejects: all of the same request may be.
+// Unsent returns the number of waits that were dropped or failed since the previous call, by tracepoint. A receiver
+// does not say which waits it rejects, so it may be any in the same request.
 func (e *Exporter) Unsent() map[string]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +143,7 @@ func (e *Exporter) Unsent() map[string]uint64 {
 	return all
 }
 
-// Close sends the waits in the queue, as far as the receiver answers, and returns the first error of the connection.
+// Close sends the waits in the queue as long as the receiver answers. It returns the first error of the connection.
 func (e *Exporter) Close() error {
 	close(e.queue)
 	select {
@@ -177,7 +178,7 @@ func (e *Exporter) run(ctx context.Context) {
 	}
 }
 
-// rejectedError tells that a receiver took only a part of a request.
+// rejectedError means that a receiver accepted only a part of a request.
 type rejectedError struct {
 	spans   int64
 	message string // of the receiver
@@ -211,7 +212,7 @@ func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 	return nil
 }
 
-// lose counts n waits of list.
+// lose counts n waits of list as lost.
 func (e *Exporter) lose(counter *uint64, list []join.Wait, n int) {
 	e.count(counter, n)
 	e.mu.Lock()

@@ -23,7 +23,7 @@ type receiver struct {
 	ptraceotlp.UnimplementedGRPCServer
 	received chan ptrace.Traces
 	refuse   error
-	rejects  string   // if not empty, the reason for which a span of each request is rejected
+	rejects  string   // reason for rejecting a span of each request, if not empty
 	token    []string // of the last request
 }
 
@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The log has the reason for which a receiver rejects a part of the waits.
+// The log contains the reason why a receiver rejects a part of the waits.
 func TestRejected(t *testing.T) {
 	var log strings.Builder
 	e, err := Open(listen(t, &receiver{rejects: "too old"}), "", name, slog.New(slog.NewTextHandler(&log, nil)))
@@ -172,7 +172,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// Each request is below the usual limit of Collectors, 4 MiB, whatever the processes call their functions.
+// Each request is below the usual limit of Collectors, 4 MiB, however long the names of functions are.
 func TestLargeWaits(t *testing.T) {
 	r := &receiver{received: make(chan ptrace.Traces, maxQueued)}
 	e, err := Open(listen(t, r), "", name, slog.New(slog.DiscardHandler))

@@ -24,7 +24,7 @@ const (
 	keyStack      = "code.stacktrace"
 )
 
-// traces returns waits as spans, by service. offset is the time between the beginnings of the clocks.
+// traces converts waits to spans, by service. offset is the offset from the monotonic clock to Unix time.
 func traces(list []join.Wait, offset time.Duration, syscall func(int32) string) ptrace.Traces {
 	all := ptrace.NewTraces()
 	services := make(map[*join.Service]ptrace.SpanSlice)
@@ -46,7 +46,7 @@ func traces(list []join.Wait, offset time.Duration, syscall func(int32) string) 
 	return all
 }
 
-// fill makes s the span of a wait.
+// fill fills s with a wait.
 func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32) string) {
 	s.SetTraceID(w.Trace)
 	s.SetParentSpanID(w.Parent)
@@ -72,7 +72,8 @@ func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32)
 	}
 }
 
-// spanID returns an identity that the wait has every time it is sent: a thread waits for one thing at a time.
+// spanID returns an ID that is the same every time the wait is sent. It is unique because a thread waits for one thing
+// at a time.
 func spanID(w *join.Wait) (id pcommon.SpanID) {
 	const prime = 0x9e3779b97f4a7c15
 	x := (w.Part.End ^ uint64(w.TID)<<40 ^ uint64(w.Part.Class)<<32) * prime

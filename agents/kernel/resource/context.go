@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The process context of OTEP 4719 (version 2): a mapping with a name begins with this header, in the byte order of
-// the machine; the payload is a protobuf message whose field 1 is the resource.
+// The process context of OTEP 4719 (version 2): a named mapping starts with this header, in the machine's byte order.
+// The payload is a protobuf message whose field 1 is the resource.
 const (
 	contextSignature = "OTEL_CTX"
 	contextVersion   = 2
@@ -52,14 +52,14 @@ func readContext(folder string) (attributes map[string]string, err error) {
 	return nil, err
 }
 
-// threadsName begins the names of the files whose mappings the JVM agent names: it cannot name memory otherwise. They
-// begin with a context, too.
+// threadsName is the prefix of the names of files that the JVM agent maps, because it cannot name memory otherwise.
+// These mappings also start with a context.
 const threadsName = "sibyl-threads-"
 
 func isThreads(mapping string) bool { return strings.HasPrefix(filepath.Base(mapping), threadsName) }
 
-// FindThreads returns the address of the mapping in which the JVM agent keeps the spans of threads, from the list of
-// mappings of its process.
+// FindThreads returns the address of the mapping where the JVM agent keeps the spans of threads. name is the process's
+// list of mappings.
 func FindThreads(name string) (at int64, err error) { return findMapping(name, isThreads) }
 
 // findContext returns the address of the mapping with the context.
@@ -97,7 +97,7 @@ func findMapping(name string, wanted func(mapping string) bool) (at int64, err e
 	return 0, errNoContext
 }
 
-// readPayload returns the payload. It returns errUpdating if the process changes it meanwhile.
+// readPayload returns the payload. It returns errUpdating if the process changes it during the call.
 func readPayload(memory *os.File, at int64) ([]byte, error) {
 	var header, again [contextHeader]byte
 	if _, err := memory.ReadAt(header[:], at); err != nil {

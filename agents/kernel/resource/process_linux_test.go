@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A running process tells its service as OTEP 4719 describes, and until it has written it, none.
+// A running process has a service once it has published it as described in OTEP 4719.
 func TestPublishedByProcess(t *testing.T) {
 	fd, err := unix.MemfdCreate(contextSignature, unix.MFD_CLOEXEC)
 	if err != nil {

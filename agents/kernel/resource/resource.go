@@ -1,6 +1,6 @@
-// Package resource reads the OpenTelemetry resource of running processes: the attributes by which their own telemetry
-// names them. It takes them from the process context that an SDK publishes (OTEP 4719), from the environment, and from
-// the cgroup.
+// Package resource reads the OpenTelemetry resource of running processes, that is, the attributes that identify them
+// in their own telemetry. It uses the process context that an SDK publishes (OTEP 4719), the environment, and the
+// cgroup.
 package resource
 
 import (
@@ -28,15 +28,15 @@ const (
 	PID         = "process.pid"
 )
 
-// maxEnvironment bounds the environment that is read of a process, in bytes.
+// maxEnvironment limits the environment read from a process, in bytes.
 const maxEnvironment = 1 << 20
 
-// maxValue bounds the variables that are used, in bytes: each batch of spans carries them.
+// maxValue limits the length of variables, in bytes, because each batch of spans carries them.
 const maxValue = 16 << 10
 
-// Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing; [Service] is
-// missing if the process names none. It returns an error that wraps [fs.ErrNotExist] if the process has ended. If quick
-// is true, it does not look for the context of a process whose environment names no service, which takes long.
+// Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing. [Service] is
+// missing if the process has no service name. Of returns an error that wraps [fs.ErrNotExist] if the process has
+// ended. If quick is true and the environment has no service name, it does not look for the context, which takes long.
 func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	folder := filepath.Join(proc, strconv.FormatUint(uint64(pid), 10))
 	environment, err := readAtMost(filepath.Join(folder, "environ"), maxEnvironment)
@@ -54,7 +54,7 @@ func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	}
 	switch published, err := readContext(folder); {
 	case errors.Is(err, errUpdating):
-		return nil, fmt.Errorf("process %d: %w", pid, err) // not the name that it had before
+		return nil, fmt.Errorf("process %d: %w", pid, err) // the name of its former environment would be wrong
 	case err == nil:
 		maps.Copy(attributes, published)
 	}
@@ -62,8 +62,8 @@ func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	return attributes, nil
 }
 
-// ofEnvironment returns the attributes in an environment as the kernel shows it: variables ended by zeros. Pods often
-// get their names in variables, or as the host name.
+// ofEnvironment returns the attributes in an environment, in the kernel's format of zero-terminated variables. A pod's
+// name is often in a variable or the host name.
 func ofEnvironment(environment []byte) map[string]string {
 	variables := make(map[string]string)
 	for line := range bytes.SplitSeq(environment, []byte{0}) {
@@ -95,8 +95,8 @@ var relevant = map[string]bool{
 	"K8S_POD_NAME": true, "POD_NAME": true, "K8S_NAMESPACE_NAME": true, "POD_NAMESPACE": true,
 }
 
-// parseAttributes parses OTEL_RESOURCE_ATTRIBUTES: key=value pairs with percent-encoded values, separated by commas. As
-// the specification demands, nothing of a malformed list is used.
+// parseAttributes parses OTEL_RESOURCE_ATTRIBUTES: key=value pairs with percent-encoded values, separated by commas. A
+// malformed list is ignored completely, as the specification requires.
 func parseAttributes(text string) map[string]string {
 	attributes := make(map[string]string)
 	for pair := range strings.SplitSeq(text, ",") {
@@ -113,10 +113,10 @@ func parseAttributes(text string) map[string]string {
 	return attributes
 }
 
-// containerPattern finds the ID of a container in the path of its cgroup, as container engines write it.
+// containerPattern matches the ID of a container in the path of its cgroup, as written by container engines.
 var containerPattern = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// containerID returns the ID of the container that a process runs in; "" if there is none.
+// containerID returns the ID of the container that a process runs in, or "".
 func containerID(folder string) string {
 	text, err := readAtMost(filepath.Join(folder, "cgroup"), 64<<10)
 	if err != nil {
@@ -129,7 +129,7 @@ func containerID(folder string) string {
 	return ids[len(ids)-1]
 }
 
-// readAtMost returns the beginning of a file.
+// readAtMost returns the start of a file, up to limit bytes.
 func readAtMost(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

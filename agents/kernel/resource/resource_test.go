@@ -57,7 +57,7 @@ func TestContainerID(t *testing.T) {
 	}
 }
 
-// A process that runs shows the service in its environment; one that has ended is told apart.
+// The service of a running process is in its environment. For a process that has ended there is a distinct error.
 func TestProcess(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("there is no /proc: ", err)
@@ -69,7 +69,7 @@ func TestProcess(t *testing.T) {
 	}
 	environ := fmt.Sprintf("/proc/%d/environ", c.Process.Pid)
 	for text, err := os.ReadFile(environ); err == nil && len(text) == 0; text, err = os.ReadFile(environ) {
-		runtime.Gosched() // exec has begun, but not yet set the environment
+		runtime.Gosched() // exec has started, but not yet set the environment
 	}
 	got, err := Of("/proc", uint32(c.Process.Pid), false)
 	if err != nil || got[Service] != "sleeper" || got[PID] == "" {
@@ -159,7 +159,7 @@ func TestFindContext(t *testing.T) {
 	}
 }
 
-// FuzzDecodeContext checks that hostile processes cannot crash the agent.
+// FuzzDecodeContext checks that hostile processes can't crash the agent.
 func FuzzDecodeContext(f *testing.F) {
 	f.Add(message(1, message(1, attribute(Service, "shop"))))
 	f.Add([]byte{0xff})

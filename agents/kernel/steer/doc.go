@@ -1,8 +1,9 @@
-// Package steer lets Sibyl decide what the kernel agent observes. It announces each class of waits of each service on
-// this machine as a tracepoint of layer kernel, turns plans into targets of the probes, and reports hits and costs.
+// Package steer lets Sibyl control the observation by the kernel agent. It announces each class of waits of each
+// service on this machine as a tracepoint of layer kernel, turns plans into targets of the probes, and reports hits
+// and costs.
 //
-// A thread's waits cannot be selected by request in the kernel. The probes therefore send the waits of a process if any
-// arm of the plan enables their class, and the agent then selects by trace ID, as all agents do.
+// A thread's waits cannot be selected by request in the kernel. The probes therefore send the waits of a process if
+// any arm of the plan enables their class, and the agent then selects by trace ID, as all agents do.
 //
 // The agent observes less when it costs more than it may: see [level].
 package steer
@@ -19,20 +20,20 @@ import (
 
 // Settings of a steered agent.
 type Settings struct {
-	Endpoint  string // URL at which Sibyl serves agents
-	Token     string // bearer token; "": none
+	Endpoint  string // URL of Sibyl's API for agents
+	Token     string // bearer token; may be empty
 	ID        string // of this agent, unique
 	Host      string // name of this machine
 	Selection kernel.Selection
 	// Everything selects all processes that name their service, instead of Selection.
 	Everything bool
-	Service    string           // of selected processes that name none; "": they are not observed
-	Thresholds waits.Thresholds // durations from which single waits are sent; 0: none of the class is
+	Service    string           // of selected processes without a service name; if empty, they are not observed
+	Thresholds waits.Thresholds // minimum durations of single waits to send; 0 to send no waits of the class
 	Stacks     bool
-	CPULimit   float64 // part of the machine's CPUs that probes and agent may use together; 0: no limit
+	CPULimit   float64 // part of the machine's CPUs that probes and agent may use together; 0 is unlimited
 	Options    kernel.Options
 	Send       func([]join.Wait) // sends waits as spans
-	// Unsent returns the numbers of waits that could not be sent since the previous call, by tracepoint; nil: unknown.
+	// Unsent returns the number of waits that could not be sent since the previous call, by tracepoint. It may be nil.
 	Unsent func() map[string]uint64
 	Client *http.Client
 	Logger *slog.Logger
@@ -41,15 +42,15 @@ type Settings struct {
 // DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
 const DefaultCPULimit = 0.01
 
-// StackPeriod is the default time between two stacks of a thread: a stack costs several times as much as a wait, and a
-// few of the many waits of a problem show where it comes from.
+// StackPeriod is the default time between two stacks of a thread. A stack costs several times as much as a wait, and a
+// few of a problem's many waits are enough to show where it comes from.
 const StackPeriod = 20 * time.Millisecond
 
-// Threshold is the default duration from which single waits are sent. It is short, because Sibyl enables few classes at
+// Threshold is the default minimum duration of single waits to send. It is short, because Sibyl enables few classes at
 // a time. Shorter waits of one span and class are added up until they reach it.
 const Threshold = 100 * time.Microsecond
 
-// DefaultThresholds returns the durations from which single waits of each class are sent by default.
+// DefaultThresholds returns the default minimum durations of single waits to send, by class.
 func DefaultThresholds() (t waits.Thresholds) {
 	for class := range t {
 		t[class] = uint64(Threshold)
@@ -61,5 +62,5 @@ func DefaultThresholds() (t waits.Thresholds) {
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	scanTicks  = 5                      // between searches for processes, and readings of sums
-	judgeTicks = 25                     // between judgements of the cost, which is measured in one of these ticks, because that costs, too
+	judgeTicks = 25                     // between judgements of the cost, which is measured in one of these ticks only
 )

@@ -76,7 +76,7 @@ func (c *faultCase) serve(faulty *atomic.Bool, lines chan<- handled) {
 // betweenRequests is the pause of a thread.
 const betweenRequests = 15 * time.Millisecond
 
-// connect returns a blocking connection to a peer, which answers each byte after a millisecond, or much later.
+// connect returns a blocking connection to a peer that answers each byte after a millisecond, or much later if faulty.
 func connect(faulty *atomic.Bool) (*os.File, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,23 +99,23 @@ func connect(faulty *atomic.Bool) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.(*net.TCPConn).File() // its descriptor blocks the thread, other than that of c
+	return c.(*net.TCPConn).File() // unlike c itself, its descriptor blocks the thread
 }
 
 const (
-	epochTime = time.Second // of the machine, for an epoch of the engine, which is
+	epochTime = time.Second // on the machine, for an epoch of the engine, which is
 	epoch     = 10 * time.Second
-	late      = 3 * time.Second // after which all waits of a request have arrived, also on a busy machine
+	late      = 3 * time.Second // after this time, all waits of a request have arrived, even on a busy machine
 )
 
-// live runs the engine on the requests of services, with the kernel agent and the control plane between them. It is
-// the receiver of the agent's spans.
+// live runs the engine on the requests of services, connected to the kernel agent through the control plane. It
+// receives the agent's spans.
 type live struct {
 	ptraceotlp.UnimplementedGRPCServer
 	*plane
 	core    *engine.Core
-	epochs  int       // ended
-	began   time.Time // the present epoch
+	epochs  int       // completed epochs
+	began   time.Time // start of the current epoch
 	decoder *otlp.Decoder
 
 	mu       sync.Mutex // guards the fields below, and the table
@@ -150,7 +150,7 @@ func (l *live) Record(_ context.Context, f *search.Feedback) error {
 	return nil
 }
 
-// at converts times of the present epoch to the engine's time.
+// at converts times of the current epoch to the engine's time.
 func (l *live) at(t trace.Nanos) trace.Nanos {
 	const scale = int64(epoch / epochTime)
 	return trace.Nanos(1_700_000_000*time.Second) + trace.Nanos(int64(epoch)*int64(l.epochs)+scale*(int64(t)-l.began.UnixNano()))
@@ -180,7 +180,7 @@ func (l *live) epoch(t *testing.T) {
 	}
 }
 
-// end ends the present epoch.
+// end ends the current epoch.
 func (l *live) end(until trace.Nanos) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,12 +224,12 @@ func (l *live) explained() (reasons []string) {
 	return reasons
 }
 
-// long makes TestExplainsWaits run: see make test-long.
+// long enables TestExplainsWaits, see make test-long.
 var long = flag.Bool("long", false, "run the test that waits for the explanation of real waits")
 
-// Real waits of real processes, of seven kinds, are explained by a real kernel agent that Sibyl's engine steers: the
-// engine enables classes of waits of each service until it finds the one that carries the problem. The waits arrive as
-// OTLP spans.
+// A real kernel agent, steered by Sibyl's engine, explains real waits of seven kinds in real processes. The engine
+// enables classes of waits of each service until it finds the one that carries the problem. The waits arrive as OTLP
+// spans.
 func TestExplainsWaits(t *testing.T) {
 	if !*long {
 		t.Skip("takes half a minute, and needs a machine without other load; run it with -long")

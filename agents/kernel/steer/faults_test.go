@@ -20,26 +20,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faultCase is a service whose requests wait for something, and what Sibyl must say when that takes longer.
+// faultCase is a service whose requests wait for something, and the reason that Sibyl must give when this takes
+// longer.
 type faultCase struct {
 	service string
 	reason  string // in the sentence
-	// open returns the work of a request in one thread of the service, which takes longer while faulty is true.
+	// open returns the work of a request in one thread of the service. The work takes longer while faulty is true.
 	open func(faulty *atomic.Bool) (work func() error, err error)
-	// yields tells that the threads give way to those of the process that takes their CPU.
+	// yields means that the threads give way to the process that takes their CPU.
 	yields bool
 }
 
 // Real-time priorities: the services and the process that takes a CPU come before everything else on the machine, so
-// that its other work is no reason for a wait.
+// that other work on it doesn't cause waits.
 const (
 	yieldingPriority = 1 + iota
 	takingPriority
 	servicePriority
 )
 
-// prioritize gives a thread a real-time priority, which those that it starts inherit; 0: this thread. Without the right
-// to do so the test depends on the machine.
+// prioritize gives a thread a real-time priority, which threads that it starts inherit. tid 0 is this thread. Without
+// the right to do so, the test depends on the machine.
 func prioritize(tid int, priority uint32) {
 	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
 }
@@ -54,7 +55,7 @@ func prioritizeProcess(priority uint32) {
 	}
 }
 
-// faultCases holds the classes of waits that slow real applications down most.
+// faultCases holds the classes of waits that most often slow real applications down.
 var faultCases = []faultCase{
 	{service: "client", reason: "waiting for the network", open: askPeer},
 	{service: "ledger", reason: "waiting for the disk (fsync)", open: syncRecord},
@@ -65,11 +66,10 @@ var faultCases = []faultCase{
 	{service: "ranker", reason: "waiting for a CPU", open: compute, yields: true},
 }
 
-// longer returns the time that a request takes while its service has a fault: not always the same, so that it cannot be
-// taken for a healthy one.
+// longer returns the duration of a request while its service has a fault. It varies, so that it doesn't look normal.
 func longer() time.Duration { return time.Duration(8+rand.IntN(8)) * time.Millisecond }
 
-// askPeer asks a peer over TCP, which answers each byte after a millisecond, or much later.
+// askPeer asks a peer over TCP that answers each byte after a millisecond, or much later if faulty.
 func askPeer(faulty *atomic.Bool) (func() error, error) {
 	peer, err := connect(faulty)
 	if err != nil {
@@ -115,7 +115,7 @@ func faultTime(faulty *atomic.Bool) time.Duration {
 	return 0
 }
 
-// syncRecord writes a record and syncs it, or with the fault many.
+// syncRecord writes and syncs a record, or many records if faulty.
 func syncRecord(faulty *atomic.Bool) (func() error, error) {
 	f, err := diskFile(0)
 	if err != nil {
@@ -130,8 +130,8 @@ func syncRecord(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
-// readDisk reads from a file in the cache, or with the fault from the disk, again and again. The reads are large: on a
-// fast disk of a virtual machine, issuing a small one takes as long as waiting for it.
+// readDisk reads repeatedly from a file in the cache, or from the disk if faulty. The reads are large: on a fast disk
+// of a virtual machine, issuing a small read takes as long as waiting for it.
 func readDisk(faulty *atomic.Bool) (func() error, error) {
 	warm, err := diskFile(0)
 	if err != nil {
@@ -153,7 +153,7 @@ func readDisk(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
-// takeLock takes the lock of a file, which with the fault a job holds for most of the time.
+// takeLock takes the lock of a file. If faulty, a job holds the lock for most of the time.
 func takeLock(faulty *atomic.Bool) (func() error, error) {
 	f, err := os.CreateTemp("", "steer-*.lock")
 	if err != nil {
@@ -185,7 +185,7 @@ func takeLock(faulty *atomic.Bool) (func() error, error) {
 	return func() error { return errors.Join(flock(f, unix.LOCK_EX), flock(f, unix.LOCK_UN)) }, nil
 }
 
-// lookUp asks a name server, as the C library does: its socket is connected, and the thread waits in poll.
+// lookUp asks a name server like the C library does: its socket is connected, and the thread waits in poll.
 func lookUp(faulty *atomic.Bool) (func() error, error) {
 	var server net.PacketConn
 	var err error
@@ -231,7 +231,7 @@ func lookUp(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
-// pauseItself sleeps, as a retry does.
+// pauseItself sleeps, like a retry.
 func pauseItself(faulty *atomic.Bool) (func() error, error) {
 	return func() error {
 		if faulty.Load() {
@@ -241,7 +241,7 @@ func pauseItself(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
-// compute computes for some milliseconds on one CPU, which with the fault it shares with another process.
+// compute computes for some milliseconds on one CPU, which it shares with another process if faulty.
 func compute(faulty *atomic.Bool) (func() error, error) {
 	if err := bindToLastCPU(); err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func bindToLastCPU() error {
 	return unix.SchedSetaffinity(0, &last)
 }
 
-// spin uses the CPU for a time, as the kernel counts it.
+// spin uses CPU time, as counted by the kernel.
 func spin(d time.Duration) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -278,7 +278,8 @@ func spin(d time.Duration) {
 	}
 }
 
-// neighbour takes the last CPU from others, for most of the time, when its input has a line, until its input ends.
+// neighbour takes the last CPU from others for most of the time. It starts at the first line of its input, and ends
+// with its input.
 func neighbour() {
 	in := bufio.NewReader(os.Stdin)
 	if _, err := in.ReadString('\n'); err != nil {
@@ -297,7 +298,7 @@ func neighbour() {
 	_, _ = in.ReadString('\n')
 }
 
-// service handles requests in two threads, and writes a line for each. A line of its input begins the fault; it ends
+// service handles requests in two threads, and writes a line for each. A line of its input starts the fault. It ends
 // with its input.
 func service(number string) {
 	n, err := strconv.Atoi(number)

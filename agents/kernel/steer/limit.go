@@ -2,7 +2,7 @@ package steer
 
 import "fmt"
 
-// level is the extent of the observation. Each one costs less than those before it.
+// level is the extent of the observation. Each level costs less than the one before.
 type level int
 
 // The levels.
@@ -18,13 +18,13 @@ var levelNames = [...]string{"full", "without stacks", "without single waits", "
 
 func (l level) String() string { return levelNames[l] }
 
-// Parts of the time in which the level sampled observes.
+// Lengths of the observed part and the whole period at the level sampled.
 const (
 	samplePeriod = 50 // ticks
 	sampleTicks  = 5
 )
 
-// Judgements after which a governor changes its level.
+// Numbers of judgements that make a governor change its level.
 const (
 	burst        = 6   // at the limit: half a minute's worth may be used at once, for example at the start
 	patience     = 2   // at twice the limit, after a change
@@ -34,9 +34,9 @@ const (
 
 // governor keeps the cost of the agent below a limit. Judgements come at regular intervals.
 type governor struct {
-	limit   float64 // CPUs; 0: none
+	limit   float64 // CPUs; 0 is unlimited
 	level   level
-	spent   float64 // above the limit, in its multiples, summed up over judgements; not below 0
+	spent   float64 // excess over the limit, in multiples of the limit, summed up over judgements; at least 0
 	calm    int     // judgements in a row below half of the limit
 	returns int     // calm judgements needed to go back; grows with each failed return
 }
@@ -68,7 +68,7 @@ func (g *governor) judge(cost float64) (changed bool) {
 	return false
 }
 
-// reason returns why no waits are sent; "" if they are.
+// reason returns why no waits are sent, or "" if waits are sent.
 func (g *governor) reason() string {
 	if g.level < noEvents {
 		return ""

@@ -39,10 +39,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// roleVariable makes the test binary a process of a test: load, service, neighbour or agent.
+// roleVariable makes the test binary act as a process of a test: load, service, neighbour or agent.
 const roleVariable = "SIBYL_STEER_ROLE"
 
-// caseVariable is the number of the case that a service is about.
+// caseVariable is the number of a service's case.
 const caseVariable = "SIBYL_STEER_CASE"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// label sets the labels of the goroutine, as the library agents/tracepoint does in a span.
+// label sets the labels of the goroutine, like the library agents/tracepoint in a span.
 func label(trace [16]byte) {
 	ctx := pprof.WithLabels(context.Background(), pprof.Labels("trace_id", hex.EncodeToString(trace[:]), "span_id", "0000000000000001"))
 	pprof.SetGoroutineLabels(ctx)
@@ -77,7 +77,7 @@ func randomTrace() (id [16]byte) {
 	return id
 }
 
-// load sleeps in four threads, each time for another request, until its input ends.
+// load sleeps in four threads, each time for a different request, until its input ends.
 func load() {
 	for range 4 {
 		go func() {
@@ -92,10 +92,10 @@ func load() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// deadline bounds the time for which the tests wait for other processes and for the kernel.
+// deadline limits how long the tests wait for other processes and the kernel.
 const deadline = time.Minute
 
-// settings select processes by their IDs, not those of other tests on the machine.
+// settings select processes by their IDs, to exclude other tests on the machine.
 func settings(endpoint, pids string) Settings {
 	s := Settings{Endpoint: endpoint, ID: "kernel", Host: "b", CPULimit: 100, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Stacks: true}
 	for pid := range strings.SplitSeq(pids, ",") {
@@ -115,7 +115,7 @@ func requireProbes(t *testing.T) {
 	}
 }
 
-// role starts the test binary in a role and returns its process, whose end the test awaits.
+// role starts the test binary in a role and returns its process. The test waits for its end.
 func role(t *testing.T, name string, environment ...string) *exec.Cmd {
 	t.Helper()
 	c, _, out := startRole(t, name, environment...)
@@ -127,7 +127,7 @@ func role(t *testing.T, name string, environment ...string) *exec.Cmd {
 	return c
 }
 
-// startRole is role with the input and the output of the process.
+// startRole is like role, but also returns the input and output of the process.
 func startRole(t *testing.T, name string, environment ...string) (c *exec.Cmd, in io.Writer, out io.Reader) {
 	t.Helper()
 	c = exec.Command(os.Args[0])
@@ -261,8 +261,8 @@ func eventually(t *testing.T, expected string, check func() bool) {
 	}
 }
 
-// A thousand plans leak no program, map, link or file. With an empty plan nothing is attached, and nothing is counted
-// while the load goes on.
+// A thousand plans don't leak a program, map, link or file. With an empty plan nothing is attached, and nothing is
+// counted while the load continues.
 func TestPlanChanges(t *testing.T) {
 	var pids []string
 	for _, service := range []string{"orders", "cart"} {
@@ -311,7 +311,7 @@ func TestPlanChanges(t *testing.T) {
 	}
 }
 
-// Waits that do not fit in the ring buffer make their class incomplete, and no other one.
+// Waits that don't fit in the ring buffer make only their own class incomplete.
 func TestLostWaits(t *testing.T) {
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
 	a := newLive(t, kernel.Options{RingBytes: 4096}, pidOf(w))
@@ -375,7 +375,7 @@ func (p *plane) applied() int {
 	return -1
 }
 
-// Sibyl's plan makes the agent send waits, with their resource and stacks, and its end ends them.
+// Sibyl's plan makes the agent send waits with their resource and stacks. They stop when the plan ends.
 func TestSteeredBySibyl(t *testing.T) {
 	requireProbes(t)
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "OTEL_RESOURCE_ATTRIBUTES=service.version=7")
@@ -435,8 +435,8 @@ func TestSteeredBySibyl(t *testing.T) {
 	}
 }
 
-// An agent that is killed, again and again while its lease runs, leaves nothing in the kernel, and the next one takes
-// its place.
+// An agent that is killed repeatedly while its lease runs leaves nothing in the kernel, and the next agent takes its
+// place.
 func TestKilledAgent(t *testing.T) {
 	requireProbes(t)
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
@@ -463,7 +463,7 @@ func TestKilledAgent(t *testing.T) {
 	}
 }
 
-// A process in a container's cgroup is selected, and its service names pod and container.
+// A process in a container's cgroup is selected, and its service has the names of pod and container.
 func TestContainer(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	folder := ""
@@ -475,7 +475,7 @@ func TestContainer(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o700); folder == "" || err != nil {
 		t.Skip("the cgroups of this machine cannot be changed: ", err)
 	}
-	t.Cleanup(func() { // after the process has ended
+	t.Cleanup(func() { // runs after the process has ended
 		if err := errors.Join(os.Remove(folder), os.Remove(filepath.Dir(folder))); err != nil {
 			t.Error(err)
 		}

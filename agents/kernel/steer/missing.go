@@ -7,33 +7,34 @@ import (
 )
 
 const (
-	// maxMissing is the part of a tracepoint's time that may be missing. With more it proves nothing, unless that is
-	// less than leastMissing of the time that the service has waited for anything.
+	// maxMissing is the part of a tracepoint's time that may be missing. If more is missing, the tracepoint is
+	// incomplete, unless the missing time is less than leastMissing of all waiting time of the service.
 	maxMissing   = 0.05
 	leastMissing = 0.01
-	// fading is the part of sums that is left after a scan: they describe about the last ten seconds.
+	// fading is the part of the sums that remains after a scan. The sums describe about the last ten seconds.
 	fading = 0.9
-	// incompleteScans is the number of scans for which a tracepoint counts as incomplete after it was: longer than
-	// Sibyl takes to notice, even if the tracepoint is not in the plan any more.
+	// incompleteScans is the number of scans that a tracepoint remains incomplete. It is longer than Sibyl takes
+	// to notice, even if the tracepoint is no longer in the plan.
 	incompleteScans = 60
-	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not tell their spans, although
-	// others with the same program do. Requests are spread over them: with fewer, the others show the waits as well.
+	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not provide their spans,
+	// although other processes of the same program do. Requests are spread over the processes, so if it is less, the
+	// others show the waits as well.
 	maxUntold = 0.25
 )
 
-// lately sums up the waits of a tracepoint, and judges whether they are complete.
+// lately sums up the recent waits of a tracepoint, and judges whether they are complete.
 type lately struct {
 	seen, missing float64 // ns, by the probes
-	sent, unsent  float64 // number of those seen, which are for few requests if the arm is small
-	told, untold  float64 // number of all intervals, also short ones, by whether their process tells its spans
-	lacks         error   // why the last one that does not, does not
-	reason        string  // for which waits were missing last
-	fresh         bool    // whether some were missing since the last scan
-	until         int     // scan; before it the tracepoint is incomplete
+	sent, unsent  float64 // numbers of seen waits, which belong to few requests if the arm is small
+	told, untold  float64 // numbers of all intervals in processes that do or do not provide spans
+	lacks         error   // why the latest process does not provide its spans
+	reason        string  // why waits were last missing
+	fresh         bool    // some were missing since the last scan
+	until         int     // scan until which the tracepoint is incomplete
 }
 
-// assess judges the sums at a scan, and reports whether the tracepoint has become incomplete. Waited is the time in ns
-// that its service has waited for anything.
+// assess judges the sums at a scan, and reports whether the tracepoint has become incomplete. waited is the total time
+// that its service has waited, in ns.
 func (l *lately) assess(scan int, waited float64) (changed bool) {
 	hides := l.missing > maxMissing*(l.seen+l.missing) && l.missing > leastMissing*waited
 	if l.fresh && (hides || l.unsent > maxMissing*l.sent) {
@@ -75,8 +76,8 @@ func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[st
 	}
 }
 
-// missUnknown takes the records that are missing without telling whose they are, and the number of intervals that are
-// not. If they are many, all tracepoints of the plan are incomplete.
+// missUnknown accounts for missing records that can't be attributed. intervals is the number of intervals that are
+// not missing. If many are missing, all tracepoints of the plan are incomplete.
 func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 	reason := ""
 	switch unseen := l.Threads + l.Missed + l.Switches; {
@@ -119,10 +120,10 @@ func (s *steering) assess() {
 	}
 }
 
-// report has the states of tracepoints reported soon.
+// report makes the agent report the states of tracepoints soon.
 func (s *steering) report() {
 	select {
 	case s.due <- struct{}{}:
-	default: // they will be
+	default: // a report is already due
 	}
 }

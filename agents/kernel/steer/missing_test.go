@@ -40,8 +40,8 @@ func waitOf(c waits.Class, d time.Duration) *waits.Part {
 	return &waits.Part{Class: c, End: uint64(d)}
 }
 
-// A class that misses much of its time is incomplete, and no other one. Sibyl learns it at once, and also if its
-// plan has moved on meanwhile.
+// Only a class that misses much of its time is incomplete. Sibyl is informed at once, even if its plan has changed
+// meanwhile.
 func TestMissingWaits(t *testing.T) {
 	m := observedMachine(t)
 	for range 1000 {
@@ -79,7 +79,8 @@ func TestMissingWaits(t *testing.T) {
 	}
 }
 
-// Waits that the receiver does not take count as missing, also if they are few because the plan selects few requests.
+// Waits that the receiver doesn't accept count as missing, even if they are few because the plan selects few
+// requests.
 func TestUnsentWaits(t *testing.T) {
 	m := observedMachine(t)
 	for i := range 1000 {
@@ -94,7 +95,7 @@ func TestUnsentWaits(t *testing.T) {
 	}
 }
 
-// Records that are missing without telling whose they are make everything incomplete, if they are many.
+// If many records are missing and can't be attributed, everything is incomplete.
 func TestMissingUnknown(t *testing.T) {
 	for _, c := range []struct {
 		losses waits.Losses
@@ -120,7 +121,7 @@ func TestMissingUnknown(t *testing.T) {
 	}
 }
 
-// What the agent's own limit suppresses is no evidence either.
+// Waits suppressed by the agent's own limit make a class incomplete, too.
 func TestLimitIsIncomplete(t *testing.T) {
 	m := observedMachine(t)
 	for m.level() < noEvents {
@@ -132,7 +133,7 @@ func TestLimitIsIncomplete(t *testing.T) {
 	}
 }
 
-// A program that starts processes of ever new services cannot make the catalogue grow without bound.
+// A program that starts processes of ever new services can't grow the catalogue without bound.
 func TestManyServices(t *testing.T) {
 	m := newMachine(t)
 	for i := range maxServices + 10 {
@@ -147,8 +148,8 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// Processes beyond the limit make their service incomplete, wherever its processes lie among those of others: only
-// those of the plan count.
+// Processes beyond the limit make their service incomplete, regardless of their order, and only if they are in the
+// plan.
 func TestManyProcesses(t *testing.T) {
 	m := newMachine(t)
 	cart, orders := join.NewService(map[string]string{"service.name": "cart"}), join.NewService(map[string]string{"service.name": "orders"})
@@ -172,8 +173,8 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// Of several processes with the same program, those that do not tell their spans make the classes incomplete in which
-// they have many intervals. Other programs under the name of the service do not.
+// If several processes run the same program, and some don't provide their spans, the classes with many intervals in
+// these processes are incomplete. Other programs with the same service name have no effect.
 func TestSomeProcessesTellNothing(t *testing.T) {
 	m := newMachine(t)
 	lacks := map[uint32]error{11: errors.New("no labels"), 12: errors.New("no program")}

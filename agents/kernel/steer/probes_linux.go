@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// sharedProbes are probes for the goroutine that reads them and for those that change their targets.
+// sharedProbes are probes shared by the goroutine that reads them and the goroutines that change their targets.
 type sharedProbes struct {
 	mu     sync.Mutex // guards the use of probes
 	probes *kernel.Probes
@@ -23,7 +23,7 @@ func (p *sharedProbes) Apply(s kernel.Spec) error {
 	return p.probes.Apply(s)
 }
 
-// Renew lets the probes go on.
+// Renew lets the probes continue.
 func (p *sharedProbes) Renew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,22 +79,22 @@ func (p *sharedProbes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	return p.probes.Missing()
 }
 
-// Losses returns the records lost so far.
+// Losses returns the number of records lost so far.
 func (p *sharedProbes) Losses() (waits.Losses, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probes.Losses()
 }
 
-// sharedJoiner is a joiner for the same goroutines.
+// sharedJoiner is a joiner shared by the same goroutines.
 type sharedJoiner struct {
 	mu     sync.Mutex // guards the fields below
 	joiner *join.Joiner
-	used   map[uint32]int // processes by the last sweep before their use
+	used   map[uint32]int // processes, with the last sweep before their last use
 	sweeps int
 }
 
-// Service returns the service of a process; nil if there is none.
+// Service returns the service of a process, or nil.
 func (j *sharedJoiner) Service(pid uint32) *join.Service {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,7 +102,7 @@ func (j *sharedJoiner) Service(pid uint32) *join.Service {
 	return j.joiner.Service(pid)
 }
 
-// Context returns where a process keeps the spans of its threads.
+// Context returns where a process stores the spans of its threads.
 func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,7 +110,7 @@ func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
 	return c, err
 }
 
-// Program returns the path of the program that a process runs; "" if it is unknown.
+// Program returns the path of the program that a process runs, or "" if it is unknown.
 func (j *sharedJoiner) Program(pid uint32) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -124,7 +124,8 @@ func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 	return j.joiner.Join(e)
 }
 
-// keptSweeps is the number of sweeps for which a process is kept after its last use, since its last events come late.
+// keptSweeps is the number of sweeps for which a process is kept after its last use, because its last events arrive
+// late.
 const keptSweeps = 5
 
 // Sweep forgets processes that have ended.

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// forgetScans is the number of scans for which a service without processes is still announced, since services
-	// restart: ten minutes.
+	// forgetScans is the number of scans (ten minutes) for which a service without processes is still announced,
+	// because services restart.
 	forgetScans = 600
-	// maxServices is the number of services that are announced: a program could start processes of ever new ones.
+	// maxServices is the maximum number of announced services: a program could start processes of ever new services.
 	maxServices = 256
 )
 
@@ -25,15 +25,15 @@ type processes struct {
 	own        uint32 // ID of the agent, which does not observe itself
 	selection  kernel.Selection
 	everything bool
-	serviceOf  func(pid uint32) *join.Service // nil: none
+	serviceOf  func(pid uint32) *join.Service // may return nil
 
 	all      map[uint32]*join.Service // by process, in the last scan
-	services map[string]int           // the scan in which a service had a process last
+	services map[string]int           // latest scan that found a process of a service
 	scans    int
-	dropped  map[string]bool // services in the last scan beyond those that are announced
+	dropped  map[string]bool // services in the last scan that exceed maxServices
 }
 
-// scan looks for processes that have begun, ended or changed, and reports whether the services have changed.
+// scan looks for processes that have started, ended or changed, and reports whether the services have changed.
 func (p *processes) scan() (changed bool, err error) {
 	found, err := p.find()
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// stackID identifies a stack of a process, which has a service of its own.
+// stackID identifies a stack of a process. The process has its own service.
 type stackID struct {
 	process *join.Service
 	stack   int32
 }
 
-// maxNames bounds the names of stacks that are kept.
+// maxNames limits the number of stacks whose names are kept.
 const maxNames = 8192
 
 // Run lets Sibyl steer the kernel agent until ctx is done.
@@ -58,7 +58,7 @@ func Run(ctx context.Context, s Settings) (err error) {
 	return a.run(ctx)
 }
 
-// agent reads the probes. One goroutine runs it; the exchange with Sibyl changes their targets meanwhile.
+// agent reads the probes. One goroutine runs it, while the exchange with Sibyl changes the targets.
 type agent struct {
 	settings Settings
 	parts    waits.Thresholds // of parts of events
@@ -76,14 +76,14 @@ type agent struct {
 	judged time.Time     // time of the last judgement
 	used   time.Duration // CPU time of the process until then
 	losses waits.Losses  // at the last reading
-	limits string        // that the log has
+	limits string        // already in the log
 }
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
 	const proc = "/proc"
 	joiner := join.NewJoiner(proc, s.Service, s.Host)
 	joiner.Hurried = s.Everything
-	joiner.Inspector.Patience = tick / 2 // it is asked again in the next scan
+	joiner.Inspector.Patience = tick / 2 // asked again in the next scan
 	a := &agent{
 		settings: s, parts: s.Thresholds.InSpans(), logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds, waits.All), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
@@ -201,7 +201,7 @@ func (a *agent) readEvents() error {
 			continue
 		}
 		w, joined := a.joiner.Join(e)
-		joined = joined && w.Service.Name == t.service.Name // not those of the next process with the number
+		joined = joined && w.Service.Name == t.service.Name // not those of a later process with the same number
 		w.Event = *e
 		for _, part := range w.Parts(t.classes, a.parts) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
@@ -218,7 +218,7 @@ func (a *agent) readEvents() error {
 	return nil
 }
 
-// frames returns the names of the functions that waited; none if no stack was taken.
+// frames returns the names of the functions that waited. The result is empty without a stack.
 func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if e.Stack < 0 {
 		return nil
@@ -233,7 +233,7 @@ func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	}
 	addresses, err := a.probes.Stack(e.Stack)
 	if err != nil {
-		return nil // it has been deleted
+		return nil // deleted
 	}
 	names, final := a.resolver.Names(e.TGID, addresses)
 	if final && len(a.names) < maxNames {
@@ -242,7 +242,7 @@ func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	return names
 }
 
-// forgetNames forgets the names of processes that are not observed any more.
+// forgetNames forgets the names of processes that are no longer observed.
 func (a *agent) forgetNames() {
 	for pid, process := range a.named {
 		if t, _, ok := a.steering.target(pid); !ok || t.service != process {

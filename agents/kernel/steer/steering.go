@@ -14,16 +14,16 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// maxEvents bounds the single waits of a process, per second. What is above it is missing in the evidence.
+// maxEvents limits the single waits of a process, per second. Further waits are missing from the evidence.
 const maxEvents = 10_000
 
-// steering makes the plan true: it turns it into targets of the probes. It implements [exchange.Tracepoints].
+// steering makes the plan true by turning it into targets of the probes. It implements [exchange.Tracepoints].
 type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
 	apply      func(kernel.Spec) error
 	changes    func() uint64                          // number of targets that ended or ran another program
-	context    func(pid uint32) (join.Context, error) // where a process keeps the spans of its threads
+	context    func(pid uint32) (join.Context, error) // where a process stores the spans of its threads
 	program    func(pid uint32) string                // the path of the program that a process runs
 	changed    chan struct{}                          // holds a value if the catalogue changed
 	due        chan struct{}                          // holds a value if the states of tracepoints changed
@@ -32,9 +32,9 @@ type steering struct {
 	processes processes
 	enabled   *enabled
 	governor  governor
-	slice     bool              // the level sampled observes just now
+	slice     bool              // the level sampled is observing now
 	targets   map[uint32]target // of applied
-	omitted   map[string]int    // processes of services that the plan enables, beyond those that can be observed
+	omitted   map[string]int    // processes of enabled services beyond the number that can be observed
 	failure   error             // of the last apply
 	applied   map[uint32]kernel.Target
 	seen      uint64            // changes before the last apply
@@ -46,14 +46,14 @@ type target struct {
 	service *join.Service
 	classes waits.Set // that the plan enables
 	lacks   error     // why the spans of its threads are unknown
-	program string    // path; "": unknown
+	program string    // path; empty if unknown
 }
 
-// usage counts the use of a tracepoint since the session began.
+// usage counts the use of a tracepoint since the start of the session.
 type usage struct {
 	sent   uint64  // spans
-	waits  uint64  // above the threshold, also of requests for which the plan does not enable them
-	recent uint64  // those since the last distribution of costs
+	waits  uint64  // above the threshold, including requests that the plan does not select
+	recent uint64  // waits since the last distribution of costs
 	drops  uint64  // waits that were not sent
 	nanos  float64 // time of the probes
 	lately lately
@@ -66,7 +66,8 @@ func (s *steering) Catalogue() []protocol.Tracepoint {
 	return tracepointsOf(s.processes.serviceNames())
 }
 
-// Apply implements [exchange.Tracepoints]. When it returns, the probes observe what the plan enables and no more.
+// Apply implements [exchange.Tracepoints]. When it returns, the probes observe exactly the classes that the plan
+// enables.
 func (s *steering) Apply(p *protocol.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +136,8 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 	return o
 }
 
-// unjoined returns why no process of a service tells the spans of its threads; nil if one does, or none runs. The
-// caller holds mu.
+// unjoined returns why no process of a service provides the spans of its threads. It returns nil if a process does, or
+// none runs. The caller holds mu.
 func (s *steering) unjoined(service string) (err error) {
 	for _, t := range s.targets {
 		if t.service.Name != service {
@@ -152,7 +153,7 @@ func (s *steering) unjoined(service string) (err error) {
 	return err
 }
 
-// scan looks for processes and makes those of enabled services targets.
+// scan looks for processes and makes the processes of enabled services targets.
 func (s *steering) scan() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,8 +172,8 @@ func (s *steering) scan() error {
 	return nil
 }
 
-// judge takes the cost of the agent and reports whether the level changes. While no plan enables anything there is
-// nothing to reduce.
+// judge processes the cost of the agent and reports whether the level changes. While no plan enables anything, there
+// is nothing to reduce.
 func (s *steering) judge(cost float64) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *steering) judge(cost float64) (changed bool) {
 	return changed
 }
 
-// sample begins or ends a part of the time in which the level sampled observes.
+// sample starts or ends an observed part at the level sampled.
 func (s *steering) sample(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +197,7 @@ func (s *steering) sample(on bool) {
 	}
 }
 
-// update makes the plan true for the present processes. The caller holds mu.
+// update makes the plan true for the current processes. The caller holds mu.
 func (s *steering) update() {
 	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
 	before := s.targets
@@ -218,7 +219,7 @@ func (s *steering) update() {
 			s.targets[pid], spec.Targets[pid] = t, x
 		}
 	}
-	same := func(a, b target) bool { return a.service == b.service } // another process has another one
+	same := func(a, b target) bool { return a.service == b.service } // another process has another service
 	changes := s.changes()
 	if s.failure == nil && changes == s.seen && maps.Equal(spec.Targets, s.applied) && maps.EqualFunc(before, s.targets, same) {
 		return
@@ -228,7 +229,8 @@ func (s *steering) update() {
 	s.applied = spec.Targets
 }
 
-// limits counts the services and processes that are left out because there are too many; "" if none are.
+// limits describes how many services and processes are omitted because there are too many. It returns "" if nothing is
+// omitted.
 func (s *steering) limits() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +261,7 @@ func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 	return t
 }
 
-// target returns the target that a process is now, and the gate of its service.
+// target returns the target that a process currently is, and the gate of its service.
 func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,8 +295,9 @@ func (s *steering) usageOf(id string) *usage {
 	return u
 }
 
-// distribute divides the time that the probes took among tracepoints, by the numbers of their intervals, also of short
-// ones, and of their single waits. It also counts the intervals of processes that do not tell their spans.
+// distribute divides the time that the probes took among tracepoints. Each gets a part by its number of intervals,
+// including short ones, and its number of single waits. distribute also counts the intervals of processes that don't
+// provide their spans.
 func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,12 +330,12 @@ func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	}
 }
 
-// program is one that processes of a service run.
+// program is a program that processes of a service run.
 type program struct{ service, path string }
 
-// tellingPrograms returns the programs that tell the spans of their threads, in at least one process. Other programs
-// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller holds
-// mu.
+// tellingPrograms returns the programs that provide the spans of their threads in at least one process. Other programs
+// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller
+// holds mu.
 func (s *steering) tellingPrograms() map[program]bool {
 	all := make(map[program]bool)
 	for _, t := range s.targets {
@@ -343,7 +346,7 @@ func (s *steering) tellingPrograms() map[program]bool {
 	return all
 }
 
-// level returns the present extent of the observation.
+// level returns the current extent of the observation.
 func (s *steering) level() level {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -150,7 +150,7 @@ func TestSteering(t *testing.T) {
 	m.start(14, "7", "OTEL_SERVICE_NAME=cart")
 	m.look()
 	m.expect("the ID belongs to a process of another service", map[uint32]kernel.Target{})
-	m.expectStates("no process of the service is left", map[string]protocol.State{ // it may be restarting
+	m.expectStates("no process of the service is left", map[string]protocol.State{ // the service may be restarting
 		"orders/kernel/sync": protocol.Applied, "orders/kernel/file": protocol.Applied, "pay/kernel/file": protocol.Unsupported,
 		"cart/kernel/oncpu": protocol.Unsupported, "orders/price": protocol.Unsupported,
 	})
@@ -174,8 +174,8 @@ func TestSteering(t *testing.T) {
 	m.expectStates("the lease has expired", map[string]protocol.State{})
 }
 
-// A service without processes is announced for ten minutes, an SDK that publishes its resource late is found, and a
-// program that names no service belongs to the given one.
+// A service without processes is announced for ten minutes. An SDK that publishes its resource late is found. A
+// program without a service name belongs to the given service.
 func TestServices(t *testing.T) {
 	m := newMachine(t)
 	m.start(10, "5", "PATH=/bin")
@@ -204,7 +204,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// The level changes after repeated judgements: down one by one, and back ever more slowly.
+// The level changes after repeated judgements: it goes down one by one, and returns more and more slowly.
 func TestLevels(t *testing.T) {
 	m := newMachine(t)
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")
@@ -267,7 +267,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// Hits are the spans sent. The time of the probes is divided by intervals and single waits.
+// Hits are the spans sent. The time of the probes is divided by the number of intervals and single waits.
 func TestDistribute(t *testing.T) {
 	m := newMachine(t)
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")

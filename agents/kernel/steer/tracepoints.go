@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Cost of a hit before any was measured: an event and its span.
+// Cost of a hit until it is measured: an event and its span.
 const (
 	hitNanos = 1500
 	hitBytes = 350
@@ -24,10 +24,10 @@ func parseID(id string) (service string, c waits.Class, ok bool) {
 	return id[:at], c, err == nil && offered.Has(c)
 }
 
-// offered holds the classes that plans can enable: all in which a thread does not run.
+// offered holds the classes that plans can enable: all classes of time in which a thread does not run.
 const offered = waits.All &^ (1 << waits.OnCPU)
 
-// tracepointsOf returns the tracepoints of services, ascending by ID. They announce no owner: a thread may wait
+// tracepointsOf returns the tracepoints of services, ascending by ID. They have no owner, because a thread may wait
 // anywhere.
 func tracepointsOf(services []string) []protocol.Tracepoint {
 	var list []protocol.Tracepoint
@@ -53,7 +53,7 @@ func validService(name string) bool {
 
 // enabled is a plan, indexed for decisions about waits. It is immutable.
 type enabled struct {
-	plan    *protocol.Plan       // nil: none
+	plan    *protocol.Plan       // may be nil
 	classes map[string]waits.Set // by service, of all arms
 	arms    []map[string]rates   // by service
 	unknown []string             // IDs that no agent of this kind has
@@ -63,11 +63,11 @@ type enabled struct {
 // must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
-// rates are the shares of an arm's requests for which each class is enabled.
+// rates are the shares of an arm's requests with each class enabled.
 type rates [waits.NumClasses]float64
 
-// index returns the index of a plan. The tracepoints of arms that explore are not enabled: that would have every
-// process observed all the time.
+// index returns the index of a plan. It doesn't enable the tracepoints of arms that explore, because every process
+// would then be observed all the time.
 func index(p *protocol.Plan) *enabled {
 	e := &enabled{plan: p, classes: make(map[string]waits.Set)}
 	if p == nil {

@@ -1,8 +1,8 @@
-// Package symbols names the functions at addresses in running processes: by the symbol tables of ELF files, the line
-// tables of Go programs, and the perf maps that just-in-time compilers write.
+// Package symbols names the functions at addresses in running processes. It uses the symbol tables of ELF files, the
+// line tables of Go programs, and the perf maps written by just-in-time compilers.
 //
-// Files and memory maps belong to the processes observed, so their content is hostile: sizes are limited, and a file
-// that cannot be parsed has no names.
+// Files and memory maps belong to the observed processes, so their content may be hostile: sizes are limited, and a
+// file that cannot be parsed has no names.
 package symbols
 
 import (
@@ -34,15 +34,15 @@ type Resolver struct {
 	now       func() time.Time
 	files     map[fileID]*reading
 	processes map[uint32]*process
-	late      bool // whether a table that is needed has not been read yet
+	late      bool // a table that is needed has not been read yet
 	inspector untrusted.Inspector
 }
 
-// reading is a table of names that is being read, or has been.
+// reading is a table of names that is being read or has been read.
 type reading struct {
-	table  *table                    // nil: there is none yet
-	answer *untrusted.Answer[*table] // nil: it has been read, or cannot be
-	stale  bool                      // whether it is to be read again when it is needed
+	table  *table                    // may be nil
+	answer *untrusted.Answer[*table] // nil if the table has been read or cannot be read
+	stale  bool                      // read again when needed
 }
 
 // fileID identifies the file of a mapping.
@@ -56,15 +56,15 @@ type process struct {
 	identity untrusted.Identity
 	mappings []mapping
 	read     time.Time
-	answer   *untrusted.Answer[[]mapping] // of a reading of the mappings; nil: none is under way
-	perf     *reading                     // of the perf map; nil: not read yet
+	answer   *untrusted.Answer[[]mapping] // of a reading of the mappings in progress; may be nil
+	perf     *reading                     // of the perf map; nil until read
 }
 
 // mapping is an executable part of a process's memory.
 type mapping struct {
 	start, end, offset uint64
 	file               fileID
-	path               string // "" or in brackets: not of a file
+	path               string // "" or in brackets if not a file
 }
 
 // NewResolver returns a resolver for the proc file system mounted at proc.
@@ -72,19 +72,20 @@ func NewResolver(proc string, now func() time.Time) *Resolver {
 	return &Resolver{proc: proc, now: now, files: make(map[fileID]*reading), processes: make(map[uint32]*process)}
 }
 
-// reread is the age from which mappings and perf maps are read again when an address is not found; for each MB of names
-// longer, since a large perf map takes long to read.
+// reread is the age at which mappings and perf maps are read again when an address is not found. It grows with each MB
+// of names, because a large perf map takes long to read.
 const reread = time.Second
 
-// Names returns the names of the functions at return addresses in a process. An address without a name gets that of
-// its file. They end before the first address that is not code: code compiled without frame pointers leaves others in
-// their place. final is false if symbols have not been read yet: later there may be better names.
+// Names returns the names of the functions at return addresses in a process. If an address has no name, the name of
+// its file is used. The names end before the first address that is not code, because code compiled without frame
+// pointers leaves arbitrary values behind. final is false if symbols have not been read yet, so that there may be
+// better names later.
 func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final bool) {
 	p := r.process(pid)
 	names, r.late = make([]string, 0, len(addresses)), false
 	for i, a := range addresses {
 		if i > 0 {
-			a-- // a return address may be that of the next function
+			a-- // a return address may already belong to the next function
 		}
 		name, ok := r.name(pid, p, a)
 		if !ok && r.now().Sub(p.read) >= reread+time.Duration(p.perf.size()>>20)*reread {
@@ -116,10 +117,10 @@ func (r *Resolver) process(pid uint32) *process {
 	return p
 }
 
-// Know reads the mappings of a process, so that its addresses have names even if it ends soon.
+// Know reads the mappings of a process, so that its addresses can be named even if it ends soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
-// Renew forgets a process that runs another program by now, and reports whether it does.
+// Renew forgets a process if it now runs another program, and reports whether it does.
 func (r *Resolver) Renew(pid uint32) bool {
 	id, err := untrusted.Identify(r.proc, pid)
 	if p := r.processes[pid]; err != nil || p == nil || p.identity == id {
@@ -129,7 +130,8 @@ func (r *Resolver) Renew(pid uint32) bool {
 	return true
 }
 
-// readProcess begins to read the mappings of a process, and has its perf map read again, unless that is under way.
+// readProcess starts to read the mappings of a process, and marks its perf map to be read again, unless this is in
+// progress.
 func (r *Resolver) readProcess(pid uint32, p *process) {
 	if p.answer != nil {
 		return
@@ -152,7 +154,7 @@ func (r *Resolver) path(pid uint32, name string) string {
 	return filepath.Join(r.proc, strconv.FormatUint(uint64(pid), 10), name)
 }
 
-// name returns the name of an address; ok is false if it has none beyond that of its file.
+// name returns the name of an address. ok is false if only its file has a name.
 func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok bool) {
 	m := p.mapping(address)
 	if m == nil {
@@ -174,7 +176,7 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 	return fmt.Sprintf("0x%x", address), false
 }
 
-// mapping returns the executable mapping that has an address; nil if none has.
+// mapping returns the executable mapping that contains an address, or nil.
 func (p *process) mapping(address uint64) *mapping {
 	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int { return cmp.Compare(m.start, a) })
 	if !found {
@@ -186,7 +188,8 @@ func (p *process) mapping(address uint64) *mapping {
 	return &p.mappings[i]
 }
 
-// settle takes the mappings if they have been read. A process that has ended has none, and keeps those that it had.
+// settle takes the mappings if they have been read. A process that has ended has no mappings, so its old ones are
+// kept.
 func (p *process) settle() {
 	if p.answer == nil {
 		return
@@ -219,7 +222,7 @@ func (r *Resolver) tableOf(pid uint32, m *mapping) *table {
 	return r.settle(f)
 }
 
-// perfOf returns the names that a just-in-time compiler has written for a process.
+// perfOf returns the names written by a just-in-time compiler for a process.
 func (r *Resolver) perfOf(pid uint32, p *process) *table {
 	if p.perf == nil || p.perf.stale && p.perf.answer == nil {
 		folder := r.path(pid, "")
@@ -228,7 +231,7 @@ func (r *Resolver) perfOf(pid uint32, p *process) *table {
 	return r.settle(p.perf)
 }
 
-// begin begins to read a table; nil if too many others do not answer.
+// begin starts to read a table. It returns nil if too many other readings don't answer.
 func (r *Resolver) begin(read func() *table) *reading {
 	if a := untrusted.Inspect(&r.inspector, read); a != nil {
 		return &reading{answer: a}
@@ -236,7 +239,7 @@ func (r *Resolver) begin(read func() *table) *reading {
 	return nil
 }
 
-// settle returns a table, an empty one as long as it has not been read.
+// settle returns a table, which is empty until it has been read.
 func (r *Resolver) settle(f *reading) *table {
 	if f == nil {
 		return &table{}
@@ -274,8 +277,8 @@ func (f *reading) size() int {
 	return f.table.size
 }
 
-// readTable reads the symbols of a mapped file: through the mapping, which also works for deleted files, or else by its
-// name as the process sees it. The table is empty if neither works.
+// readTable reads the symbols of a mapped file through the mapping, which also works for deleted files, or else by its
+// name in the process. The table is empty if neither works.
 func readTable(mapped, root, name string) *table {
 	f, err := untrusted.Open(mapped)
 	if err != nil {

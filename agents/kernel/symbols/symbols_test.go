@@ -19,7 +19,7 @@ import (
 // clock is a time that never passes.
 func clock() time.Time { return time.Unix(0, 0) }
 
-// The functions of this process have their names, by the line table or the symbols of the test binary.
+// Functions of this process are named by the line table or the symbols of the test binary.
 func TestOwnNames(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs the proc file system of Linux")
@@ -56,8 +56,8 @@ func fake(t *testing.T, files map[string]string) *Resolver {
 	return NewResolver(proc, clock)
 }
 
-// Perf maps name the code of just-in-time compilers, by the ID of the process in its own namespace; the last entry for
-// an address counts. Broken lines are passed over.
+// Perf maps name the code of just-in-time compilers. The ID in their file name is the process's ID in its own
+// namespace. The last entry for an address counts. Broken lines are ignored.
 func TestPerfMap(t *testing.T) {
 	r := fake(t, map[string]string{
 		"maps":   "00001000-00002000 rwxp 00000000 00:00 0\n00003000-00004000 r-xp 00000000 00:00 0 [vdso]\nbroken\n5-zz r-xp 0 00:00 0\n",
@@ -66,13 +66,13 @@ func TestPerfMap(t *testing.T) {
 			"1040 10\n",
 	})
 	got, _ := r.Names(7, []uint64{0x1000, 0x1021 + 1, 0x1011 + 1, 0x3001, 0x9000, 0x1000})
-	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]"} // 0x9000 is no code, and so the end
+	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]"} // 0x9000 isn't code, so the names end there
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// A perf map that leads out of the process's root is not read.
+// A perf map that is a link out of the process's root isn't read.
 func TestPerfMapLeadsOut(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/x": ""})
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -87,7 +87,7 @@ func TestPerfMapLeadsOut(t *testing.T) {
 	}
 }
 
-// A perf map of another user is not read: anybody can write one for a process that starts later.
+// A perf map of another user isn't read: anybody can write one for a process that starts later.
 func TestPerfMapOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to give a file away")
@@ -109,7 +109,7 @@ func TestUnreadableFile(t *testing.T) {
 	}
 }
 
-// A Go program that is stripped of its symbols has names, by its line table.
+// A Go program without symbols has names from its line table.
 func TestStrippedGo(t *testing.T) {
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "main")
@@ -161,7 +161,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// All files and processes have one budget.
+// All files and processes share one budget.
 func TestMemory(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 name\n"})
 	r.files[fileID{"08:01", 1}] = &reading{table: &table{size: maxMemory / 2}}
@@ -171,7 +171,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A pipe in the place of a perf map holds nobody up.
+// A pipe in place of a perf map doesn't block.
 func TestPipe(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/x": ""})
 	if err := syscall.Mkfifo(filepath.Join(r.proc, "7", "root", "tmp", "perf-7.map"), 0o600); err != nil {
@@ -184,7 +184,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// Mappings that cannot be read, because their process does not let them be, hold nobody up.
+// Mappings that can't be read, because their process prevents it, don't block.
 func TestProcessDoesNotAnswer(t *testing.T) {
 	r := fake(t, map[string]string{"x": ""})
 	r.inspector.Patience = time.Millisecond
@@ -204,7 +204,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A program that a process becomes by exec has symbols of its own.
+// A program that a process becomes by exec has its own symbols.
 func TestRenew(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 r-xp 00000000 00:00 0 [first]\n", "stat": "7 (a) S " + strings.Repeat("0 ", 50)})
 	before, _ := r.Names(7, []uint64{0x1004})

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// Limits of hostile files.
+// Limits for hostile files.
 const (
 	maxPerfMap = 64 << 20
 	maxTable   = 64 << 20 // bytes of the names and addresses of a file or a process
@@ -27,12 +27,12 @@ const (
 type table struct {
 	functions []function
 	segments  []segment // of the file
-	size      int       // in bytes, about
+	size      int       // approximate size in bytes
 }
 
 // function is a named range of addresses.
 type function struct {
-	start, end uint64 // end 0: up to the next function
+	start, end uint64 // if end is 0, the function extends to the next
 	name       string
 }
 
@@ -75,9 +75,9 @@ func (t *table) add(start, size uint64, name string) {
 	t.size += overhead + len(name)
 }
 
-// readELF reads the functions of an ELF file; none if it is unreadable.
+// readELF reads the functions of an ELF file. The table is empty if the file is unreadable.
 func readELF(r io.ReaderAt) (t *table) {
-	defer func() { // package elf does not check all of its input
+	defer func() { // package elf doesn't check all of its input
 		if recover() != nil {
 			t = &table{}
 		}
@@ -102,7 +102,7 @@ func readELF(r io.ReaderAt) (t *table) {
 	return t
 }
 
-// read adds the functions in symbol tables of a type, as far as they can be read.
+// read adds the functions in symbol tables of a type that can be read.
 func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
 	_ = f.Symbols(kind, func(s *untrusted.Symbol) { t.add(s.Value, s.Size, s.Name) }, elf.STT_FUNC, elf.STT_GNU_IFUNC)
 }
@@ -115,14 +115,14 @@ func (t *table) sort() {
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })
 }
 
-// Beginnings of the line tables of Go.
+// Magic numbers at the start of Go line tables.
 const (
 	goTable118 = 0xfffffff0
 	goTable120 = 0xfffffff1
 )
 
-// readGo adds the functions in the line table that Go programs keep even when they are stripped, from Go 1.18 on.
-// Package gosym would believe the table's own figures about its size.
+// readGo adds the functions in the line table that Go programs keep even when they are stripped, since Go 1.18. We do
+// not use package gosym, because it trusts the sizes in the table.
 func (t *table) readGo(f *untrusted.ELF) {
 	section, text := f.Section(".gopclntab"), f.Section(".text")
 	if section == nil || text == nil || f.Class != elf.ELFCLASS64 {
@@ -137,13 +137,13 @@ func (t *table) readGo(f *untrusted.ELF) {
 	if magic := order.Uint32(data); magic != goTable118 && magic != goTable120 {
 		return
 	}
-	word := func(i int) uint64 { return min(order.Uint64(data[8+8*i:]), uint64(len(data))) } // an offset, or a number that is less
+	word := func(i int) uint64 { return min(order.Uint64(data[8+8*i:]), uint64(len(data))) } // limited to the data
 	names, functions := data[word(3):], data[word(7):]
 	for i := range word(0) {
 		if 8*i+12 > uint64(len(functions)) {
 			return
 		}
-		// The address of a function and the place of its data, and then the address at which it ends.
+		// The address of a function and the offset of its data, followed by the address of its end.
 		entry := functions[8*i:]
 		start, at, end := order.Uint32(entry), uint64(order.Uint32(entry[4:])), order.Uint32(entry[8:])
 		if end <= start || at+8 > uint64(len(functions)) {
@@ -153,9 +153,9 @@ func (t *table) readGo(f *untrusted.ELF) {
 	}
 }
 
-// readPerfMap reads the names that a just-in-time compiler has written for a process, as the process sees them. The
-// table is empty if there are none, or if another user has written them. folder is that of the process in the proc file
-// system.
+// readPerfMap reads the names that a just-in-time compiler has written for a process, at the path that the process
+// sees. The table is empty if there is no perf map, or if another user has written it. folder is the process's folder
+// in the proc file system.
 func readPerfMap(folder string, pid uint32) *table {
 	t := &table{}
 	f, err := untrusted.OpenIn(filepath.Join(folder, "root"), "tmp/perf-"+innerPID(folder, pid)+".map")
@@ -178,7 +178,7 @@ func readPerfMap(folder string, pid uint32) *table {
 			t.add(start, size, strings.Clone(parts[2][:min(len(parts[2]), untrusted.MaxName)])) // not the whole line
 		}
 	}
-	// A compiler reuses memory: of names for the same address the last one counts.
+	// A compiler reuses memory, so the last of several names for an address counts.
 	slices.Reverse(t.functions)
 	slices.SortStableFunc(t.functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })
@@ -202,7 +202,7 @@ func innerPID(folder string, pid uint32) string {
 	return own
 }
 
-// lines yields the lines of a text up to the first that is too long.
+// lines yields the lines of a text up to the first one that is too long.
 func lines(r io.Reader) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s := bufio.NewScanner(r)

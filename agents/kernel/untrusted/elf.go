@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// Limits of ELF files. Those of programs that are built in earnest are far below.
+// Limits for ELF files, far above regular programs.
 const (
-	// MaxSection bounds the sections that are read, in bytes.
+	// MaxSection is the maximum size of sections that are read, in bytes.
 	MaxSection = 64 << 20
-	// maxRead bounds all readings of a file together.
+	// maxRead limits all readings of a file together.
 	maxRead     = 512 << 20
 	maxSections = 1024
 	maxNames    = 64 << 10 // bytes of the names of all sections
@@ -21,15 +21,15 @@ const (
 
 var errTooLarge = errors.New("a part of the file is too large to be read")
 
-// ELF is an ELF file whose tables have bearable sizes.
+// ELF is an ELF file with limited table sizes.
 type ELF struct {
 	*elf.File
 	r io.ReaderAt
 }
 
-// NewELF reads the head of an ELF file. It is checked first, since package elf believes it.
+// NewELF reads the header of an ELF file. It checks the header first, because package elf trusts it.
 func NewELF(r io.ReaderAt) (f *ELF, err error) {
-	defer func() { // package elf does not check all of its input
+	defer func() { // package elf doesn't check all of its input
 		if x := recover(); x != nil {
 			f, err = nil, fmt.Errorf("read the ELF file: %v", x)
 		}
@@ -45,11 +45,11 @@ func NewELF(r io.ReaderAt) (f *ELF, err error) {
 	return &ELF{parsed, limited}, nil
 }
 
-// Reader returns the file for packages that read it by themselves, within the limit of all readings.
+// Reader returns the file for packages that read it themselves, within the limit of all readings.
 func (f *ELF) Reader() io.ReaderAt { return f.r }
 
-// limitedReader reads up to a number of bytes in all. The parts that it keeps stay as they were when they were
-// checked: the process may change the file at any time.
+// limitedReader reads up to a total number of bytes. The process may change the file at any time, so the reader keeps
+// checked parts unchanged.
 type limitedReader struct {
 	r    io.ReaderAt
 	left int64
@@ -86,7 +86,7 @@ func (l *limitedReader) keep(at int64, size int) ([]byte, error) {
 	return data, nil
 }
 
-// checkHead checks the number of the sections, and the section with their names: each name ends with a zero, and
+// checkHead checks the number of sections, and the section with their names. Each name must end with a zero, because
 // package elf copies it up to there.
 func (l *limitedReader) checkHead() error {
 	b, err := l.keep(0, 16)
@@ -99,7 +99,7 @@ func (l *limitedReader) checkHead() error {
 	}
 	var at, flags, length uint64
 	wide := elf.Class(b[elf.EI_CLASS]) == elf.ELFCLASS64
-	numbers := 46 // where the header tells the size and the number of sections, and which one has their names
+	numbers := 46 // offset of the size and the number of sections, and of the index of the section with their names
 	if wide {
 		numbers = 58
 	}
@@ -113,7 +113,7 @@ func (l *limitedReader) checkHead() error {
 	size, number, names := int(order.Uint16(b[numbers:])), int(order.Uint16(b[numbers+2:])), int(order.Uint16(b[numbers+4:]))
 	switch {
 	case at == 0:
-		return nil // there are none
+		return nil // there are no sections
 	case number == 0 || number > maxSections || names >= number || size < 40 || wide && size < 64 || int64(at) < 0:
 		return fmt.Errorf("%d sections of %d bytes: %w", number, size, errTooLarge)
 	}
@@ -146,8 +146,8 @@ type Symbol struct {
 	Name        string // at most MaxName bytes
 }
 
-// Symbols calls each for the symbols of some types in the tables of a type, which are SHT_SYMTAB and SHT_DYNSYM.
-// Package elf would make a copy of the string table for each symbol if its names did not end.
+// Symbols calls each for the symbols of some types in the tables of a type, SHT_SYMTAB or SHT_DYNSYM. It does not use
+// package elf, which would copy the string table for each symbol if its names did not end.
 func (f *ELF) Symbols(table elf.SectionType, each func(*Symbol), types ...elf.SymType) error {
 	for _, s := range f.Sections {
 		if s.Type != table || int(s.Link) >= len(f.Sections) {
@@ -192,7 +192,7 @@ func (f *ELF) symbols(data, names []byte, each func(*Symbol), types []elf.SymTyp
 	}
 }
 
-// Text returns the text at a place in a string table, up to its zero or [MaxName] bytes.
+// Text returns the text at an offset in a string table, up to its zero or [MaxName] bytes.
 func Text(table []byte, at uint64) string {
 	if at >= uint64(len(table)) {
 		return ""

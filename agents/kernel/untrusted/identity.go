@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Identity tells programs apart that use a process ID one after the other, without asking the process.
+// Identity distinguishes programs that use a process ID one after the other, without asking the process.
 type Identity struct {
 	StartNs     uint64 // since boot
-	environment string // address of it, which each start of a program chooses at random; "0": no right to know
-	Program     string // path; "": no right to know
+	environment string // its address, which is chosen at random when a program starts; "0" without the right to read it
+	Program     string // path; empty without the right to read it
 }
 
-// StartPrecisionNs is the unit in which the kernel tells the start of a process.
+// StartPrecisionNs is the precision of the kernel's start times of processes.
 const StartPrecisionNs = 10_000_000
 
 // Identify returns the identity of a process below proc.
@@ -25,7 +25,7 @@ func Identify(proc string, pid uint32) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("read the start of process %d: %w", pid, err)
 	}
-	const startTime, environmentStart = 22 - 3, 50 - 3 // the fields after the name begin with the third
+	const startTime, environmentStart = 22 - 3, 50 - 3 // the fields after the name start with the third
 	_, rest, _ := strings.Cut(string(text[max(strings.LastIndexByte(string(text), ')'), 0):]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) <= startTime {
@@ -39,6 +39,6 @@ func Identify(proc string, pid uint32) (Identity, error) {
 	if len(fields) > environmentStart {
 		id.environment = fields[environmentStart]
 	}
-	id.Program, _ = os.Readlink(filepath.Join(folder, "exe")) // only the path: the file itself may not answer
+	id.Program, _ = os.Readlink(filepath.Join(folder, "exe")) // only the path, as the file itself may not answer
 	return id, nil
 }

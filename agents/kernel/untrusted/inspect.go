@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// maxLate bounds the inspections without an answer. Each of them holds a thread.
+// maxLate limits the inspections without an answer. Each of them occupies a thread.
 const maxLate = 32
 
-// Inspector runs inspections of processes. Each may take forever: a process decides when its files and the memory
-// that maps them answer, if the file system is its own. The zero value is ready.
+// Inspector runs inspections of processes. An inspection may take forever: if a process controls the file system, it
+// decides when its files and the memory that maps them answer. The zero value is ready to use.
 type Inspector struct {
-	// Patience is the time for which callers wait for an answer while no other is late; 0: one second.
+	// Patience is the time that callers wait for an answer while no other answer is late. The default is one second.
 	Patience time.Duration
 	late     atomic.Int32
 }
 
-// Answer is that of an inspection.
+// Answer is the answer of an inspection.
 type Answer[T any] struct{ c chan T }
 
-// Inspect runs an inspection, which must not touch anything that its caller uses, and waits a short time for its
-// answer. It returns nil if too many others have none.
+// Inspect runs an inspection and waits a short time for its answer. The inspection must not access data of the caller.
+// Inspect returns nil if too many other inspections have no answer.
 func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 	late := i.late.Add(1) - 1
 	if late >= maxLate {
@@ -34,7 +34,7 @@ func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 		a.c <- inspection()
 		close(done)
 	}()
-	// Each answer that is late shortens the wait for others: all together take less than twice the patience.
+	// Each late answer shortens the wait for others, so all together take less than twice the patience.
 	timer := time.NewTimer(cmp.Or(i.Patience, time.Second) / time.Duration((late+1)*(late+1)))
 	defer timer.Stop()
 	select {
@@ -44,7 +44,7 @@ func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 	return a
 }
 
-// Take returns the answer, once; ok is false as long as there is none.
+// Take returns the answer once. ok is false until there is one.
 func (a *Answer[T]) Take() (answer T, ok bool) {
 	select {
 	case answer = <-a.c:

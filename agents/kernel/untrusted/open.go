@@ -1,5 +1,5 @@
-// Package untrusted reads the files and the memory of the processes observed. All of it may be hostile: names lead to
-// pipes and devices, readings never return, and tables lie about their sizes.
+// Package untrusted reads the files and the memory of the observed processes. All of it may be hostile: names may lead
+// to pipes and devices, readings may never return, and tables may contain wrong sizes.
 package untrusted
 
 import (
@@ -13,19 +13,18 @@ import (
 	"syscall"
 )
 
-// MaxName bounds names that processes choose, in bytes.
+// MaxName is the maximum length of names chosen by processes, in bytes.
 const MaxName = 256
 
-// Name returns a name that a process chose, as valid UTF-8 of hardly more than [MaxName] bytes.
+// Name returns a name chosen by a process, as valid UTF-8 of about [MaxName] bytes at most.
 func Name(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), MaxName)], "\uFFFD")
 }
 
-// Open opens a regular file. It never waits for a writer, as opening a pipe does.
+// Open opens a regular file. Unlike opening a pipe, it never waits for a writer.
 func Open(name string) (*os.File, error) { return open(name, os.Stat, os.OpenFile) }
 
-// OpenIn opens a regular file as [Open] does, by the name that it has for a process with the given root. It does not
-// leave that root.
+// OpenIn is like [Open], but for a name seen by a process with the given root. It does not leave that root.
 func OpenIn(root, name string) (*os.File, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -35,8 +34,8 @@ func OpenIn(root, name string) (*os.File, error) {
 	return open(strings.TrimPrefix(path.Clean("/"+name), "/"), r.Stat, r.OpenFile)
 }
 
-// WrittenFor reports whether a file belongs to root or to the user of a process, by the owner of its folder in the proc
-// file system.
+// WrittenFor reports whether a file belongs to root or to the user of a process, who is the owner of the process's
+// folder in the proc file system.
 func WrittenFor(f *os.File, folder string) bool {
 	file, err1 := f.Stat()
 	process, err2 := os.Stat(folder)

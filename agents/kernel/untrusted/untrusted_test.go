@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Only regular files below the root are opened, and nothing waits for the other end of a pipe.
+// Only regular files below the root are opened, and opening never waits for the other end of a pipe.
 func TestOpen(t *testing.T) {
 	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for a writer of the pipe") })
 	defer deadline.Stop()
@@ -40,14 +40,14 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s is open", name)
 		}
 	}
-	// Between the look and the opening, the process may put a pipe in the place of the file.
+	// The process may replace the file with a pipe between the check and the opening.
 	swapped := func(name string) (os.FileInfo, error) { return os.Stat(strings.Replace(name, "pipe", "file", 1)) }
 	if _, err := open(filepath.Join(root, "pipe"), swapped, os.OpenFile); err == nil {
 		t.Error("the pipe is open")
 	}
 }
 
-// Inspections that do not end hold up nobody, are bounded, and make room when they end.
+// Inspections that don't end don't block others, are bounded, and make room when they end.
 func TestInspect(t *testing.T) {
 	i := &Inspector{Patience: time.Millisecond}
 	end, ended := make(chan struct{}), make(chan struct{}, maxLate)
@@ -75,7 +75,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// file returns an ELF file with the given sections. The first one has the names.
+// file returns an ELF file with the given sections. The first section contains their names.
 func file(sections []elf.Section64, contents ...[]byte) []byte {
 	h := elf.Header64{
 		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
@@ -98,7 +98,7 @@ func file(sections []elf.Section64, contents ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// The figures of an ELF file about its sizes are not believed, whatever the names of its sections.
+// The sizes in an ELF file aren't trusted, whatever the names of its sections.
 func TestELF(t *testing.T) {
 	names := elf.Section64{Type: uint32(elf.SHT_STRTAB)}
 	if _, err := NewELF(bytes.NewReader(file([]elf.Section64{names}, []byte{0}))); err != nil {
@@ -134,7 +134,7 @@ func TestELF(t *testing.T) {
 	}
 }
 
-// The head of a file stays as it was checked when the process changes it.
+// The checked header of a file stays the same even if the process changes the file.
 func TestHeadIsKept(t *testing.T) {
 	b := file([]elf.Section64{{Type: uint32(elf.SHT_STRTAB)}}, []byte{0})
 	l := &limitedReader{r: bytes.NewReader(b), left: maxRead}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Class is the reason for an interval of a thread's time. The values are those of bpf/wait.bpf.c.
+// Class is the reason for an interval of a thread's time. The values are defined in bpf/wait.bpf.c.
 type Class uint32
 
-// The classes. [OnCPU], [Preempted] and [RunQueue] are times in which the thread could run; in the others it waits for
-// something.
+// The classes. [OnCPU], [Preempted] and [RunQueue] are times when the thread can run. In all other classes it waits
+// for something.
 const (
 	OnCPU     Class = iota
 	Preempted       // the kernel took the CPU away
@@ -23,7 +23,7 @@ const (
 	Pipe            // pipes and eventfds
 	Epoll
 	Poll  // poll and select
-	Futex // locks and conditions, also locks of files and semaphores
+	Futex // locks and conditions, including file locks and semaphores
 	Sleep // sleeps, timers, and waits for signals
 	IOUring
 	Child // processes that were started
@@ -39,7 +39,7 @@ var classNames = [NumClasses]string{
 // Valid reports whether c is one of the classes.
 func (c Class) Valid() bool { return c < NumClasses }
 
-// String returns the name of the class, as in JSON and attributes.
+// String returns the name of the class, as used in JSON and attributes.
 func (c Class) String() string {
 	if !c.Valid() {
 		return fmt.Sprintf("class %d", uint32(c))
@@ -63,13 +63,13 @@ type Set uint32
 // All contains all classes.
 const All Set = 1<<NumClasses - 1
 
-// With returns s with a class added.
+// With returns s with c added.
 func (s Set) With(c Class) Set { return s | 1<<c }
 
-// Has reports whether s contains a class.
+// Has reports whether s contains c.
 func (s Set) Has(c Class) bool { return s&(1<<c) != 0 }
 
-// Group sums up classes that call for the same kind of remedy.
+// Group groups classes with the same kind of remedy.
 type Group uint32
 
 // The groups.
@@ -115,5 +115,5 @@ func (c Class) Group() Group {
 	return Rest
 }
 
-// Thresholds are durations in ns from which a single interval of each class counts as long; 0: none.
+// Thresholds are durations in ns from which a single interval of each class counts as long. 0 means never.
 type Thresholds [NumClasses]uint64

@@ -1,18 +1,18 @@
 package waits
 
-// Reason is a reason for which no span has been found for a wait.
+// Reason is a reason why no span has been found for a wait.
 type Reason int
 
 // The reasons.
 const (
-	MissingNotSought   Reason = iota // the process keeps no context that the agent knows
+	MissingNotSought   Reason = iota // the agent does not know a context of the process
 	MissingNoGoroutine               // a thread of Go's runtime, which works for no request
 	MissingNoSpan                    // the thread worked for no span
-	MissingUnreadable                // memory of the process was not in place
+	MissingUnreadable                // memory of the process was paged out
 	MissingUnsampled                 // a span that is not exported
-	MissingInvalid                   // not the digits of an identity
+	MissingInvalid                   // the digits of an ID are invalid
 	MissingNoService                 // the name of the service is unknown
-	MissingEnded                     // another process has the number by now
+	MissingEnded                     // another process has the number now
 	NumReasons         = iota
 )
 
@@ -20,7 +20,7 @@ var reasonTexts = [NumReasons]string{
 	"not_sought", "no_goroutine", "no_span", "unreadable", "unsampled", "invalid", "no_service", "ended",
 }
 
-// String returns the name of the reason, as in JSON.
+// String returns the name of the reason, as used in JSON.
 func (r Reason) String() string { return reasonTexts[r] }
 
 // Joins counts waits above a threshold by the result of joining them.
@@ -29,7 +29,7 @@ type Joins struct {
 	Missing [NumReasons]uint64
 }
 
-// Since returns the counts since an earlier time.
+// Since returns the counts since before.
 func (c Joins) Since(before Joins) Joins {
 	c.Exact -= before.Exact
 	for r := range c.Missing {

@@ -4,18 +4,18 @@ import (
 	"math/bits"
 )
 
-// Row is the change of a sum between two readings. Its intervals include the present one up to the reading.
+// Row is the change of a sum between two readings. It includes the current interval up to the reading.
 type Row struct {
 	Key
 	Comm      Comm
-	Count     uint64 // with an interval of an earlier report that has gone on; see [Ledger.Begin]
+	Count     uint64 // includes an interval of an earlier report that continues; see [Ledger.Begin]
 	TotalNs   uint64
-	MaxNs     uint64 // an upper bound, unless it is the longest since the thread is observed
+	MaxNs     uint64 // an upper bound, unless it is the longest since the start of the observation
 	RunqNs    uint64
 	MaxRunqNs uint64
 	Over      uint64
 	RunqOver  uint64
-	Buckets   [Buckets]uint64 // without the present interval
+	Buckets   [Buckets]uint64 // without the current interval
 }
 
 // Reading is the state of the kernel's sums at one time. Open was read before Sums.
@@ -29,28 +29,28 @@ type Ledger struct {
 	thresholds Thresholds
 	classes    Set
 	state      map[Key]standing
-	report     int // number of reports begun
+	report     int // number of reports started
 }
 
-// standing is a sum, including the present interval, as of the last reading.
+// standing is a sum, including the current interval, as of the last reading.
 type standing struct {
 	Row
 	seen   bool // in the last reading of sums
-	open   bool // it has a present interval
-	report int  // in which that counts already
+	open   bool // it has a current interval
+	report int  // report that already counts this interval
 }
 
-// NewLedger returns a ledger without readings. The kernel keeps sums of the given classes only, but tells the present
-// intervals of all.
+// NewLedger returns a ledger without readings. The kernel only keeps sums of the given classes, but reports the
+// current intervals of all classes.
 func NewLedger(t Thresholds, classes Set) *Ledger {
 	return &Ledger{thresholds: t, classes: classes, state: make(map[Key]standing)}
 }
 
-// Begin begins a report: an interval that goes on then counts once more, because a part of it lies in that report.
+// Begin starts a report. An interval that continues counts once more, because part of it lies in the new report.
 func (l *Ledger) Begin() { l.report++ }
 
-// Update returns the changes since the previous reading, and the keys of threads that have ended since: their sums do
-// not change any more and may be deleted. The order of both is random.
+// Update returns the changes since the previous reading, and the keys of threads that have ended since. Their sums are
+// final and may be deleted. The order of both is random.
 func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 	alive, open := make(map[Thread]Comm, len(r.Open)), make(map[Key]bool, len(r.Open))
 	now := make(map[Key]Row, len(r.Sums))
@@ -75,8 +75,8 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 			carried = 1
 		}
 		changes = appendChange(changes, row, before.Row, carried)
-		// A thread whose sums the previous reading has, but that was not there before this reading, has ended. If only
-		// this reading has its sums, it may have begun after the threads were listed.
+		// A thread has ended if the previous reading has its sums, but it no longer existed before this reading. If
+		// only this reading has its sums, it may have started after the threads were listed.
 		if before.seen && !lives {
 			ended = append(ended, k)
 			delete(l.state, k)
@@ -92,7 +92,7 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 	return changes, ended
 }
 
-// addOpen adds the present interval of a thread to its row, unless the sums, which are read later, already have it. It
+// addOpen adds the current interval of a thread to its row, unless the sums, which are read later, already have it. It
 // returns the key of the row, and whether it has.
 func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) (Key, bool) {
 	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
@@ -136,8 +136,8 @@ func rowOf(k Key, s Sum) Row {
 	return row
 }
 
-// appendChange appends the difference of row and before unless nothing has changed. Carried is the number of intervals
-// of earlier reports that have gone on.
+// appendChange appends the difference of row and before unless nothing has changed. carried is the number of intervals
+// continued from earlier reports.
 func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	d := row
 	d.Count = difference(row.Count, before.Count) + carried
@@ -160,7 +160,7 @@ func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	return append(changes, d)
 }
 
-// longest returns a bound on the intervals in buckets; otherwise, if they are empty.
+// longest returns an upper bound on the intervals in buckets, or otherwise if they are empty.
 func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
 	for i := Buckets - 2; i >= 0; i-- {
 		if buckets[i+1] > 0 {
@@ -173,7 +173,7 @@ func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// difference returns now − before; 0 if a sum has been deleted and begun again.
+// difference returns now − before, or 0 if the sum has been deleted and started again.
 func difference(now, before uint64) uint64 {
 	d, borrow := bits.Sub64(now, before, 0)
 	if borrow != 0 {

@@ -9,8 +9,8 @@ type Part struct {
 }
 
 // Parts returns the parts of the interval whose classes are in wanted, in order: the wait, and the time from the
-// wake-up to the CPU as one of class [RunQueue]. They do not overlap. Parts shorter than the thresholds are left out,
-// and those of classes without.
+// wake-up to the CPU as a part of class [RunQueue]. They do not overlap. Parts shorter than their threshold, or
+// without one, are omitted.
 func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	var parts []Part
 	woken := e.End - min(e.RunqNs, e.End)
@@ -23,12 +23,12 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	return parts
 }
 
-// toldAsWellBits is the binary logarithm of the fraction of a threshold from which a part of an event within a span is
-// told, as in bpf/wait.bpf.c.
+// toldAsWellBits is the binary logarithm of the fraction of a threshold from which the second part of an event within
+// a span is reported, too, as in bpf/wait.bpf.c.
 const toldAsWellBits = 3
 
-// InSpans returns the thresholds of the parts of an event within a span: if one part exceeds its threshold, the event
-// tells the other part, too, unless that is much shorter.
+// InSpans returns the thresholds for the parts of an event within a span. If one part exceeds its threshold, the event
+// includes the other part, too, unless it is much shorter.
 func (t Thresholds) InSpans() Thresholds {
 	for class, ns := range t {
 		if ns > 0 {
@@ -44,7 +44,7 @@ const Scope = "github.com/sibyl-trace/sibyl/agents/kernel"
 // SpanName returns the name of the spans of a class.
 func SpanName(c Class) string { return "wait " + c.String() }
 
-// TracepointInfix is between the service and the class in the IDs of tracepoints.
+// TracepointInfix separates the service and the class in the IDs of tracepoints.
 const TracepointInfix = "/kernel/"
 
 // TracepointID returns the ID of the tracepoint of a class in a service. Its spans carry it.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The parts of an event are in order, do not overlap, and are those that are wanted and long enough.
+// The parts of an event are in order and don't overlap. They include all wanted parts that are long enough.
 func TestParts(t *testing.T) {
 	e := Event{End: 1000, WaitNs: 300, RunqNs: 200, Syscall: 74, Class: Sync}
 	wait := Part{Class: Sync, Syscall: 74, Start: 500, End: 800, RunqNs: 200}

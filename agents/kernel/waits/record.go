@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// The records are laid out as in bpf/wait.bpf.c, for little-endian machines. Times are in ns of the monotonic clock.
+// The records have the layout of bpf/wait.bpf.c, for little-endian machines. Times are in ns of the monotonic clock.
 
-// NoSyscall stands for the system call of an interval outside of any.
+// NoSyscall stands for the system call of an interval outside any system call.
 const NoSyscall = -1
 
 // Buckets is the number of buckets of a histogram: below 2^10 ns, then by powers of two; the last is unbounded.
@@ -18,7 +18,8 @@ const Buckets = 28
 // firstBucketBits is the binary logarithm of the first bucket's bound.
 const firstBucketBits = 10
 
-// BucketBound returns the upper bound of bucket i in ns; that of the last bucket is the bound if it had one.
+// BucketBound returns the upper bound of bucket i in ns. The last bucket is unbounded; for it, the result is the next
+// power of two.
 func BucketBound(i int) uint64 { return 1 << (firstBucketBits + i) }
 
 // Key identifies a sum.
@@ -34,7 +35,7 @@ type Thread struct{ TGID, TID uint32 }
 // Thread returns the thread of the sum.
 func (k Key) Thread() Thread { return Thread{k.TGID, k.TID} }
 
-// Comm is the name of a thread, ended by a zero unless it has the full length.
+// Comm is the name of a thread, with a terminating zero unless it has the full length.
 type Comm [16]uint8
 
 // String returns the name.
@@ -43,7 +44,7 @@ func (c Comm) String() string {
 	return string(name)
 }
 
-// Sum is the sum of intervals since its thread is observed.
+// Sum is the sum of intervals since the observation of its thread started.
 type Sum struct {
 	Count     uint64
 	TotalNs   uint64
@@ -71,7 +72,7 @@ func (s *Sum) Add(o *Sum) {
 	}
 }
 
-// Event is one interval above a threshold, or several shorter ones of one span that are above it together.
+// Event is one interval above a threshold, or several shorter intervals of one span whose sum is above it.
 type Event struct {
 	End       uint64 // of the run-queue part
 	WaitNs    uint64
@@ -79,9 +80,9 @@ type Event struct {
 	TGID, TID uint32
 	Syscall   int32
 	Class     Class
-	Stack     int32 // negative: none was taken
+	Stack     int32 // negative without a stack
 	Found     Found
-	More      uint16 // intervals that it stands for, beside itself
+	More      uint16 // further intervals that it stands for
 	Comm      Comm
 	Trace     [32]uint8 // see Found
 	Span      [16]uint8
@@ -90,14 +91,14 @@ type Event struct {
 // Found is the result of the search for the span of an event.
 type Found uint16
 
-// The values are those of bpf/wait.bpf.c.
+// The values are defined in bpf/wait.bpf.c.
 const (
-	NotSought   Found = iota // the agent does not know how in this process
+	NotSought   Found = iota // the agent does not know how to search in this process
 	Hex                      // Trace and Span hold hexadecimal digits
-	Binary                   // Trace and Span begin with their bytes
+	Binary                   // Trace and Span start with their bytes
 	NoGoroutine              // a thread of Go's runtime
 	NoSpan                   // the thread works for no span
-	Unreadable               // memory of the process was not in place
+	Unreadable               // memory of the process was paged out
 	Unsampled                // a span that is not exported
 	NumFound    = iota
 )
@@ -112,15 +113,15 @@ type MissingKey struct {
 // Missed sums up single intervals that are missing.
 type Missed struct{ Count, TotalNs uint64 }
 
-// Cause is the reason for which single intervals are missing.
+// Cause is a reason why single intervals are missing.
 type Cause uint32
 
-// The values are those of bpf/wait.bpf.c.
+// The values are defined in bpf/wait.bpf.c.
 const (
 	RingFull Cause = iota // the ring buffer was full
 	Limited               // there were more than the process may send
-	Unknown               // the memory with the identity of the span was not in place
-	Cramped               // short ones had no room in their span beside the others
+	Unknown               // the memory with the span's ID was paged out
+	Cramped               // short intervals did not fit in their span next to others
 	NumCauses
 )
 
@@ -137,10 +138,10 @@ func (c Cause) String() string {
 	return causeTexts[c]
 }
 
-// Open is the present state of a thread.
+// Open is the current state of a thread.
 type Open struct {
 	Now, Since uint64
-	Woken      uint64 // 0: not yet
+	Woken      uint64 // 0 if not woken yet
 	TGID, TID  uint32
 	Syscall    int32
 	Class      Class
@@ -188,7 +189,7 @@ func DecodeEvent(record []byte) (Event, error) {
 	return e, nil
 }
 
-// DecodeThreads decodes what the task iterator writes: the state of each thread, and the sum of its time on CPUs.
+// DecodeThreads decodes the output of the task iterator: the state of each thread, and the sum of its time on CPUs.
 func DecodeThreads(records []byte) (open []Open, onCPU []Sum, err error) {
 	const size = OpenSize + SumSize
 	if len(records)%size != 0 {

@@ -24,7 +24,7 @@ func (t *Total) Add(o Total) {
 	t.Over += o.Over
 }
 
-// Totals are the sums of each class. Those of [RunQueue] include the run-queue parts of all others.
+// Totals are the sums of each class. [RunQueue] includes the run-queue parts of all other classes.
 type Totals [NumClasses]Total
 
 // Ns returns the sum over all classes: the time observed.
@@ -53,7 +53,7 @@ type Call struct {
 
 // ThreadReport is the time of one thread.
 type ThreadReport struct {
-	TID    uint32 // 0: all threads beyond the limit of a report
+	TID    uint32 // 0 for all threads beyond the limit of a report
 	Comm   string
 	Totals Totals
 }
@@ -61,13 +61,13 @@ type ThreadReport struct {
 // ProcessReport is the time of one process.
 type ProcessReport struct {
 	PID     uint32
-	Comm    string         // of its first thread
+	Comm    string         // name of its first thread
 	Totals  Totals         // of all threads
 	Calls   []Call         // of all threads; longest first
 	Threads []ThreadReport // longest time off the CPU first
 }
 
-// Stack is the time that one sampled stack stands for.
+// Stack is the time represented by one sampled stack.
 type Stack struct {
 	PID     uint32
 	Comm    string
@@ -86,7 +86,7 @@ type Longest struct {
 	Event
 	WaitTooLong bool     // the wait itself is above its threshold
 	TurnTooLong bool     // the wait for a CPU is
-	Frames      []string // innermost first; empty: no stack was taken
+	Frames      []string // innermost first; empty without a stack
 }
 
 // TooLongNs returns the time of the parts above their thresholds, in ns.
@@ -110,19 +110,19 @@ type Losses struct {
 	Children uint64 // processes: the map of targets was full
 	Missed   uint64 // runs of the probes: nested in another one
 	Switches uint64 // parts of a thread's time: the kernel did not report that it left a CPU
-	Gaps     uint64 // times at which the agent was stopped for too long
-	// Uncounted are events that are missing and that [MissingKey] does not tell. Events and Limited include them.
+	Gaps     uint64 // times when the agent was stopped for too long
+	// Uncounted are missing events that [MissingKey] does not include. Events and Limited include them.
 	Uncounted uint64
-	Unseen    uint64 // switches to a CPU that the kernel did not report: the scheduler's times stand in
+	Unseen    uint64 // switches to a CPU that the kernel did not report; replaced by the scheduler's times
 }
 
-// Lost returns the number of records lost. Limited ones are not: the limit is wanted. Nor are unseen
-// switches, which are made up for.
+// Lost returns the number of records lost. Limited records do not count, because the limit is wanted, nor do unseen
+// switches, because they are replaced.
 func (l *Losses) Lost() uint64 {
 	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Switches + l.Gaps
 }
 
-// Since returns the losses since an earlier count.
+// Since returns the losses since before.
 func (l Losses) Since(before Losses) Losses {
 	return Losses{
 		l.Events - before.Events, l.Limited - before.Limited, l.Sums - before.Sums, l.Threads - before.Threads,
@@ -134,7 +134,7 @@ func (l Losses) Since(before Losses) Losses {
 // Cost is the cost of the probes.
 type Cost struct {
 	Hits     uint64  // runs; an estimate from a part of the time
-	NsPerHit float64 // 0: unknown
+	NsPerHit float64 // 0 if unknown
 	CPUShare float64 // of one CPU
 }
 
@@ -147,7 +147,7 @@ type Report struct {
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
-	Joins     *Joins           // nil: waits are not joined to spans
+	Joins     *Joins           // nil if waits are not joined to spans
 	Ended     []uint32         // processes selected by ID that have ended, ascending
 	Syscalls  map[int32]string // names of the system calls that occur
 }
@@ -160,15 +160,15 @@ func (r *Report) Reason(c Class, syscall int32) string {
 	return c.String()
 }
 
-// maxThreads limits the threads of one report, so that short-lived threads do not fill the memory. Further ones are
-// summed up by process, and those of further processes in one.
+// maxThreads limits the threads of one report, so that short-lived threads do not fill the memory. Further threads are
+// summed up by process, and further processes in a single one.
 const maxThreads = 50_000
 
 // Collector sums up changes for a report.
 type Collector struct {
 	threads map[Thread]*ThreadReport
 	calls   map[Key]*Call   // TID is 0
-	names   map[uint32]Comm // of processes, by the threads that they begin with
+	names   map[uint32]Comm // of processes, by their first thread
 }
 
 // NewCollector returns a collector without changes.
@@ -176,8 +176,8 @@ func NewCollector() *Collector {
 	return &Collector{threads: make(map[Thread]*ThreadReport), calls: make(map[Key]*Call), names: make(map[uint32]Comm)}
 }
 
-// Name takes the names of processes from threads that are alive: the first thread of a process may have no changes, as
-// if its class is not wanted.
+// Name records the names of processes from threads that are alive, because the first thread of a process may have no
+// changes, for example if its class is not wanted.
 func (c *Collector) Name(alive []Open) {
 	for i := range alive {
 		if o := &alive[i]; o.TID == o.TGID && len(c.names) < maxThreads {
@@ -193,13 +193,13 @@ func (c *Collector) Add(changes []Row) {
 		t := c.thread(r.Thread())
 		t.Totals.add(r)
 		if r.Class == OnCPU || t.Comm == "" {
-			t.Comm = r.Comm.String() // of threads that have ended, only this sum has the last name
+			t.Comm = r.Comm.String() // for threads that have ended, only this sum has the last name
 		}
 		c.call(r)
 	}
 }
 
-// thread returns the sums of a thread, or those of all threads beyond the limit.
+// thread returns the sums of a thread, or the sums shared by all threads beyond the limit.
 func (c *Collector) thread(id Thread) *ThreadReport {
 	if t, ok := c.threads[id]; ok {
 		return t

@@ -94,7 +94,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// All threads that time themselves were observed for the same time: their classes add up to it.
+// All threads that measure their own waits were observed for the same time: their classes add up to it.
 func TestRecordedAddsUp(t *testing.T) {
 	c := NewCollector()
 	changes, _ := NewLedger(Thresholds{}, All).Update(recordedReading(t))
@@ -171,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// world is a thread that goes through random states since time 1, as the probes would count them.
+// world is a thread that goes through random states from time 1 on, counted like the probes would count them.
 type world struct {
 	now  uint64
 	open Open
@@ -184,7 +184,7 @@ func (w *world) reading() Reading {
 	return Reading{Open: []Open{o}, Sums: maps.Clone(w.sums)}
 }
 
-// change ends the present state now, after a last part on a run queue, and begins the next one.
+// change ends the current state now, after a last part on a run queue, and starts the next state.
 func (w *world) change(runq uint64, next Class) {
 	k := Key{w.open.TGID, w.open.TID, w.open.Syscall, w.open.Class}
 	ns := w.now - w.open.Since
@@ -199,8 +199,8 @@ func (w *world) change(runq uint64, next Class) {
 	w.open.Since, w.open.Class = w.now, next
 }
 
-// However often and whenever the sums are read, the changes add up to the time that has passed, and to one count for
-// each state. A state that ends between the two readings is not counted twice.
+// The changes add up to the elapsed time and to one count for each state, however often and whenever the sums are
+// read. A state that ends between the two readings isn't counted twice.
 func TestLedgerAddsUp(t *testing.T) {
 	class := rapid.Custom(func(t *rapid.T) Class { return Class(rapid.IntRange(0, NumClasses-1).Draw(t, "class")) })
 	rapid.Check(t, func(t *rapid.T) {
@@ -210,7 +210,7 @@ func TestLedgerAddsUp(t *testing.T) {
 		change := func() {
 			ns := rapid.Uint64Range(1, 1000).Draw(t, "ns")
 			w.now += ns
-			w.change(rapid.Uint64Range(0, ns).Draw(t, "runq"), class.Draw(t, "next")) // no reading has seen it on the run queue
+			w.change(rapid.Uint64Range(0, ns).Draw(t, "runq"), class.Draw(t, "next")) // not observed on the run queue
 			states++
 		}
 		read := func(r Reading) {
@@ -252,12 +252,12 @@ func TestLedgerAddsUp(t *testing.T) {
 	})
 }
 
-// The sums of a thread that ends are reported once and then given up.
+// The sums of a thread that ends are reported once and then released.
 func TestLedgerEnds(t *testing.T) {
 	k := Key{1, 2, NoSyscall, OnCPU}
 	sums := map[Key]Sum{k: {Count: 1, TotalNs: 5, MaxNs: 5, Last: 10}}
 	l := NewLedger(Thresholds{}, All)
-	// The thread has begun and ended after the threads were listed, or it goes on: it is not known yet.
+	// The thread isn't known yet: it started and ended after the threads were listed, or it still runs.
 	if changes, ended := l.Update(Reading{Sums: sums}); len(changes) != 1 || len(ended) != 0 {
 		t.Errorf("%v, %v", changes, ended)
 	}
@@ -269,7 +269,7 @@ func TestLedgerEnds(t *testing.T) {
 	}
 }
 
-// A state that lasts counts as too long before it ends, and once.
+// A state that lasts counts as too long once, before it ends.
 func TestOpenOverThreshold(t *testing.T) {
 	k := Key{1, 2, 3, Futex}
 	l := NewLedger(Thresholds{Futex: 100}, All)
@@ -289,7 +289,7 @@ func TestOpenOverThreshold(t *testing.T) {
 	}
 }
 
-// A collector sums up threads beyond its limit by process, and loses no time.
+// A collector sums up threads beyond its limit by process without losing time.
 func TestCollectorIsBounded(t *testing.T) {
 	c := NewCollector()
 	const n = 3 * maxThreads
@@ -322,7 +322,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// An interval that goes on counts once in each report, and once when it ends in one.
+// An interval that continues counts once in each report, including the one in which it ends.
 func TestCountsGoOn(t *testing.T) {
 	l := NewLedger(Thresholds{}, All)
 	key := Key{TGID: 1, TID: 1, Syscall: NoSyscall, Class: Futex}
@@ -354,7 +354,7 @@ func TestCountsGoOn(t *testing.T) {
 	}
 }
 
-// A process has the name of its first thread, even if nothing else is known of that one.
+// A process has the name of its first thread, even if nothing else is known about this thread.
 func TestNamesOfProcesses(t *testing.T) {
 	c := NewCollector()
 	c.Add([]Row{{Key: Key{TGID: 7, TID: 8, Class: File}, Comm: Comm([]byte("worker\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")), TotalNs: 1}})
@@ -364,7 +364,7 @@ func TestNamesOfProcesses(t *testing.T) {
 	}
 }
 
-// Classes that are not observed have no present intervals: those would vanish from the sums when they end.
+// Classes that aren't observed have no current intervals: these would vanish from the sums when they end.
 func TestOnlyWantedClasses(t *testing.T) {
 	l := NewLedger(Thresholds{}, Set(0).With(File))
 	changes, _ := l.Update(Reading{Open: []Open{{TGID: 1, TID: 1, Class: Futex, Since: 5, Now: 9}, {TGID: 1, TID: 2, Class: File, Since: 5, Now: 9}}})

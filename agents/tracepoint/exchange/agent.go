@@ -1,5 +1,5 @@
-// Package exchange implements the agents' side of the tracepoint protocol over HTTP: it registers a catalogue with
-// Sibyl, applies the plans that Sibyl sends for as long as their leases last, and reports their state and cost. Package
+// Package exchange implements the agents' side of the tracepoint protocol over HTTP. It registers a catalogue with
+// Sibyl, applies the plans that Sibyl sends while their leases last, and reports their state and cost. Package
 // protocol defines the messages.
 package exchange
 
@@ -22,10 +22,10 @@ import (
 const (
 	maxWait           = 30 * time.Second // of a request for a plan; never more than a third of the lease
 	statusInterval    = 10 * time.Second
-	catalogueDebounce = time.Second // between a change of the catalogue and its registration, since changes come in bursts
+	catalogueDebounce = time.Second // delay before registering a changed catalogue, since changes come in bursts
 	minBackoff        = 500 * time.Millisecond
 	maxBackoff        = 30 * time.Second
-	minPollInterval   = time.Second // an earlier "not modified" comes from a server that does not support long polling
+	minPollInterval   = time.Second // if "not modified" comes earlier, the server does not support long polling
 )
 
 // Tracepoints can be enabled by plans. The agent calls the methods from several goroutines.
@@ -41,8 +41,8 @@ type Tracepoints interface {
 
 // Settings of an agent.
 type Settings struct {
-	Endpoint     string            // URL at which Sibyl serves agents, for example "http://sibyl:8321"
-	Token        string            // bearer token; "": none
+	Endpoint     string            // URL of Sibyl's API for agents, for example "http://sibyl:8321"
+	Token        string            // bearer token; may be empty
 	ID           string            // must be unique
 	Resource     map[string]string // attributes of the agent's resource, including service.name
 	Capabilities []protocol.Capability
@@ -50,11 +50,11 @@ type Settings struct {
 	Changed <-chan struct{}
 	// Due receives a value when the outcomes have changed so that a status should not wait.
 	Due    <-chan struct{}
-	Client *http.Client // without a timeout, because of long polling; nil: http.DefaultClient
-	Logger *slog.Logger // for connection failures and recoveries; nil: none
+	Client *http.Client // without a timeout, because of long polling; http.DefaultClient if nil
+	Logger *slog.Logger // for connection failures and recoveries; may be nil
 }
 
-// Agent applies the plans of Sibyl to tracepoints for as long as their leases last.
+// Agent applies Sibyl's plans to tracepoints while their leases last.
 type Agent struct {
 	tracepoints Tracepoints
 	changed     <-chan struct{}
@@ -67,8 +67,8 @@ type Agent struct {
 	statusDue   chan struct{}  // holds one value if the state to report changed since the last receive
 	registering sync.Mutex     // serializes registrations
 	mu          sync.Mutex     // guards the fields below
-	plan        *protocol.Plan // nil: none, the baseline is enabled
-	planError   string         // why the last plan was rejected; "": it was not
+	plan        *protocol.Plan // nil for the baseline
+	planError   string         // why the last plan was rejected; empty if it was not
 }
 
 // New returns an agent that does nothing before [Agent.Start]. It returns an error if the settings are not valid.
@@ -123,7 +123,7 @@ func (a *Agent) followPlans(ctx context.Context) {
 // pollState is the state of followPlans.
 type pollState struct {
 	registered bool
-	hash       string        // of the current plan; "": none
+	hash       string        // of the current plan; empty for the baseline
 	version    int64         // of the current plan
 	expires    time.Time     // end of the lease
 	lease      time.Duration // granted by every response
@@ -198,7 +198,7 @@ func (a *Agent) apply(p *protocol.Plan) {
 	a.setPlanError(nil)
 }
 
-// setPlanError records why the last plan was rejected, nil if it was not, and triggers a status.
+// setPlanError records why the last plan was rejected, or nil if it was accepted, and triggers a status.
 func (a *Agent) setPlanError(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,7 +224,7 @@ func (a *Agent) register(ctx context.Context) error {
 	return err
 }
 
-// waitToRetry waits after a failed request: as long as the backoff or Retry-After says, but not beyond the lease.
+// waitToRetry waits after a failed request for the time given by the backoff or Retry-After, but not beyond the lease.
 func (a *Agent) waitToRetry(ctx context.Context, s *pollState, cause error) {
 	if !s.failing {
 		a.logger.WarnContext(ctx, "cannot get a plan from Sibyl", slog.Any("error", cause))
@@ -252,7 +252,7 @@ func (a *Agent) reportStatus(ctx context.Context) {
 	debounce := time.NewTimer(catalogueDebounce)
 	debounce.Stop()
 	defer debounce.Stop()
-	unregistered := false // a change of the catalogue is not registered yet
+	unregistered := false // a change of the catalogue hasn't been registered yet
 	for {
 		select {
 		case <-ctx.Done():

@@ -39,7 +39,7 @@ var (
 type responseError struct {
 	code       int
 	reason     string        // from the body; may be empty
-	retryAfter time.Duration // 0: not given
+	retryAfter time.Duration // 0 if not given
 }
 
 func (e *responseError) Error() string {
@@ -86,7 +86,7 @@ func newClient(s *Settings) (*client, error) {
 		return nil, fmt.Errorf("service.name %q: must be set, to 1 to %d bytes of printable characters", s.Resource["service.name"], protocol.MaxText/2)
 	}
 	resource := make(map[string]string, len(s.Resource))
-	for k, v := range s.Resource { // a registration cannot hold all
+	for k, v := range s.Resource { // a registration can't hold everything
 		if validText(k, protocol.MaxText) && (v == "" || validText(v, protocol.MaxReason)) {
 			resource[k] = v
 		}
@@ -108,7 +108,7 @@ func (c *client) agentID() string {
 	return c.id
 }
 
-// renewID replaces the ID by the configured one with a random suffix.
+// renewID replaces the ID by the configured ID with a random suffix.
 func (c *client) renewID() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *client) renewID() {
 
 func (c *client) url(path string) string { return c.base + url.PathEscape(c.agentID()) + path }
 
-// register sends the agent's description and those pages of its catalogue that the server lacks.
+// register sends the agent's description and the pages of its catalogue that the server lacks.
 func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint) error {
 	r := protocol.Registration{
 		Protocol: protocol.Version, Session: c.session, Resource: c.resource,
@@ -194,7 +194,7 @@ func encode(body any) (data []byte, encoding string, err error) {
 	return b.Bytes(), "gzip", err
 }
 
-// plan waits for a plan whose hash differs from the given one. It returns nil if there is none within wait.
+// plan waits for a plan whose hash differs from the given one. It returns nil if there is no such plan within wait.
 func (c *client) plan(ctx context.Context, hash string, wait time.Duration) (*protocol.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+requestTimeout)
 	defer cancel()

@@ -12,13 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// discard is an exporter that drops spans, so that the benchmarks measure creation and batching only.
+// discard is an exporter that drops spans, so the benchmarks only measure creation and batching.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                        { return nil }
 
-// bench holds two requests: one in which the tracepoint "on" is enabled, and one of plain OpenTelemetry.
+// bench holds two requests: one with the tracepoint "on" enabled, and one with plain OpenTelemetry.
 type bench struct {
 	*tracepoint.Registry
 	tracer   trace.Tracer // of the wrapping provider
@@ -68,7 +68,7 @@ func tracedWithoutDefer(ctx context.Context, p *tracepoint.Point) context.Contex
 	return ctx
 }
 
-// deferring executes a defer statement only.
+// deferring only executes a defer statement.
 //
 //go:noinline
 func deferring(ctx context.Context, f func()) context.Context {

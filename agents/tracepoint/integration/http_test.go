@@ -15,8 +15,8 @@ import (
 // propagator propagates context between services.
 var propagator = propagation.TraceContext{}
 
-// TestHTTP sends requests from a shop to a cart over HTTP, both instrumented with otelhttp. The client is not
-// configured with a provider and therefore uses that of the span in its context.
+// TestHTTP sends requests from a shop to a cart over HTTP, both instrumented with otelhttp. The client has no
+// configured provider, so it uses the provider of the span in its context.
 func TestHTTP(t *testing.T) {
 	shop, cart := newService("shop"), newService("cart")
 	inShop, inCart := shop.Span("order"), cart.Span("price")

@@ -79,7 +79,7 @@ func drawPlan(t *rapid.T, version int64) *protocol.Plan {
 	return p
 }
 
-// run executes n, called from the given service, -1 for a call from outside.
+// run executes n, called from the given service, or from outside if caller is -1.
 func (n *node) run(ctx context.Context, services []*service, caller int) {
 	s := services[n.service]
 	if n.service != caller {
@@ -110,7 +110,7 @@ func (n *node) run(ctx context.Context, services []*service, caller int) {
 // model predicts the spans of a request.
 type model struct {
 	randomness protocol.Randomness
-	plan       *protocol.Plan // of the first service; nil: none
+	plan       *protocol.Plan // of the first service; may be nil
 	applied    []int64        // by service: version of the current plan; the service has the previous one, too
 }
 
@@ -133,8 +133,8 @@ func (m *model) enabled(n *node) bool {
 	return a.Everything || k >= 0 && m.randomness.Passes(a.Tracepoints[k].Rate)
 }
 
-// expected returns the spans of n's call: the call tree, in which the children of a call with a disabled tracepoint
-// replace it.
+// expected returns the spans of n's call. They form the call tree, except that a call with a disabled tracepoint is
+// replaced by its children.
 func (m *model) expected(n *node, caller int) []string {
 	var below []string
 	for _, k := range n.children {
@@ -162,7 +162,7 @@ func bracket(name string, below []string) string {
 	return name + "(" + strings.Join(below, " ") + ")"
 }
 
-// recorded returns the recorded root spans with their descendants, formatted as by expected.
+// recorded returns the recorded root spans with their descendants, formatted like expected.
 func recorded(services []*service) []string {
 	below := make(map[trace.SpanID][]sdk.ReadOnlySpan)
 	names := make(map[trace.SpanID]string)
@@ -204,7 +204,7 @@ func nameOf(service int, span sdk.ReadOnlySpan) string {
 	return fmt.Sprintf("s%d %s %s%s", service, span.Name(), plan, arm)
 }
 
-// TestContraction runs random programs over several services under random plans, and compares the spans with the call
+// TestContraction runs random programs over several services under random plans. It compares the spans with the call
 // tree without the calls whose tracepoint is disabled.
 func TestContraction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

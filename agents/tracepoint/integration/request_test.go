@@ -209,8 +209,8 @@ func TestBaseline(t *testing.T) {
 		`)
 }
 
-// TestOwners checks that a discovered span has the baseline span that it runs in as its owner, unless there are several
-// or it is renamed, and that the catalogue then stays the same.
+// TestOwners checks the owner of a discovered span: it is the baseline span that it runs in, unless there are several
+// or it is renamed. Afterwards the catalogue stays the same.
 func TestOwners(t *testing.T) {
 	s := newService("shop")
 	tracer := s.provider.Tracer("lib")
@@ -268,7 +268,7 @@ func TestOwners(t *testing.T) {
 	known["deep"] = "take|consumer"
 	expect("a nested baseline span", known)
 
-	// Below a remote span the owner is unknown.
+	// The owner is unknown below a remote span.
 	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
 	runSpans(trace.ContextWithRemoteSpanContext(t.Context(), remote), "deep")
 	known["deep"] = "|"
@@ -285,7 +285,7 @@ func TestOwners(t *testing.T) {
 	expect("another name", known)
 }
 
-// TestUnsampled checks that requests that are not sampled record nothing, and that hits count as drops.
+// TestUnsampled checks that requests that aren't sampled record nothing, and that hits count as drops.
 func TestUnsampled(t *testing.T) {
 	s := newService("shop", sdk.WithSampler(sdk.NeverSample()))
 	native, size := s.Span("native"), s.Int("size")
@@ -394,7 +394,7 @@ func goroutines(t *testing.T) string {
 	return b.String()
 }
 
-// TestProviderIsBounded starts spans whose names contain data: those beyond the limit are always enabled.
+// TestProviderIsBounded starts spans whose names contain data. Spans beyond the limit are always enabled.
 func TestProviderIsBounded(t *testing.T) {
 	s := newService("shop")
 	ctx, entry := s.enter(t.Context(), "GET /")

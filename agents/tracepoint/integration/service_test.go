@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// service has a registry, a provider and a span recorder of its own.
+// service has its own registry, provider and span recorder.
 type service struct {
 	*tracepoint.Registry
 	provider trace.TracerProvider
@@ -74,7 +74,7 @@ func (s *service) expect(t testing.TB, want string, keys ...string) {
 	expect(t, want, keys, s)
 }
 
-// expect is service.expect for requests through several services.
+// expect is like service.expect, but for requests through several services.
 func expect(t testing.TB, want string, keys []string, services ...*service) {
 	t.Helper()
 	var spans []sdk.ReadOnlySpan
@@ -89,7 +89,7 @@ func expect(t testing.TB, want string, keys []string, services ...*service) {
 }
 
 // tree formats ended spans as a tree: one line per span, indented by depth, siblings sorted by name, with Sibyl's
-// attributes and those with the given keys. The key "kind" adds the span kind.
+// attributes and the attributes with the given keys. The key "kind" adds the span kind.
 func tree(spans []sdk.ReadOnlySpan, keys ...string) string {
 	children := make(map[trace.SpanID][]sdk.ReadOnlySpan)
 	known := make(map[trace.SpanID]bool)

@@ -59,7 +59,7 @@ func TestSpans(t *testing.T) {
 		`, "size")
 }
 
-// TestDisabledIsFree checks that disabled tracepoints return the context itself and do not allocate.
+// TestDisabledIsFree checks that disabled tracepoints return the context itself and don't allocate.
 func TestDisabledIsFree(t *testing.T) {
 	s := newService("shop")
 	p, size := s.Span("p"), s.String("size")
@@ -165,7 +165,7 @@ func TestConsistentAcrossServices(t *testing.T) {
 	request()
 	expect("GET / arm=a plan=1\n  work tp=shop/work\n", "GET /cart arm=a plan=1\n  work tp=cart/work\n")
 
-	shop.apply(t, plan(2)) // the second service does not have this plan yet
+	shop.apply(t, plan(2)) // the second service doesn't have this plan yet
 	request()
 	expect("GET / arm=a plan=2\n  work tp=shop/work\n", "GET /cart plan=0\n")
 

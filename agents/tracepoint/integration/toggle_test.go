@@ -23,7 +23,8 @@ const (
 )
 
 // TestTogglingUnderLoad changes the plans of two services while requests run through both. It checks that no span is
-// lost or orphaned, that parents are correct, and that only the tracepoints of a request's plan are enabled for it.
+// lost or orphaned, that parents are correct, and that only tracepoints in the request's plan are enabled for a
+// request.
 func TestTogglingUnderLoad(t *testing.T) {
 	shop, cart := newService("shop"), newService("cart")
 	for _, s := range []*service{shop, cart} {
@@ -74,8 +75,7 @@ func TestTogglingUnderLoad(t *testing.T) {
 func nativeName(depth int) string { return fmt.Sprintf("native%d", depth) }
 func spanName(depth int) string   { return fmt.Sprintf("span%d", depth) }
 
-// togglePlan returns a plan that enables, for half of the requests, the tracepoints selected by the bits of its
-// version.
+// togglePlan returns a plan for half of the requests. It enables the tracepoints selected by the bits of its version.
 func togglePlan(v int64) *protocol.Plan {
 	p := planOf(v)
 	var ids []string
@@ -172,7 +172,7 @@ func (c *checker) checkParent(s sdk.ReadOnlySpan) {
 	}
 }
 
-// checkEnabled checks that the plan under which the request began enables s.
+// checkEnabled checks that s is enabled by the plan under which its request started.
 func (c *checker) checkEnabled(s sdk.ReadOnlySpan) {
 	id := attributeText(s, protocol.KeyTracepoint)
 	if id == "" {

@@ -47,14 +47,14 @@ type Tracepoint struct {
 	Kind      Kind     `json:"kind"`
 	Service   string   `json:"service"`
 	Scope     string   `json:"scope,omitempty"`       // instrumentation scope
-	Operation string   `json:"operation"`             // name of its spans; for a variable, the key of its attribute
+	Operation string   `json:"operation"`             // name of its spans, or key of a variable's attribute
 	SpanKind  SpanKind `json:"span_kind,omitempty"`   // kind of its spans
 	Code      string   `json:"code,omitempty"`        // location in the source, for display: a function, or a file and a line
 	Parent    string   `json:"parent_hint,omitempty"` // ID of the tracepoint that calls it
 	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span of the same service that it runs in
 	OwnerKind SpanKind `json:"owner_span_kind,omitempty"`
-	CostNanos int64    `json:"cost_ns"` // estimated CPU time per hit; 0: unknown
-	Bytes     int      `json:"bytes"`   // estimated trace data per hit; 0: unknown
+	CostNanos int64    `json:"cost_ns"` // estimated CPU time per hit; 0 if unknown
+	Bytes     int      `json:"bytes"`   // estimated trace data per hit; 0 if unknown
 	Baseline  bool     `json:"default"` // always enabled; plans cannot disable it
 }
 
@@ -69,7 +69,7 @@ type Catalogue struct {
 	Size int    `json:"size"` // number of tracepoints
 }
 
-// Pages returns the number of pages of the catalogue, 0 if it is empty.
+// Pages returns the number of pages of the catalogue, which is 0 if it is empty.
 func (c Catalogue) Pages() int { return (c.Size + PageSize - 1) / PageSize }
 
 // Page returns the bounds of page n, counted from 0, in the list of all tracepoints.
@@ -123,7 +123,7 @@ type Problem struct {
 func (r *Registration) Service() string { return r.Resource["service.name"] }
 
 // Validate returns an [InvalidError], or an error wrapping [ErrVersion], if r is not valid. It checks the hash of the
-// catalogue only if that has a single page: the hash covers all pages.
+// catalogue only if there is a single page, because the hash covers all pages.
 func (r *Registration) Validate() error {
 	if err := checkVersion(r.Protocol); err != nil {
 		return err

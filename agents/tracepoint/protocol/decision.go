@@ -12,16 +12,16 @@ const TraceStateKey = "sibyl"
 // Keys of span attributes.
 const (
 	KeyTracepoint = "sibyl.tracepoint.id" // on every span outside the baseline: Tracepoint.ID
-	KeyPlan       = "sibyl.plan"          // on the first span of each service: version of the plan applied there; 0: none
-	KeyArm        = "sibyl.arm"           // on the first span of each service: name of the arm; absent: none
+	KeyPlan       = "sibyl.plan"          // on the first span of each service: version of the plan applied there, or 0
+	KeyArm        = "sibyl.arm"           // on the first span of each service: name of the arm, if any
 )
 
-// Decision records what the first agent decided about a request. All other agents follow it, so that the request is
-// instrumented consistently. Its text form in the tracestate is "version", "version-arm" or "version-arm-filters", with
-// filters in hexadecimal digits: "17-b".
+// Decision records the first agent's decision about a request. All other agents follow it, so that the request is
+// instrumented consistently. Its text form in the tracestate is "version", "version-arm" or "version-arm-filters",
+// with filters in hexadecimal digits: "17-b".
 type Decision struct {
-	Version int64  // of the plan; 0: the first agent had no plan, and only the baseline is enabled
-	Arm     string // "": none
+	Version int64  // of the plan; 0 if the first agent had no plan, so that only the baseline is enabled
+	Arm     string // may be empty
 	Filters uint64 // bit i is set if the request matches Plan.Filters[i]
 }
 
@@ -63,8 +63,8 @@ func RandomnessOf(traceID [16]byte) Randomness {
 	return Randomness(mix64(binary.BigEndian.Uint64(traceID[:8]) ^ mix64(binary.BigEndian.Uint64(traceID[8:]))))
 }
 
-// Arm returns the index in p.Arms of the request's arm: the first arm at which the cumulative share exceeds r as a
-// fraction in [0, 1). It returns -1 if the request has no arm.
+// Arm returns the index in p.Arms of the request's arm. This is the first arm whose cumulative share exceeds r, taken
+// as a fraction in [0, 1). It returns -1 if the request has no arm.
 func (r Randomness) Arm(p *Plan) int {
 	x, sum := unitInterval(uint64(r)), 0.0
 	for i := range p.Arms {

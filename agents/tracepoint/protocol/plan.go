@@ -9,7 +9,7 @@ import (
 // for all agents.
 type Plan struct {
 	Protocol     int      `json:"protocol"`
-	Version      int64    `json:"version"`       // ascending; 0: no plan was published
+	Version      int64    `json:"version"`       // ascending; 0 if no plan was published
 	Hash         string   `json:"hash"`          // HashPlan
 	LeaseSeconds int      `json:"lease_seconds"` // validity of the plan after the last response to GET plan
 	Filters      []Filter `json:"filters,omitempty"`
@@ -40,7 +40,7 @@ const ExploreArm = "x"
 type Enabled struct {
 	ID     string  `json:"id"`
 	Rate   float64 `json:"rate"`             // share of the arm's requests that it is enabled for, in (0, 1]
-	Filter int     `json:"filter,omitempty"` // number, counted from 1, of the filter in Plan.Filters that requests must match; 0: no filter
+	Filter int     `json:"filter,omitempty"` // filter in Plan.Filters that requests must match, from 1; may be 0
 }
 
 // Matches reports whether f selects a request whose entry span has the given name and kind. The function attribute
@@ -57,7 +57,7 @@ func (f *Filter) Matches(service, operation string, kind SpanKind, attribute fun
 	return true
 }
 
-// FilterBit returns the bit of Decision.Filters that must be set; 0 if there is no filter.
+// FilterBit returns the bit of Decision.Filters that must be set, or 0 without a filter.
 func (t *Enabled) FilterBit() uint64 {
 	if t.Filter == 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// plan returns a plan in which all fields are set.
+// plan returns a plan with all fields set.
 func plan() *protocol.Plan {
 	p := &protocol.Plan{
 		Protocol: protocol.Version, Version: 17, LeaseSeconds: 60,
@@ -44,7 +44,7 @@ func TestPlanRoundTrip(t *testing.T) {
 	}
 }
 
-// TestHashes pins hashes, because agents in other languages compute them too.
+// TestHashes pins hashes, because agents in other languages compute them, too.
 func TestHashes(t *testing.T) {
 	if got, want := plan().Hash, "2cfca306e64ec526b1dde4a8560b78ad"; got != want {
 		t.Errorf("hash of the plan is %s, want %s", got, want)
@@ -219,8 +219,8 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// TestRandomness pins a value that agents in other languages must derive too, and checks the distribution over arms and
-// rates.
+// TestRandomness pins a value that agents in other languages must derive, too, and checks the distribution over arms
+// and rates.
 func TestRandomness(t *testing.T) {
 	id := [16]byte{0: 0x4b, 1: 0xf9, 2: 0x2f, 3: 0x35, 15: 0x36}
 	if got, want := protocol.RandomnessOf(id), protocol.Randomness(0x47bc1441ce3b6609); got != want {
@@ -293,7 +293,7 @@ func FuzzDecodePlan(f *testing.F) {
 		if (p == nil) != (err != nil) {
 			t.Fatalf("plan %v with error %v", p, err)
 		}
-		var unhashed protocol.Plan // reaches the validation although the hash does not match
+		var unhashed protocol.Plan // reaches the validation although the hash doesn't match
 		if json.Unmarshal(data, &unhashed) != nil || unhashed.Validate() != nil {
 			return
 		}

@@ -17,25 +17,25 @@ const (
 type Status struct {
 	Protocol int    `json:"protocol"`
 	Session  string `json:"session"`
-	Version  int64  `json:"version"`         // of the current plan; 0: none, the agent runs its baseline
-	Hash     string `json:"hash"`            // of the current plan; "": none
+	Version  int64  `json:"version"`         // of the current plan; 0 if the agent runs its baseline
+	Hash     string `json:"hash"`            // of the current plan; may be empty
 	Error    string `json:"error,omitempty"` // why the agent rejected the last plan that it received
 	// Tracepoints holds the tracepoints of the plan, and others that were hit since the previous status.
 	Tracepoints []Outcome `json:"tracepoints,omitempty"`
 }
 
-// Outcome is the state of one tracepoint and its cost. Counts are cumulative since the session began, so that lost and
-// duplicate statuses do no harm.
+// Outcome is the state of one tracepoint and its cost. Counts are cumulative since the start of the session, so lost
+// and duplicate statuses do no harm.
 type Outcome struct {
 	ID     string  `json:"id"`
 	State  State   `json:"state"`
 	Reason string  `json:"reason,omitempty"`
 	Hits   uint64  `json:"hits"`    // executions while enabled
 	Drops  uint64  `json:"drops"`   // hits that recorded nothing: the request is not sampled, or a limit is exceeded
-	Nanos  float64 `json:"cost_ns"` // mean measured CPU time per hit since the session began; 0: not measured
-	Bytes  float64 `json:"bytes"`   // mean measured trace data per hit since the session began; 0: not measured
-	// Incomplete: much of what the tracepoint should have recorded lately is missing, for Reason. That it recorded
-	// nothing proves nothing, and it may work again soon.
+	Nanos  float64 `json:"cost_ns"` // mean measured CPU time per hit in the session; 0 if not measured
+	Bytes  float64 `json:"bytes"`   // mean measured trace data per hit in the session; 0 if not measured
+	// Incomplete means that much of the tracepoint's recent data is missing, for Reason. The absence of data then
+	// proves nothing. The tracepoint may soon work again.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 

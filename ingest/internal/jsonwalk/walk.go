@@ -22,7 +22,7 @@ var (
 // tooDeep is the message of jx's unexported error for excessive nesting.
 const tooDeep = "depth: maximum"
 
-// noValue is the message of jx's error for a value that is none of JSON, such as NaN.
+// noValue is the message of jx's error for a value that is not JSON, such as NaN.
 const noValue = "unexpected invalid"
 
 // Walker reads one record at a time. It reuses its buffers. The zero Walker is ready to use.
@@ -75,7 +75,7 @@ func (w *Walker) position() int64 {
 }
 
 // Fields calls f for each field of the object that follows, which may be null. f must consume the value. The key is
-// valid as long as the record.
+// valid until the next record.
 func (w *Walker) Fields(j *jx.Decoder, f func(key []byte) error) error {
 	if j.Next() == jx.Null {
 		return j.Null()
@@ -110,7 +110,7 @@ func Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	return it.Err()
 }
 
-// Text reads a string. It returns nil for null. The result is valid as long as the record.
+// Text reads a string. It returns nil for null. The result is valid until the next record.
 func Text(j *jx.Decoder) ([]byte, error) {
 	if j.Next() == jx.Null {
 		return nil, j.Null()

@@ -1,5 +1,5 @@
 // Package protowriter writes protobuf messages field by field, for decoders that translate JSON to OTLP. The output
-// grows with the input: no object exists for a field.
+// grows with the input, and there are no objects for fields.
 package protowriter
 
 import (

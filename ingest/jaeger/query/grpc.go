@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-// overGRPC queries a Jaeger by api_v2.QueryService, which every version has.
+// overGRPC queries a Jaeger with api_v2.QueryService, which every version has.
 type overGRPC struct {
 	connection *grpc.ClientConn
 	client     api_v2.QueryServiceClient

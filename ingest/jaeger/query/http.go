@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// overHTTP is a Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several.
+// overHTTP is a Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several documents.
 type overHTTP struct {
 	base   *url.URL
 	client *http.Client
@@ -92,7 +92,7 @@ type apiError struct {
 
 func (e *apiError) Error() string { return "Jaeger answers: " + e.Message }
 
-// get returns the body of a response, empty if nothing was found.
+// get returns the body of a response, or nil if nothing was found.
 func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) ([]byte, error) {
 	u := h.base.JoinPath("api/v3", resource)
 	u.RawQuery = query.Encode()
@@ -110,7 +110,7 @@ func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) (
 	}
 	if response.StatusCode != http.StatusOK {
 		var failed struct{ Error *apiError }
-		_ = json.Unmarshal(body, &failed) // ignores a body that is not JSON
+		_ = json.Unmarshal(body, &failed) // ignores a body that isn't JSON
 		switch {
 		case response.StatusCode == http.StatusNotFound && failed.Error != nil:
 			return nil, nil // no traces

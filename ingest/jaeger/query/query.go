@@ -1,7 +1,7 @@
 // Package query fetches traces from a running Jaeger and forwards them as OTLP. It queries consecutive windows of time.
 //
 // The input is the query service of a Jaeger, over HTTP (/api/v3/traces) or gRPC (api_v2.QueryService). The output is
-// calls of [receiver.Intake.Take], as from receivers, with whole traces, each once:
+// calls of [receiver.Intake.Take], like those of receivers, with whole traces, each once:
 //
 //  1. Windows [from, to) follow each other without gaps. They end at least [Options.Lag] before now, so that fetched
 //     traces are complete.
@@ -9,8 +9,8 @@
 //     number of traces or exceeds the allowed size, halve the window for that service and query both halves.
 //  3. Jaeger finds a trace by any span of the service in the window. The trace belongs to the window that contains its
 //     first span of the queried services; ignore it in other windows.
-//  4. Forward the traces of the window. When all are accepted, save the end of the window. The next window begins
-//     there, also after a restart.
+//  4. Forward the traces of the window. When all are accepted, save the end of the window. The next window starts
+//     there, even after a restart.
 //
 // Invariants: without crashes, every trace whose spans reach Jaeger within Lag is forwarded exactly once. After a crash
 // the unfinished window is fetched again; the engine, which remembers the IDs of closed traces (assembly.remember),
@@ -47,7 +47,7 @@ import (
 type Options struct {
 	URL      string        // of the query service, with scheme
 	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
-	Services []string      // services whose traces are fetched; empty: all services that Jaeger knows
+	Services []string      // services whose traces are fetched; if empty, all services that Jaeger knows
 	Interval time.Duration // between fetches; default 10 s
 	Lookback time.Duration // distance of the first window from now−Lag; default 0
 
@@ -55,10 +55,10 @@ type Options struct {
 	MaxTraces   int           // per query; default 200
 	MaxResponse int64         // bytes before decoding, which takes about six times as much memory; default 32 MiB
 
-	Log *slog.Logger // nil: discard
+	Log *slog.Logger // discards messages if nil
 }
 
-// Positions stores the end of the last finished window; the zero time means that there is none. One goroutine calls the
+// Positions stores the end of the last finished window, or the zero time before the first. One goroutine calls the
 // methods.
 type Positions interface {
 	Load(ctx context.Context) (time.Time, error)
@@ -73,7 +73,7 @@ type Counts struct {
 	Queries    atomic.Int64 // to Jaeger
 	Failed     atomic.Int64 // failed queries
 	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
-	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; 0: none
+	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; may be 0
 }
 
 // Defaults and fixed limits.
@@ -85,13 +85,13 @@ const (
 
 	maxWindow      = time.Minute      // while catching up
 	minRetryWindow = time.Second      // minimum length of windows after errors
-	minWindow      = time.Millisecond // windows are not halved below
+	minWindow      = time.Millisecond // windows are not halved below this
 	precision      = time.Microsecond // of times in Jaeger's storage
 	queryTimeout   = time.Minute
 	firstPause     = time.Second // after an error; doubled each time
 	maxPause       = time.Minute
 	requestSpans   = 2000    // in a forwarded request, unless a trace is larger
-	maxServices    = 10_000  // that are queried
+	maxServices    = 10_000  // to query
 	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
 )
 
@@ -356,7 +356,7 @@ func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	return flush()
 }
 
-// begin returns the start of the first span in t of a queried service, or the zero time if there is none.
+// begin returns the start of the first span in t of a queried service. It is the zero time if t has no such span.
 func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {

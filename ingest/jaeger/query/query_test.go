@@ -29,8 +29,8 @@ type stored struct {
 // window, including both ends, in random order.
 type jaeger struct {
 	spans   []stored
-	arrived func(stored) time.Time // nil: immediately
-	large   int                    // spans of the largest response; 0: no bound
+	arrived func(stored) time.Time // if nil, immediately
+	large   int                    // maximum spans per response; 0 is unlimited
 	bad     time.Time              // windows with this time are unreadable
 	fails   int                    // number of queries that fail first
 	asked   int
@@ -164,7 +164,7 @@ func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, duri
 	return p.Counts()
 }
 
-// once checks that each span of a Jaeger was accepted once, or as often as exceptions gives.
+// once checks that each span in a Jaeger was accepted once, or as often as exceptions says.
 func once(t *testing.T, from *jaeger, to *intake, exceptions map[byte]int) {
 	t.Helper()
 	for _, s := range from.spans {
@@ -219,7 +219,7 @@ func TestEachTraceOnce(t *testing.T) {
 	}
 }
 
-// With configured services, only traces with spans of these are accepted, each once.
+// If services are configured, only traces with spans of these services are accepted, each once.
 func TestOnlyNamedServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{spans: application(7)}, &intake{}
@@ -342,7 +342,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// After a restart, fetching continues at the saved position; only the unfinished window is fetched again.
+// Fetching continues at the saved position after a restart. Only the unfinished window is fetched again.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans := application(5)
@@ -360,13 +360,13 @@ func TestRestart(t *testing.T) {
 		now := time.Now()
 		from := &jaeger{spans: []stored{{1, 1, "a", now.Add(-55 * time.Minute)}, {2, 1, "a", now.Add(-40 * time.Minute)}}}
 		to := &intake{}
-		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}} // the sixth window contains trace 1 and is not saved
+		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}} // the sixth window contains trace 1 and isn't saved
 		pull(t, from, to, at, Options{Lookback: time.Hour}, time.Minute)
 		once(t, from, to, map[byte]int{1: 2})
 	})
 }
 
-// After an error of the intake, the window is fetched again.
+// The window is fetched again after an error of the intake.
 func TestIntakeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &jaeger{spans: []stored{{1, 1, "a", time.Now().Add(-time.Minute)}}}
@@ -384,7 +384,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The window of a trace does not depend on the order of services.
+// The window of a trace doesn't depend on the order of services.
 func TestFirstSpanDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boundary := time.Now().Add(-30 * time.Minute)
@@ -400,7 +400,7 @@ func TestFirstSpanDecides(t *testing.T) {
 	})
 }
 
-// The name of a server, in logs and metrics, holds no secrets of its URL.
+// The name of a server in logs and metrics contains no secrets from its URL.
 func TestName(t *testing.T) {
 	for _, secrets := range []string{"geheim@", "u:geheim@", ""} {
 		p, err := New(&intake{}, &positions{}, Options{URL: "http://" + secrets + "jaeger:16686/q?key=geheim"})

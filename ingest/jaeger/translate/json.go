@@ -165,7 +165,7 @@ func tags(all []tagJSON) []model.KeyValue {
 	return out
 }
 
-// model returns t as a value of its declared type, or else of its JSON type. It returns false if the value is no
+// model returns t as a value of its declared type, or else of its JSON type. It returns false if the value isn't a
 // scalar.
 func (t *tagJSON) model() (model.KeyValue, bool) {
 	var value any
@@ -203,8 +203,8 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 // impossible is a time that span decoders reject.
 var impossible = time.Unix(1<<60, 0)
 
-// micros parses a number of microseconds or a string that contains one. It returns 0 and true for no value, and false
-// for an invalid or out of range one.
+// micros parses a number of microseconds or a string that contains one. It returns 0 and true for a missing value, and
+// false for a value that is invalid or out of range.
 func micros(raw json.RawMessage) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, true
@@ -248,7 +248,7 @@ func parseSpanID(text string) (model.SpanID, bool) {
 	return model.SpanID(id.Low), true
 }
 
-// parseHex parses hexadecimal digits. It returns 0 for none.
+// parseHex parses hexadecimal digits. It returns 0 for empty text.
 func parseHex(text string) (uint64, bool) {
 	if text == "" {
 		return 0, true

@@ -1,5 +1,5 @@
 // Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. Package otlp
-// decodes a translation to the same spans as package jaeger decodes the original; a test compares them.
+// decodes the translation to the same spans that package jaeger reads from the original; a test compares them.
 //
 // Spans are interpreted by Jaeger's model, as in package jaeger. All tags become attributes, including those that also
 // become a field of OTLP. Logs become events. A span with invalid identifiers or times gets an empty identifier or an
@@ -43,7 +43,7 @@ func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
 	if p != nil {
 		var err error
 		if key, err = p.Marshal(); err != nil {
-			panic(err) // only custom types fail, and it has none
+			panic(err) // only custom types fail, and p has no custom type
 		}
 	}
 	if spans, ok = t.same[string(key)]; !ok {
@@ -76,7 +76,7 @@ func (t *translator) resource(p *model.Process) ptrace.SpanSlice {
 	return spans
 }
 
-// hostTags maps the tags with which Jaeger's clients name a host to those of OpenTelemetry.
+// hostTags maps the host tags of Jaeger's clients to the keys of OpenTelemetry.
 var hostTags = map[string]string{"hostname": "host.name", "ip": "host.ip"}
 
 func (t *translator) span(s *model.Span) {

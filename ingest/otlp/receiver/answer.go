@@ -30,29 +30,30 @@ const (
 // String returns the name of t in metrics.
 func (t Transport) String() string { return [...]string{GRPC: "grpc", HTTP: "http"}[t] }
 
-// Event describes an answered request. Connections that never became a request of OTLP cause no event.
+// Event describes an answered request. Connections that never became an OTLP request cause no event.
 type Event struct {
 	Transport Transport
-	Refused   refusal.Reason // None: accepted, though some of its spans may be rejected
+	Refused   refusal.Reason // None if accepted, even if some of its spans are rejected
 	Bytes     int            // of the body, uncompressed; 0 unless it was read
 	Rejected  int            // spans
 	Duration  time.Duration  // from its header to its answer
 }
 
-// prescribed holds the HTTP statuses in which OTLP differs from the usual ones.
+// prescribed holds OTLP's HTTP statuses that differ from the usual ones.
 var prescribed = map[refusal.Reason]int{
 	refusal.Overloaded:      http.StatusTooManyRequests,
 	refusal.UnknownEncoding: http.StatusBadRequest,
 }
 
-// refuse returns a refusal with the status that OTLP prescribes. Detail is fit for clients.
+// refuse returns a refusal with the status that OTLP prescribes. detail is shown to clients.
 func refuse(reason refusal.Reason, detail string) *refusal.Error {
 	e := refusal.New(reason, detail, "")
 	e.Status = prescribed[reason]
 	return e
 }
 
-// overloaded returns the refusal of a request that does not fit now. If after is 0 it asks for a second.
+// overloaded returns the refusal of a request that doesn't fit now. If after is 0, the client should retry after one
+// second.
 func overloaded(detail string, after time.Duration) *refusal.Error {
 	return refuse(refusal.Overloaded, detail).Later(or(after, overloadBackoff))
 }
@@ -63,7 +64,7 @@ var (
 	errSlow    = errors.New("the body came too slowly")
 )
 
-// enter admits a request before its body is read, or returns a refusal. For the place see [budget.enter].
+// enter admits a request before its body is read, or returns a refusal. See [budget.enter] for cut and the place.
 func (s *Server) enter(cut func()) (*place, error) {
 	if refused := s.opts.Refuse(); refused != nil {
 		return nil, overloaded(refused.Error(), refused.After)
@@ -75,7 +76,7 @@ func (s *Server) enter(cut func()) (*place, error) {
 	return p, nil
 }
 
-// take passes a body to the Intake and returns the spans that it rejected, or a refusal. Local is the local address of
+// take passes a body to the Intake and returns the spans that it rejected, or a refusal. local is the local address of
 // the connection.
 func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
 	defer connlimit.Working(local)()
@@ -99,7 +100,7 @@ func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format F
 	return Rejected{}, refuse(refusal.Failed, "internal error")
 }
 
-// unread returns the refusal of a request whose body could not be read because of err.
+// unread returns the refusal of a request whose body couldn't be read because of err.
 func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		return refused
@@ -121,7 +122,7 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	return refuse(refusal.Malformed, "the body is incomplete")
 }
 
-// authorized reports whether an Authorization header from an address holds a token that may send traces.
+// authorized reports whether an Authorization header from an address has a token that may send traces.
 func (s *Server) authorized(header, from string) bool {
 	if s.opts.Authorized == nil {
 		return true
@@ -142,7 +143,7 @@ const (
 	partialMessage  = protowire.Number(2)
 )
 
-// protobuf returns r as an ExportTraceServiceResponse; nil if r is zero.
+// protobuf returns r as an ExportTraceServiceResponse, or nil if r is zero.
 func (r Rejected) protobuf() []byte {
 	var partial []byte
 	if r.Spans != 0 {

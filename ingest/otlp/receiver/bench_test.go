@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// childServer, in the environment, makes the test binary a server whose intake drops everything.
+// childServer is an environment variable that makes the test binary a server whose intake drops everything.
 const childServer = "SIBYL_RECEIVER_CHILD"
 
 func TestMain(m *testing.M) {
@@ -46,10 +46,10 @@ func dropAll(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// child is a server in a process of its own.
+// child is a server in its own process.
 type child struct {
 	grpc, http string                                         // addresses
-	end        func() (processor time.Duration, memory int64) // bytes at most
+	end        func() (processor time.Duration, memory int64) // returns the processor time and the maximum memory in bytes
 }
 
 func startChild(t testing.TB) child {

@@ -22,10 +22,10 @@ const (
 // encodingNames holds the values of HTTP's Content-Encoding and gRPC's grpc-encoding.
 var encodingNames = map[string]encoding{"": identity, "identity": identity, "gzip": gzipped, "zstd": zstandard}
 
-// maxWindow is the largest supported window of zstd, in bytes: RFC 9659 allows senders no more.
+// maxWindow is the largest supported window of zstd, in bytes. RFC 9659 does not allow senders a larger one.
 const maxWindow = 8 << 20
 
-// Errors of bodies.read, which also returns those of its source.
+// Errors of bodies.read, in addition to the errors of its source.
 var (
 	errOverBudget = errors.New("no memory left for the request")
 	errTooLarge   = errors.New("the request is too large")
@@ -35,9 +35,9 @@ var (
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
-// A compressed body is read completely before it is uncompressed. So a slow sender holds no decoder, uncompressing only
-// takes processor time, and few decoders are enough; their number bounds their memory, which is a little over maxWindow
-// each.
+// A compressed body is read completely before it is uncompressed. A slow sender therefore does not occupy a decoder,
+// uncompressing only takes processor time, and a few decoders are enough. Their number limits their memory, which is a
+// little over maxWindow each.
 type bodies struct {
 	budget   *budget
 	memory   memory
@@ -54,8 +54,8 @@ func newBodies(b *budget, limit int64) *bodies {
 	return s
 }
 
-// read returns the bytes of src, uncompressed. The caller must free them. Size is the number of bytes in src, −1 if
-// unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or that of src or ctx.
+// read returns the bytes of src, uncompressed. The caller must free them. size is the number of bytes in src, or −1 if
+// unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or an error of src or ctx.
 func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
@@ -115,7 +115,7 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 // fill returns the bytes of src, at most limit.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	b := &body{from: s, announced: size, limit: limit}
-	err := b.extend(pieceFor(min(size, minPiece))) // more would be held for senders whose bytes never come
+	err := b.extend(pieceFor(min(size, minPiece))) // more would be wasted if the bytes never arrive
 	if err == nil {
 		err = b.fill(src)
 	}
@@ -126,17 +126,17 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	return b, nil
 }
 
-// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece and becomes one stretch
-// of memory only once it is complete and valid, so that a refused body, however large, uses recycled pieces and leaves
-// no garbage.
+// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece, and is joined to one
+// slice only once it is complete and valid. So a refused body uses recycled pieces and leaves no garbage, however
+// large it is.
 type body struct {
 	from   *bodies
 	pieces []*[]byte
 	size   int64  // bytes in pieces
 	limit  int64  // of size
-	joined []byte // all bytes, if there was more than one piece; pieces is empty then
+	joined []byte // all bytes, if there was more than one piece; pieces is then empty
 
-	announced int64 // size according to the sender; −1: unknown
+	announced int64 // size according to the sender, or −1 if unknown
 }
 
 // bytes returns the body. It must be joined.
@@ -165,8 +165,8 @@ func (b *body) extend(size int64) error {
 	return nil
 }
 
-// grow adds space for more bytes. Once minPiece bytes are there, an announced size is trusted up to one piece, which
-// replaces the first, so that most bodies need not be joined.
+// grow adds space for more bytes. Once minPiece bytes are there, it trusts an announced size of up to one piece, which
+// replaces the first piece, so that most bodies need not be joined.
 func (b *body) grow() error {
 	first := b.pieces[0]
 	if len(b.pieces) > 1 || cap(*first) > minPiece || b.announced <= b.size {
@@ -183,7 +183,7 @@ func (b *body) grow() error {
 	return nil
 }
 
-// join makes the body one stretch of memory.
+// join moves the body to one slice.
 func (b *body) join() error {
 	if len(b.pieces) == 1 {
 		return nil
@@ -255,7 +255,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadByte implements [io.ByteReader], so that gzip needs no buffer of its own.
+// ReadByte implements [io.ByteReader], so that gzip does not need its own buffer.
 func (r *reader) ReadByte() (byte, error) {
 	var b [1]byte
 	_, err := r.Read(b[:])
@@ -268,7 +268,7 @@ type decoder struct {
 	zstd *zstd.Decoder
 }
 
-// open returns a reader of sent uncompressed. The encoding is not identity.
+// open returns a reader of sent uncompressed. The encoding isn't identity.
 func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 	src := &reader{pieces: sent.pieces}
 	switch {
@@ -287,6 +287,6 @@ func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 }
 
 func newZstd(r io.Reader) (*zstd.Decoder, error) {
-	// Without concurrency the decoder starts no goroutines and need not be closed.
+	// With a concurrency of one, the decoder starts no goroutines and need not be closed.
 	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 }

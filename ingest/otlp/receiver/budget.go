@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// budget bounds the requests in flight and the memory that they hold. It never waits: a request that waits for memory
-// while it holds some could deadlock. It is safe for concurrent use.
+// budget limits the requests in flight and the memory that they hold. It never waits, because a request that waits for
+// memory while it holds some could deadlock. It is safe for concurrent use.
 //
-// Requests share the processor. If that is the bottleneck, each admitted request delays all others, until senders give
+// Requests share the processor. If it is the bottleneck, each admitted request delays all others, until senders give
 // up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders do not count.
 //
-// Slow senders must not take the places and the memory of others, however many there are. So when either runs short,
-// the budget cuts off the slow body that has been arriving for longest.
+// Slow senders must not take the places and the memory of others, however many there are. If either runs short, the
+// budget cuts off the slow body that has been arriving for the longest time.
 type budget struct {
 	maxRequests, maxBytes int64
-	slow                  time.Duration // age at which an arriving body is slow
+	slow                  time.Duration // minimum age of an arriving body to count as slow
 	bytes                 atomic.Int64
 	late                  atomic.Bool // the Intake was slow with the last request
 
-	mu       sync.Mutex // guards the fields below and those of places
+	mu       sync.Mutex // guards the fields below and the fields of places
 	requests int64
 	arriving list.List // of *place whose body is arriving, oldest first
 }
@@ -31,20 +31,20 @@ type budget struct {
 type place struct {
 	of    *budget
 	began time.Time
-	cut   func()        // ends the reading of the body
-	entry *list.Element // in budget.arriving; nil: the body has arrived, or was cut off
+	cut   func()        // aborts the reading of the body
+	entry *list.Element // in budget.arriving; nil if the body has arrived or was cut off
 	held  bool          // counts as a request of the budget
 }
 
 const (
 	lateAfter    = 100 * time.Millisecond // from the complete body until the Intake returned
 	lateRequests = 256                    // admitted then; enough for commits of lateAfter, and few enough for some cores to finish in that time
-	slowAfter    = time.Second            // from a header to the last byte of its body; senders on a usual network need a tenth
+	slowAfter    = time.Second            // from a header to the last byte of its body; usually a tenth of this suffices
 	cutShare     = 4                      // slow bodies are cut off while less than 1/cutShare of the memory is free, before others are refused
 )
 
 // enter admits one more request, or returns nil. The caller must call arrived when it has the body, and leave in any
-// case. Cut makes the reading of the body fail. It is called at most once, before arrived returns, and must not block.
+// case. cut must abort the reading of the body. It is called at most once, before arrived returns, and must not block.
 func (b *budget) enter(cut func()) *place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,8 +63,8 @@ func (b *budget) enter(cut func()) *place {
 	return p
 }
 
-// cutSlowest cuts off the body that has been arriving for longest and frees its place, or reports false if it is not
-// slow. Its memory is free once its reader notices. The caller holds mu.
+// cutSlowest cuts off the body that has been arriving for the longest time and frees its place. It returns false if
+// this body isn't slow. The memory is freed once the reader notices. The caller holds mu.
 func (b *budget) cutSlowest() bool {
 	oldest := b.arriving.Front()
 	if oldest == nil {
@@ -94,7 +94,7 @@ func (p *place) release() {
 	}
 }
 
-// arrived ends the time in which the body may be cut off, and reports false if it was.
+// arrived protects the body from being cut off. It returns false if this has already happened.
 func (p *place) arrived() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *budget) inFlight() int64 {
 // taken records how long the Intake took for a request.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
-// reserve reports whether n more bytes fit. After true the caller must call release.
+// reserve reports whether n more bytes fit. If so, the caller must call release.
 func (b *budget) reserve(n int64) bool {
 	ok := take(&b.bytes, n, b.maxBytes)
 	if !ok || b.bytes.Load() > b.maxBytes-b.maxBytes/cutShare {
@@ -140,8 +140,8 @@ func (b *budget) release(n int64) { b.bytes.Add(-n) }
 // room reports whether n bytes could be reserved now.
 func (b *budget) room(n int64) bool { return b.bytes.Load()+n <= b.maxBytes }
 
-// take adds n to total unless the sum would exceed limit, and reports whether it did. An addition that is taken back
-// may make another one fail that would have fitted, which costs a retry; the total never exceeds limit.
+// take adds n to total unless the sum would exceed limit, and reports whether it did. The total never exceeds limit.
+// An addition that is reverted may make a concurrent one fail although it would have fitted; this only costs a retry.
 func take(total *atomic.Int64, n, limit int64) bool {
 	if total.Add(n) <= limit {
 		return true
@@ -166,7 +166,7 @@ func pieceFor(n int64) int64 {
 	return 1 << min(maxPieceBits, max(minPieceBits, bits.Len64(uint64(max(n, 1)-1))))
 }
 
-// alloc returns an empty piece of the given size. Its memory is not cleared.
+// alloc returns an empty piece of the given size. Its memory isn't cleared.
 func (m *memory) alloc(size int64) *[]byte {
 	if b, ok := m[bits.TrailingZeros64(uint64(size))-minPieceBits].Get().(*[]byte); ok {
 		return b

@@ -23,10 +23,10 @@ import (
 // fuzzLimit is small, so that fuzzing exceeds it, but larger than one piece of memory.
 const fuzzLimit = 1 << 18
 
-// fuzzed is a server that is called without a network. It stores the last body that its Intake received.
+// fuzzed is a server that is called without a network. It records the last body that its Intake received.
 type fuzzed struct {
 	*Server
-	got   []byte // nil: nothing
+	got   []byte // nil if nothing was received
 	event Event
 }
 

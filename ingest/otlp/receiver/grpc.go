@@ -27,10 +27,10 @@ import (
 // Sizes of buffers and windows, measured with BenchmarkGRPC.
 const (
 	readBuffer   = 64 << 10
-	streamWindow = 256 << 10 // bytes that a request may send ahead of its reader
+	streamWindow = 256 << 10 // bytes that a request may send before they are read
 	connWindow   = 1 << 20
 	pieceSize    = 64 << 10 // bytes of a message that are read at once
-	smallMessage = 1 << 10  // that gRPC itself decodes: none, because Export reads its messages raw
+	smallMessage = 1 << 10  // messages up to this size are decoded by gRPC itself, but Export reads its messages raw
 )
 
 func (s *Server) newGRPC(options ...grpc.ServerOption) *grpc.Server {
@@ -139,15 +139,15 @@ func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	return int64(binary.BigEndian.Uint32(prefix[1:])), prefix[0] == 1, nil
 }
 
-// rawStream is a call whose message can be read piece by piece, still compressed. The usual RecvMsg reads and
-// uncompresses a whole message before its bytes can be counted, so that requests of many connections could exhaust
+// rawStream is a call whose message can be read piece by piece, while still compressed. The usual RecvMsg reads and
+// uncompresses a whole message before its bytes can be counted, so requests of many connections could exhaust the
 // memory.
 //
-// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so that a new version of
-// gRPC may lack them. Then every test of this package fails.
+// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so a new version of gRPC
+// may lack them. In that case every test of this package fails.
 type rawStream interface {
-	ReadMessageHeader(prefix []byte) error // io.EOF: there is no message
-	Read(n int) (mem.BufferSlice, error)   // returns n bytes and no fewer; waits for them until the context is done
+	ReadMessageHeader(prefix []byte) error // io.EOF without a message
+	Read(n int) (mem.BufferSlice, error)   // returns exactly n bytes; waits for them until the context is done
 	RecvCompress() string                  // of the header grpc-encoding
 }
 
@@ -165,7 +165,7 @@ type message struct {
 	left   int64
 }
 
-// Read reads pieces of moderate size: gRPC lets the sender send as many bytes ahead as a Read asks for.
+// Read reads pieces of moderate size, because gRPC lets the sender send as many bytes in advance as a Read requests.
 func (m *message) Read(p []byte) (int, error) {
 	if m.left == 0 {
 		return 0, io.EOF
@@ -203,7 +203,7 @@ func cancel(ctx context.Context, cause error) {
 // reply is an encoded response.
 type reply []byte
 
-// codec sends replies as they are.
+// codec sends replies unchanged.
 type codec struct{ grpcencoding.CodecV2 }
 
 // Marshal returns the bytes of v, which is a reply.
@@ -215,7 +215,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// zstdCompressor makes gRPC admit requests with this encoding, which bodies uncompresses.
+// zstdCompressor makes gRPC admit requests with this encoding. They are uncompressed by bodies.
 type zstdCompressor struct{}
 
 func init() {

@@ -63,7 +63,7 @@ func TestGRPCRefusals(t *testing.T) {
 	broken := errors.New("/var/lib/secret is broken")
 	tests := []struct {
 		name    string
-		intake  error // returned by the Intake; nil: it decodes
+		intake  error // returned by the Intake; if nil, the Intake decodes
 		token   string
 		request []byte
 		gzip    bool
@@ -109,7 +109,7 @@ func TestGRPCRefusals(t *testing.T) {
 	}
 }
 
-// retryDelay returns the delay after which a refusal asks to retry; 0: it does not.
+// retryDelay returns the delay before a retry that a refusal asks for, or 0.
 func retryDelay(st *status.Status) time.Duration {
 	for _, detail := range st.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

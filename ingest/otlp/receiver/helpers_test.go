@@ -174,7 +174,7 @@ func dial(t testing.TB, address string, opts ...grpc.DialOption) *grpc.ClientCon
 	return conn
 }
 
-// exportRaw sends bytes as the message of a call and returns those of the answer.
+// exportRaw sends bytes as the message of a call and returns the bytes of the answer.
 func exportRaw(ctx context.Context, conn *grpc.ClientConn, request []byte, opts ...grpc.CallOption) ([]byte, error) {
 	var response []byte
 	err := conn.Invoke(ctx, exportMethod, &request, &response, opts...)
@@ -200,7 +200,7 @@ func framed(flags byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(message))), message...)
 }
 
-// answer is a response of HTTP whose body was read.
+// answer is an HTTP response whose body was read.
 type answer struct {
 	code   int
 	header http.Header
@@ -214,7 +214,7 @@ func readAnswer(t testing.TB, r *http.Response) answer {
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	must(t, err)
-	// Without a message, the status of gRPC is in the header.
+	// If there is no message, the gRPC status is in the header.
 	return answer{code: r.StatusCode, header: r.Header, body: body, grpc: r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status")}
 }
 
@@ -226,7 +226,7 @@ func rawCall(t testing.TB, address, encoding string, body io.Reader) answer {
 	return readAnswer(t, response)
 }
 
-// tryCall is like rawCall, but the call may fail, and its answer is not read.
+// tryCall is like rawCall, but the call may fail, and its answer isn't read.
 func tryCall(t testing.TB, address, encoding string, body io.Reader) (*http.Response, error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)

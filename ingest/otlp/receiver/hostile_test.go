@@ -25,7 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// rawConn is a connection of HTTP without a client.
+// rawConn is an HTTP connection without a client.
 type rawConn struct{ net.Conn }
 
 // connect opens a connection with a deadline and sends text.
@@ -63,7 +63,7 @@ func (c rawConn) wantClosed(t testing.TB, data []byte, n int) {
 	}
 }
 
-// newPipe returns a pipe that is closed when the test ends, and does not wait for its reader.
+// newPipe returns a pipe that is closed when the test ends, and doesn't wait for its reader.
 func newPipe(t testing.TB) (io.Reader, io.Writer) {
 	r, w := net.Pipe()
 	t.Cleanup(func() { w.Close() })
@@ -115,13 +115,13 @@ func TestSlowSenders(t *testing.T) {
 			t.Errorf("%s: outcome %v", name, o)
 		}
 	}
-	// Time between requests does not count.
+	// Time between requests doesn't count.
 	if _, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), requestOf(1, 1)); err != nil {
 		t.Error(err)
 	}
 }
 
-// Slow bodies make room for other requests when places or memory run short, and are told to send again.
+// Slow bodies make room for other requests when places or memory run short, and their senders are told to retry.
 func TestSlowSendersMakeRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts  Options
@@ -169,7 +169,7 @@ func TestSlowSendersMakeRoom(t *testing.T) {
 	}
 }
 
-// A call whose message has not even begun makes room too, and is told to send again.
+// A call whose message hasn't even started makes room, too, and its sender is told to retry.
 func TestSilentCallMakesRoom(t *testing.T) {
 	outcomes := make(chan refusal.Reason, 2)
 	s := start(t, newDecoding(t), Options{MaxRequests: 1, Observe: func(e Event) { outcomes <- e.Refused }})
@@ -191,7 +191,7 @@ func TestSilentCallMakesRoom(t *testing.T) {
 	}
 }
 
-// Bodies that just began to arrive are not cut off.
+// Bodies that have just started to arrive aren't cut off.
 func TestNewBodiesKeepTheirPlaces(t *testing.T) {
 	b := &budget{maxRequests: 1, maxBytes: 100, slow: time.Minute}
 	p := b.enter(func() { t.Error("cut off") })
@@ -232,7 +232,7 @@ func TestArrivedBodiesKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// The time that the Intake takes does not count towards ReadTimeout.
+// The time that the Intake takes doesn't count towards ReadTimeout.
 func TestSlowIntake(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{ReadTimeout: 100 * time.Millisecond})
@@ -317,8 +317,8 @@ func TestManyPings(t *testing.T) {
 	c.wantClosed(t, http2Frame(6, 0, 0, make([]byte, 8)), 1000)
 }
 
-// With many concurrent clients that send arbitrary data, the memory of the server stays below 600 MiB, and it still
-// serves afterwards.
+// The memory of the server stays below 600 MiB while many concurrent clients send arbitrary data, and the server still
+// works afterwards.
 func TestBombs(t *testing.T) {
 	if testing.Short() || raceDetector() {
 		t.Skip("sends a gigabyte, and the race detector takes several times the memory")

@@ -49,7 +49,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	format, known := formatOf(r)
 	control := http.NewResponseController(w)
 	rejected, err := s.exportHTTP(r, control, format, known, &event)
-	// Only now, so that the time the Intake takes does not count.
+	// Only now, so that the time the Intake takes doesn't count.
 	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout)) // fails only for recorders in tests
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		event.Refused = refused.Reason
@@ -62,8 +62,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.opts.Observe(event)
 }
 
-// exportHTTP returns the rejected spans of a request, or a refusal. Known reports whether format is that of the
-// Content-Type.
+// exportHTTP returns the rejected spans of a request, or a refusal. known reports whether the Content-Type was known.
 func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
 	enc, err := s.admit(r, format, known)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 		return Rejected{}, s.unread(r.Context(), err)
 	}
 	defer b.free()
-	// From now on a read only notices that the sender is gone, and may wait as long as the Intake takes.
+	// From here on, a read only notices that the sender has disconnected, and may wait as long as the Intake takes.
 	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -113,19 +112,19 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding
 	return enc, nil
 }
 
-// fromPage reports whether a page in a browser sent a request: browsers add one of these headers to every POST.
+// fromPage reports whether a page in a browser sent a request. Browsers add one of these headers to every POST.
 func fromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
-// errPage refuses a request of a page that is not trusted.
+// errPage refuses a request from an untrusted page.
 var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a loopback address or localhost, unless a token is needed")
 
-// errMethod refuses a request that is no POST.
+// errMethod refuses a request that is not a POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
 
-// formatOf returns the format of a request, and whether its Content-Type is known. An unknown one is refused in JSON,
-// which people can read.
+// formatOf returns the format of a request, and whether its Content-Type is known. An unknown Content-Type is refused
+// in JSON, which people can read.
 func formatOf(r *http.Request) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)
@@ -139,7 +138,7 @@ func formatOf(r *http.Request) (f Format, known bool) {
 	return Format(i), true
 }
 
-// writeAccepted answers as OTLP prescribes, or as Zipkin does, which has no form for rejected spans.
+// writeAccepted answers as prescribed by OTLP, or like Zipkin, which has no form for rejected spans.
 func writeAccepted(w http.ResponseWriter, format Format, rejected Rejected) {
 	switch format {
 	case Zipkin:
@@ -155,7 +154,7 @@ func writeAccepted(w http.ResponseWriter, format Format, rejected Rejected) {
 // writeRefusal answers with a refusal as a google.rpc.Status.
 func writeRefusal(w http.ResponseWriter, format Format, refused *refusal.Error) {
 	refused.SetHeader(w.Header())
-	if format == Zipkin { // which prescribes no form
+	if format == Zipkin { // Zipkin doesn't prescribe a form
 		format = JSON
 	}
 	marshal := proto.Marshal
@@ -175,7 +174,7 @@ func respond(w http.ResponseWriter, format Format, code int, data []byte) {
 	header.Set("Content-Length", strconv.Itoa(len(data)))
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(data) // fails only if the client is gone
+	_, _ = w.Write(data) // fails only if the client has disconnected
 }
 
 // json returns r as an ExportTraceServiceResponse.

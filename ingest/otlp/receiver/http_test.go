@@ -28,7 +28,7 @@ func post(t testing.TB, s *Server, contentType, encoding string, body io.Reader)
 	return send(t, s.HTTPAddr().String(), http.MethodPost, tracesPath, header, body)
 }
 
-// send sends a request with those fields of header that are not empty.
+// send sends a request with the fields of header that aren't empty.
 func send(t testing.TB, address, method, path string, header http.Header, body io.Reader) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, body)
@@ -98,7 +98,7 @@ func TestHTTPSuccess(t *testing.T) {
 	must(t, err)
 	tests := []struct {
 		name, contentType, body string
-		answer                  string // "": the fields below apply
+		answer                  string // if empty, the fields below apply
 		rejected                int64
 	}{
 		{name: "all", contentType: "application/x-protobuf", body: string(requestOf(2, 0))},
@@ -130,8 +130,8 @@ func TestHTTPSuccess(t *testing.T) {
 	}
 }
 
-// Spans of Zipkin reach the intake as such, uncompressed, and are answered as Zipkin does, with or without rejected
-// ones.
+// Spans of Zipkin reach the intake uncompressed but otherwise unchanged. They are answered as Zipkin does, with or
+// without rejected spans.
 func TestHTTPZipkin(t *testing.T) {
 	const body = `[{"traceId":"1","id":"2"}]`
 	var rejected Rejected
@@ -160,15 +160,15 @@ func TestHTTPRefusals(t *testing.T) {
 	zeros := make([]byte, 1<<20+1)
 	tests := []struct {
 		name        string
-		method      string // "": POST
-		path        string // "": the valid one
+		method      string // POST if empty
+		path        string // the valid path if empty
 		contentType string
 		encoding    string
-		token       string // "": the valid one
+		token       string // the valid token if empty
 		body        []byte
 		http        int
 		code        codes.Code
-		answered    string // Content-Type, "": the request's
+		answered    string // Content-Type; if empty, the request's
 	}{
 		{name: "path", path: "/v1/metrics", contentType: protobuf, http: 404, code: codes.NotFound},
 		{name: "path outside", path: "/v1/traces/../../etc/passwd", contentType: text, http: 404, code: codes.NotFound},
@@ -278,7 +278,7 @@ func TestJSONAsItComes(t *testing.T) {
 	}
 }
 
-// Overloads ask the client to retry, and refusals do not contain internal errors.
+// Overloads ask the client to retry, and refusals don't contain internal errors.
 func TestHTTPAnswersOfTheIntake(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -347,7 +347,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Pages in browsers that are not trusted are refused unless senders need a token; programs are not asked.
+// Untrusted pages in browsers are refused unless senders need a token. The check doesn't apply to programs.
 func TestHTTPPages(t *testing.T) {
 	page := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://rebound.example"}}
 	program := http.Header{"Content-Type": {"application/json"}}

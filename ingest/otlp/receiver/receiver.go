@@ -6,12 +6,12 @@
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly keep neither places,
-// nor memory, nor connections from others. A request that does not fit gets a retryable
-// refusal and never reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see
-// internal errors.
+// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly do not block
+// places, memory or connections for others. A request that does not fit gets a retryable refusal and never reaches the
+// Intake. An acknowledged request was taken; a refused one was not. Clients never see internal errors.
 //
-// Source: OTLP specification 1.x (opentelemetry.io/docs/specs/otlp) and the gRPC protocol over HTTP/2 (PROTOCOL-HTTP2).
+// Source: OTLP specification 1.x (opentelemetry.io/docs/specs/otlp) and the gRPC protocol over HTTP/2
+// (PROTOCOL-HTTP2).
 package receiver
 
 import (
@@ -44,48 +44,52 @@ const (
 
 // Intake takes export requests. It is safe for concurrent use.
 type Intake interface {
-	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not retain
-	// body. A *[refusal.Error] means that nothing was taken and the sender should try again; an *[ingest.RecordError]
-	// that the request is not in its format; any other error is internal. Take returns soon after ctx is done.
+	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not
+	// retain body. A *[refusal.Error] means that nothing was taken and the sender should retry. An
+	// *[ingest.RecordError] means that the request is not in its format. Any other error is internal. Take returns
+	// soon after ctx is done.
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 
-// Rejected counts the spans of a request that were left out. The zero Rejected means none.
+// Rejected counts the spans of a request that were rejected. The zero value means that all were accepted.
 type Rejected struct {
 	Spans int
-	Why   string // fit for clients; may be set although Spans is 0
+	Why   string // shown to clients; may be set although Spans is 0
 }
 
-// Options configure a [Server]. A zero field takes its default.
+// Options configure a [Server]. A zero field has its default value.
 type Options struct {
-	GRPC string        // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
-	HTTP string        // address of HTTP, likewise
-	TLS  connlimit.TLS // of both; zero: clear text
+	GRPC string        // address of gRPC, host:port, or "" for off; port 0 is any port, see [Server.GRPCAddr]
+	HTTP string        // address of HTTP, like GRPC
+	TLS  connlimit.TLS // for both; clear text if zero
 
-	Authorized func(token, from string) bool // checks a bearer token from an address; nil: no token is needed. Safe for concurrent use
+	// Authorized reports whether a bearer token from an address may send traces. If it is nil, no token is needed. It
+	// must be safe for concurrent use.
+	Authorized func(token, from string) bool
 
-	// Trusted reports whether a request over HTTP is accepted although a browser sent it; nil: all are. It is not
-	// called if senders need a token, which pages do not have. Safe for concurrent use.
+	// Trusted reports whether a request over HTTP is accepted although a browser sent it. If it is nil, all are
+	// accepted. It is not called if senders need a token, since pages have no token. It must be safe for concurrent
+	// use.
 	Trusted func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory of all requests that are read, uncompressed or taken; default 160 MiB
 	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default 1024
 	MaxConnections   int           // open connections of each address; default 1024
-	ReadTimeout      time.Duration // from a request's header to the last byte of its body; default 30 s
+	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
 
-	// Refuse is called before a body is read and returns the refusal that the Intake would give any request now; nil:
-	// none. Safe for concurrent use.
+	// Refuse is called before a body is read and returns the refusal that the Intake would currently return for any
+	// request, or nil. It must be safe for concurrent use and may be nil.
 	Refuse  func() *refusal.Error
-	Observe func(Event)  // called once for every answered request; nil: not called. Safe for concurrent use
-	Log     *slog.Logger // internal errors of the Intake; nil: discarded
+	Observe func(Event)  // called once for every answered request; may be nil. Safe for concurrent use
+	Log     *slog.Logger // internal errors of the Intake; discarded if nil
 }
 
 // Defaults and fixed limits.
 const (
 	defaultRequestBytes  = 64 << 20
-	defaultInFlightBytes = 160 << 20 // the largest needs 131 MiB; others a quarter to half a MiB
+	defaultInFlightBytes = 160 << 20 // the largest request needs 131 MiB, others a quarter to half a MiB
 	defaultRequests      = 1024
 	defaultConnections   = 1024
 	defaultReadTimeout   = 30 * time.Second
@@ -97,7 +101,7 @@ const (
 	maxHeaders      = 256 // fields of one request; SDKs send about ten
 	streamsPerConn  = 256 // concurrent gRPC requests of one connection; SDKs and Collectors have 1 to 100
 	pingInterval    = 10 * time.Second
-	overloadBackoff = time.Second // for a refusal without a time of its own
+	overloadBackoff = time.Second // for a refusal without a delay of its own
 )
 
 func (o Options) withDefaults() Options {
@@ -126,22 +130,22 @@ func or[T ~int | ~int64](value, otherwise T) T {
 	return value
 }
 
-// errInFlight rejects options under which the largest requests would be refused for ever.
+// errInFlight rejects options that would refuse the largest requests forever.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns the least MaxInFlightBytes that admits a request of maxRequestBytes: a body takes its size twice, as
-// sent and uncompressed, or in pieces and joined; pieces are rounded up.
+// InFlight returns the minimum MaxInFlightBytes that admits a request of maxRequestBytes. A body takes its size twice,
+// either compressed and uncompressed, or in pieces and joined. Pieces are rounded up.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
-// Server receives OTLP. Its life is New, Listen, Serve, Shutdown.
+// Server receives OTLP. Its life cycle is New, Listen, Serve, Shutdown.
 type Server struct {
 	opts   Options
-	tls    *tls.Config // nil: clear text
+	tls    *tls.Config // nil for clear text
 	intake Intake
 	budget *budget
 	bodies *bodies
 
-	grpc, http *listener.Listener // set by Listen; nil: off
+	grpc, http *listener.Listener // set by Listen; nil if off
 
 	handling sync.RWMutex // read-locked by every HTTP handler, so that Shutdown can wait for all
 }
@@ -165,7 +169,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen opens the addresses. After an error none is open.
+// Listen opens the addresses. If it fails, it leaves no address open.
 func (s *Server) Listen(ctx context.Context) (err error) {
 	if s.grpc, err = listener.OpenGRPC(ctx, s.listenerConfig("OTLP over gRPC", s.opts.GRPC), s.newGRPC); err != nil {
 		return err
@@ -194,13 +198,13 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// GRPCAddr returns the open address of gRPC; nil if it is off. Call it after Listen.
+// GRPCAddr returns the open address of gRPC, or nil if it is off. Call it after Listen.
 func (s *Server) GRPCAddr() net.Addr { return s.grpc.Addr() }
 
-// HTTPAddr returns the open address of HTTP; nil if it is off. Call it after Listen.
+// HTTPAddr returns the open address of HTTP, or nil if it is off. Call it after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
-// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other one
+// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other
 // and returns the error.
 func (s *Server) Serve() error {
 	var serving errgroup.Group
@@ -216,9 +220,9 @@ func (s *Server) Serve() error {
 	return serving.Wait()
 }
 
-// Shutdown takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their
-// connections, cancels their contexts, waits for the Intake, which heeds them, and returns an error that wraps that of
-// ctx.
+// Shutdown accepts no more requests and returns when the current ones are answered. If ctx is done first, it closes
+// their connections, cancels their contexts, and waits for the Intake, which respects the contexts. It then returns an
+// error that wraps ctx's.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var draining errgroup.Group
 	for _, l := range s.listeners() {
@@ -233,18 +237,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // close closes all addresses and connections at once.
 func (s *Server) close() {
 	for _, l := range s.listeners() {
-		_ = l.Close() // the caller has the error that counts
+		_ = l.Close() // the caller has the relevant error
 	}
 }
 
-// Load is the present load of a [Server].
+// Load is the current load of a [Server].
 type Load struct {
 	Requests   int64          // being read, uncompressed or taken
-	Bytes      int64          // that these hold
+	Bytes      int64          // held by these requests
 	GRPC, HTTP connlimit.Load // connections
 }
 
-// Load returns the present load. It is safe for concurrent use once Listen returned.
+// Load returns the current load. It is safe for concurrent use after Listen.
 func (s *Server) Load() Load {
 	return Load{
 		Requests: s.budget.inFlight(), Bytes: s.budget.bytes.Load(),

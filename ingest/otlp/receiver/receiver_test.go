@@ -140,7 +140,7 @@ func TestShutdownInTime(t *testing.T) {
 	settled(t, before)
 }
 
-// Beyond the maximum number of requests, others are refused before their bodies are read.
+// Requests beyond the maximum number are refused before their bodies are read.
 func TestTooManyRequests(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{MaxRequests: 2})
@@ -172,7 +172,7 @@ func TestAdmitsFewerWhenSlow(t *testing.T) {
 	}
 }
 
-// Requests for which Options.Refuse returns a refusal are refused before their bodies are read.
+// If Options.Refuse returns a refusal, requests are refused before their bodies are read.
 func TestRefuse(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{Refuse: func() *refusal.Error { return refusal.New(refusal.Overloaded, "the disk is full", "") }})
@@ -182,7 +182,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Beyond the maximum bytes in flight, requests are refused before their bodies are read.
+// Requests beyond the maximum bytes in flight are refused before their bodies are read.
 func TestTooManyBytes(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{MaxRequestBytes: 1 << 20, MaxInFlightBytes: 5 << 20})
@@ -223,8 +223,8 @@ func wantOverload(t *testing.T, s *Server, why string) {
 	}
 }
 
-// Beyond the connection limit, the idle connection of longest standing is closed. Those whose request was not read
-// completely are idle, too. Closed connections make room for others.
+// If there are too many connections, the one that has been idle for the longest time is closed. A connection whose
+// request wasn't read completely is idle, too. Closed connections make room for others.
 func TestTooManyConnections(t *testing.T) {
 	slow := map[string]string{
 		"idle":          "",
@@ -254,7 +254,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// A connection whose request is taken is not idle: beyond the limit, the new one is closed.
+// A connection whose request is being taken isn't idle, so at the limit the new connection is closed.
 func TestTooManyRequestsTaken(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{MaxConnections: 1})
@@ -288,7 +288,7 @@ func TestListenFails(t *testing.T) {
 	}
 }
 
-// A server may have one address only. If one of two listeners fails, Serve closes the other.
+// A server may have only one address. If one of two listeners fails, Serve closes the other.
 func TestServeFails(t *testing.T) {
 	s, err := New(drop{}, Options{HTTP: "127.0.0.1:0"})
 	must(t, err)
@@ -318,19 +318,19 @@ func TestShutdownBeforeServe(t *testing.T) {
 	must(t, s.Serve())
 }
 
-// New rejects options under which the largest requests would be refused for ever.
+// New rejects options that would refuse the largest requests forever.
 func TestOptionsThatNeverTake(t *testing.T) {
 	if _, err := New(drop{}, Options{MaxRequestBytes: 64 << 20, MaxInFlightBytes: 130 << 20}); err == nil {
 		t.Error("New accepted them")
 	}
-	// With the minimum that is allowed, the largest request is accepted in every encoding.
+	// The largest request is accepted in every encoding with the minimum that is allowed.
 	got := make(chan int, 1)
 	s := start(t, intake(func(_ context.Context, body []byte, _ Format) (Rejected, error) {
 		got <- len(body)
 		return Rejected{}, nil
 	}), Options{MaxRequestBytes: 8 << 20, MaxInFlightBytes: 19 << 20})
 	data := make([]byte, 8<<20)
-	rand.NewChaCha8([32]byte{}).Read(data) // grows under compression
+	rand.NewChaCha8([32]byte{}).Read(data) // grows when compressed
 	for _, encoding := range []string{"", "gzip", "zstd"} {
 		r := post(t, s, "application/x-protobuf", encoding, io.MultiReader(bytes.NewReader(compressed(encoding, data))))
 		if r.code != http.StatusOK || <-got != len(data) {

@@ -31,7 +31,7 @@ import (
 type client struct {
 	gzip  bool
 	token string
-	tls   *tls.Config // nil: clear text
+	tls   *tls.Config // nil for clear text
 }
 
 // quick is the interval between retries of exporters. Delays requested by servers take precedence.
@@ -77,7 +77,7 @@ var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExpor
 	},
 }
 
-// export sends spans through the SDK's batch processor, and returns the last error of its exporter.
+// export sends spans through the SDK's batch processor, and returns the last error of the exporter.
 func export(t testing.TB, e sdk.SpanExporter, spans int) error {
 	t.Helper()
 	last := &lastError{SpanExporter: e}
@@ -95,7 +95,7 @@ func export(t testing.TB, e sdk.SpanExporter, spans int) error {
 	return last.err
 }
 
-// lastError stores the error of the last export, which the SDK would only log.
+// lastError records the error of the last export, which the SDK would only log.
 type lastError struct {
 	sdk.SpanExporter
 	err error
@@ -139,7 +139,7 @@ func TestSDKTriesAgain(t *testing.T) {
 	}
 }
 
-// The SDK does not retry requests that are too large or lack a valid token.
+// The SDK doesn't retry requests that are too large or lack a valid token.
 func TestSDKGivesUp(t *testing.T) {
 	for name, exporter := range exporters {
 		var events atomic.Int64
@@ -157,7 +157,7 @@ func TestSDKGivesUp(t *testing.T) {
 	}
 }
 
-// With TLS and mTLS, only clients with valid certificates are served.
+// Only clients with valid certificates are served, both with TLS and mTLS.
 func TestSDKEncrypted(t *testing.T) {
 	files, roots, own := certificates(t)
 	withClients := files
@@ -182,7 +182,7 @@ func TestSDKEncrypted(t *testing.T) {
 				e := exporter(t, s, client{tls: test.client})
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				if !test.in {
-					ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond) // it retries without end
+					ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond) // it retries forever
 				}
 				defer cancel()
 				if err := e.ExportSpans(ctx, []sdk.ReadOnlySpan{spanOf(t)}); (err == nil) != test.in || (taken.taken() == 1) != test.in {
@@ -201,7 +201,7 @@ func spanOf(t testing.TB) sdk.ReadOnlySpan {
 	return span.(sdk.ReadOnlySpan)
 }
 
-// New returns an error if the TLS files cannot be used.
+// New returns an error if the TLS files can't be used.
 func TestUnusableTLS(t *testing.T) {
 	files, _, _ := certificates(t)
 	for name, unusable := range map[string]connlimit.TLS{

@@ -1,6 +1,6 @@
 // Package plain encodes plain values for saved state: structs of exported fields, slices, maps, strings and numbers.
-// Fields are named in the bytes, by their cbor or json tag or else by their Go name, so that a version that adds or
-// drops a field still reads the others.
+// The bytes contain the names of fields (the cbor or json tag, or else the Go name), so a version that adds or drops a
+// field still reads the others.
 //
 // The form is deterministic CBOR (RFC 8949, section 4.2.1): equal values give equal bytes.
 package plain
@@ -18,7 +18,8 @@ var (
 	encoding = must(cbor.CoreDetEncOptions().EncMode())
 	decoding = must(cbor.DecOptions{
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
-		// The bytes bound the number of elements; the library's own, lower limits would refuse large states.
+		// The length of the input limits the number of elements. The library's own limits are lower and would refuse
+		// large states.
 		MaxArrayElements: math.MaxInt32, MaxMapPairs: math.MaxInt32,
 	}.DecMode())
 )
@@ -39,8 +40,8 @@ func Append(b []byte, v any) []byte {
 	return append(b, data...)
 }
 
-// Decode decodes b, which must hold exactly one value, into the value that v points to. It ignores fields that v lacks.
-// An error wraps [codec.ErrCorrupt]; v may then hold a part of the value. Decode keeps nothing of b.
+// Decode decodes b, which must contain exactly one value, into the value that v points to. It ignores fields that v
+// lacks. An error wraps [codec.ErrCorrupt]; v may then be partially decoded. Decode keeps no reference to b.
 func Decode(b []byte, v any) error {
 	if err := decoding.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)

@@ -11,11 +11,12 @@ import (
 )
 
 // CoverageAgrees plays requests through a [backtest.Player] and through a service. Both must account for the same
-// spans, and every accepted or refused span must be in exactly one account. send passes each request on, with the time
-// at which it arrives.
+// spans, and every accepted or refused span must be in exactly one account. send passes each request on, with its time
+// of arrival.
 func CoverageAgrees(t *testing.T, send func(do func(at trace.Nanos, body []byte) error) error) {
 	o := live.DefaultOptions()
-	// the filter that tells duplicates from late spans is wrong for one in thirty, and others in each shard
+	// The filter that distinguishes duplicates from late spans is wrong for one span in thirty, and these differ
+	// between shards.
 	o.Shards = 1
 	table := &trace.Table{}
 	keys, err := ingest.NewKeys()

@@ -1,4 +1,4 @@
-// Package livetest runs a service in tests, with a clock that they set.
+// Package livetest runs a service in tests, with a clock that the tests set.
 package livetest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Service is a running service with a clock of its own.
+// Service is a running service with its own clock.
 type Service struct {
 	*live.Service
 	t     *testing.T

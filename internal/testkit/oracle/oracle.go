@@ -1,6 +1,6 @@
 // Package oracle is an independent implementation of critical paths and observations, for tests that compare it with
 // packages critpath and observation. It follows the definition line by line, recursively, with maps and pointers, and
-// is slow. It shares with those packages only the records and the hash that orders conflicting copies.
+// is slow. It only shares the records with those packages, and the hash that orders conflicting copies.
 package oracle
 
 import (
@@ -29,8 +29,8 @@ type span struct {
 	up      *span   // parent in the walks
 	why     string  // reason for a nil up: "none", "missing", "detached", "broken"
 	asked   *span   // up before settle
-	lost    bool    // whether up is another than asked, because the span is outside of that
-	shift   int64   // of the clock against that of up
+	lost    bool    // up differs from asked, because the span is outside asked
+	shift   int64   // of the clock relative to up's
 	kids    []*span // spans whose up is this one
 	joined  []*span
 	offset  int64
@@ -43,10 +43,10 @@ type span struct {
 	ctx     trace.Context
 	full    trace.Context
 	callee  *span // the span that answers a CLIENT span
-	gap     bool  // whether it called a hop whose spans are missing
+	gap     bool  // it called a hop whose spans are missing
 }
 
-// step returns the operation of s with its target; 0 for a nil s.
+// step returns the operation of s with its target, or 0 if s is nil.
 func (s *span) step() trace.Op {
 	if s == nil {
 		return 0
@@ -54,7 +54,7 @@ func (s *span) step() trace.Op {
 	return s.Op.To(s.target())
 }
 
-// target returns the operation that s calls; 0 if it is unknown.
+// target returns the operation that s calls, or 0 if it is unknown.
 func (s *span) target() trace.Op {
 	if s.callee == nil {
 		return s.Peer
@@ -88,7 +88,7 @@ type Result struct {
 	spans   []*span
 	server  map[*span]*span // server halves of shared IDs, by client half
 	byID    map[trace.SpanID]*span
-	retries map[trace.SpanID][]*span // attempts that share an ID, the first one, too
+	retries map[trace.SpanID][]*span // attempts that share an ID, including the first
 	flags   critpath.Flags
 	counts  critpath.Counts
 	roots   []*root
@@ -127,8 +127,8 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	return w
 }
 
-// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. Of other spans with the same ID
-// it keeps the first.
+// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. If other spans have the same
+// ID, it keeps the first.
 func (w *Result) deduplicate() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {
@@ -190,7 +190,7 @@ func (w *Result) deduplicate() {
 	}
 }
 
-// attempt returns the attempt of the call first that s belongs to, by its start.
+// attempt returns the attempt of the call first that s belongs to, determined by its start.
 func (w *Result) attempt(first, s *span) *span {
 	if first == nil {
 		return nil
@@ -229,7 +229,7 @@ func (w *Result) setParents() {
 	}
 }
 
-// project sets up. That of a baseline span is the nearest baseline ancestor.
+// project sets up. The up of a baseline span is its nearest baseline ancestor.
 func (w *Result) project() {
 	for _, s := range w.spans {
 		s.up = s.parent
@@ -287,7 +287,7 @@ func (w *Result) correctSkew() {
 		}
 		return clock{service: s.Service}
 	}
-	order := func(c clock) uint64 { // of clocks, as in package critpath: it decides nothing but the sign
+	order := func(c clock) uint64 { // order of clocks, as in package critpath; it only decides the sign
 		if c.host != 0 {
 			return uint64(c.host)
 		}
@@ -345,7 +345,7 @@ func (w *Result) correctSkew() {
 	w.offset()
 }
 
-// within limits a shift of s to one that leaves its times valid.
+// within limits a shift of s so that its times stay valid.
 func within(s *trace.Span, ns int64) int64 {
 	if ns < 0 {
 		return max(ns, -int64(max(0, min(s.Start, s.End))))
@@ -390,7 +390,7 @@ func (w *Result) offset() {
 	}
 }
 
-// settle gives baseline spans outside of their parents another parent, or none.
+// settle gives baseline spans outside their parents another parent, or none.
 func (w *Result) settle() {
 	for _, s := range w.spans {
 		s.asked = s.up
@@ -426,8 +426,7 @@ func (w *Result) settle() {
 	w.offset()
 }
 
-// runningAbove returns the nearest ancestor of p in the same process as s that s is not outside of; nil if there is
-// none.
+// runningAbove returns the nearest ancestor of p in the same process as s that overlaps s, or nil.
 func (w *Result) runningAbove(s, p *span) *span {
 	sameProcess := func(a, b *span) bool {
 		return a.Service == b.Service && (a.Kind != trace.Client || b.Kind != trace.Server)
@@ -444,7 +443,7 @@ func (w *Result) runningAbove(s, p *span) *span {
 	return nil
 }
 
-// disjoint reports whether an interval has nothing in common with another. An instant may be at the other's ends.
+// disjoint reports whether two intervals have nothing in common. An instant may touch the ends of the other interval.
 func disjoint(start, end, low, high trace.Nanos) bool {
 	if start == end {
 		return start < low || start > high
@@ -609,7 +608,7 @@ func (w *Result) findGaps() {
 	}
 }
 
-// tightest orders spans by their length, the latest first, then by ID.
+// tightest orders spans by length, then latest first, then by ID.
 func tightest(a, b *span) int {
 	return cmp.Or(cmp.Compare(a.end-a.start, b.end-b.start), cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
 }
@@ -620,7 +619,7 @@ func (w *Result) answer() {
 		for _, s := range w.spans {
 			child := w.below(s, p, func(s *span) *span { return s.up }) != nil
 			if k := w.below(s, p, func(s *span) *span { return s.asked }); k != nil && k.lost && p.baseline() {
-				child = true // of the parent that it lost
+				child = true // child of the parent that it lost
 			}
 			if slices.Contains(w.options.SeeThrough, s.Service) {
 				continue
@@ -636,8 +635,8 @@ func (w *Result) answer() {
 	}
 }
 
-// below returns s if it is a child of p, or the child of p above s if only spans of services to see through are in
-// between; nil otherwise. up returns the parent of a span.
+// below returns s if it is a child of p, or the child of p above s if all spans in between belong to transparent
+// services. Otherwise it returns nil. up returns the parent of a span.
 func (w *Result) below(s, p *span, up func(*span) *span) *span {
 	for n := 0; s != nil && n <= 16; n++ {
 		if up(s) == p || !p.baseline() && s.parent == p && (s.baseline() || s.why == "broken") {
@@ -952,7 +951,7 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 	}
 }
 
-// self returns the time of s that no child covers. It counts single nanoseconds.
+// self returns the time of s that isn't covered by a child. It counts single nanoseconds.
 func (w *Result) self(r *root, s *span) int64 {
 	var n int64
 	for t := s.start; t < s.end; t++ {
@@ -1148,7 +1147,7 @@ const (
 	skeletonLow = 0xd6e8feb86659fd93
 )
 
-// contentHash is the hash of package critpath that orders conflicting copies.
+// contentHash is package critpath's hash that orders conflicting copies.
 func contentHash(s *trace.Span, extra uint64) uint64 {
 	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service),
 		uint64(s.Host), uint64(s.Tracepoint), uint64(s.Peer), uint64(s.Address),
@@ -1170,7 +1169,7 @@ type located struct {
 	id    trace.SpanID
 }
 
-// compare orders by context and key, then by preference: the earliest span first, with a fixed order of its values.
+// compare orders by context and key, then by preference: the earliest span first, with its values in a fixed order.
 func (v located) compare(w located) int {
 	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
 		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))

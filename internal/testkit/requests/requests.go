@@ -110,7 +110,8 @@ func NewBuilder() *Builder {
 	return b
 }
 
-// Request adds a request that spends the given milliseconds in GET, db and cache. It does not call a service with 0.
+// Request adds a request that spends the given milliseconds in GET, db and cache. It does not call a service whose
+// time is 0.
 func (b *Builder) Request(ms ...float64) *observation.Observation {
 	o := &observation.Observation{Root: trace.SpanID(b.Uint64() | 1), Start: trace.Nanos(len(b.Requests)) * 1e8, Entry: b.ops[0]}
 	for i, t := range ms {

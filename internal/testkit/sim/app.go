@@ -12,13 +12,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// App is a running simulated application. It is not safe for concurrent use, but forks of it may be used concurrently.
+// App is a running simulated application. It is not safe for concurrent use, but different forks may be used
+// concurrently.
 type App struct {
 	*executor
-	byID map[trace.Symbol]int32 // index of a point, or len(points) plus that of a variable
+	byID map[trace.Symbol]int32 // index of a point, or len(points) plus the index of a variable
 }
 
-// New returns the application that c selects, without its fault.
+// New returns the application for c, without its fault.
 func New(c Config) *App {
 	p := build(c.withDefaults())
 	a := &App{executor: newExecutor(p), byID: make(map[trace.Symbol]int32, len(p.points)+len(p.variables))}
@@ -31,7 +32,7 @@ func New(c Config) *App {
 	return a
 }
 
-// Fork returns an application like that of New. It shares the immutable parts of a and the table.
+// Fork returns an application like New's. It shares the immutable parts of a and the table.
 func (a *App) Fork() *App { return &App{executor: newExecutor(a.program), byID: a.byID} }
 
 // Config returns the configuration with its defaults. [New] returns the same application for it.
@@ -51,10 +52,10 @@ func (a *App) Entries() []trace.Op {
 
 // Catalogue returns the tracepoints that agents announce, including the baseline. Their order does not depend on the
 // fault. Agents have limited knowledge of callers:
-//   - A function or runtime tracepoint with one caller has it as its Parent, except for a fraction Config.HintLoss of
-//     them, and the enclosing baseline operation as its Owner.
-//   - One with several callers has no Parent, and an Owner only if all callers have the same.
-//   - Kernel probes have only their process, the service of Op.
+//   - A function or runtime tracepoint with one caller has this caller as its Parent, except for a fraction
+//     Config.HintLoss of them, and the enclosing baseline operation as its Owner.
+//   - If there are several callers, there is no Parent, and an Owner only if all callers have the same.
+//   - Kernel probes only have their process, the service of Op.
 //   - Entries of services have no caller.
 //   - Calls with the same name are one tracepoint. It has a Parent or an Owner only if all calls have the same.
 //   - With Config.UnknownCallers, only the baseline and variables have a Parent or an Owner.
@@ -111,12 +112,12 @@ type Plan struct {
 }
 
 // Arm is a random fraction of the requests, with its own enabled tracepoints. The shares of a plan's arms must add up
-// to at most 1. The remaining requests, and those of an arm that its Rate excludes, have the baseline only and no arm.
+// to at most 1. Requests outside all arms, or excluded by their arm's Rate, have only the baseline and no arm.
 type Arm struct {
 	Name  trace.Symbol
 	Share float64               // of all requests
 	On    map[trace.Symbol]bool // by ID of the tracepoint or variable; unknown IDs are ignored
-	Rate  float64               // fraction of the arm's requests that are instrumented; 0: all
+	Rate  float64               // fraction of the arm's requests that are instrumented; all if 0
 }
 
 // compiledArm is an arm with On by index.
@@ -196,7 +197,7 @@ func (p *program) typeOf(seed uint64) int {
 }
 
 // arrivals calls yield for each request that arrives in [from, to), until it returns false. Arrivals are a Poisson
-// process with a daily cycle. They depend on the seed only, not on the division of time into calls.
+// process with a daily cycle. They depend only on the seed, not on how time is divided into calls.
 func (p *program) arrivals(from, to int64, yield func(t int64, seed uint64) bool) {
 	src := &source{}
 	rng := rand.New(src)
@@ -225,8 +226,8 @@ func (p *program) rateAt(t int64) float64 {
 	return p.config.Rate * (1 + p.config.Diurnal*math.Sin(2*math.Pi*day+p.phase))
 }
 
-// Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, enabled or
-// not. Their number is the denominator of fractions of tracepoints.
+// Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, whether
+// enabled or not. Fractions of tracepoints are relative to their number.
 func (a *App) Executed() map[trace.Symbol]bool {
 	set := make(map[trace.Symbol]bool)
 	for i, done := range a.executed {
@@ -242,7 +243,7 @@ func (a *App) Executed() map[trace.Symbol]bool {
 	return set
 }
 
-// Executions returns the number of executions of points so far, enabled or not.
+// Executions returns the number of executions of points so far, whether enabled or not.
 func (a *App) Executions() int64 { return a.nodes }
 
 // traceID returns the trace ID of the request with the given seed.

@@ -74,7 +74,7 @@ func eachFault(t *testing.T, c Config, f func(t *testing.T, a *App)) {
 	}
 }
 
-// TestTracesAreWellFormed: parents exist and begin earlier than their children. Synchronous children end within their
+// TestTracesAreWellFormed: parents exist and start earlier than their children. Synchronous children end within their
 // parents.
 func TestTracesAreWellFormed(t *testing.T) {
 	eachFault(t, Config{Seed: 3, Tracepoints: 700, Async: -1}, func(t *testing.T, a *App) {
@@ -231,7 +231,7 @@ func TestFaultChangesOnlyItsTarget(t *testing.T) {
 	}
 }
 
-// changedSpans returns the number of spans whose duration changes with the fault of a. It fails if a span cannot be
+// changedSpans returns the number of spans whose duration changes with the fault of a. It fails if a span can't be
 // affected.
 func changedSpans(t *testing.T, a *App) (changed int) {
 	t.Helper()
@@ -310,8 +310,8 @@ func TestTargetContexts(t *testing.T) {
 	})
 }
 
-// TestEffect: each fault is locatable for some seeds, and then makes requests slower. Without a fault there is no
-// effect.
+// TestEffect: each fault is locatable for some seeds, and then makes requests slower. There is no effect without a
+// fault.
 func TestEffect(t *testing.T) {
 	for _, f := range Faults() {
 		located := 0
@@ -332,7 +332,7 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestEffectAgreesWithTraces: Effect equals the difference of the traces with and without the fault.
+// TestEffectAgreesWithTraces: Effect equals the difference between the traces with and without the fault.
 func TestEffectAgreesWithTraces(t *testing.T) {
 	eachFault(t, Config{Seed: 2, Tracepoints: 500}, func(t *testing.T, a *App) {
 		e := a.Effect(0, testRun)
@@ -390,7 +390,8 @@ func TestLockWaitsEmerge(t *testing.T) {
 	}
 }
 
-// TestCalendarQueues: reservations are disjoint, and waits at a server with exponential times are those of M/M/1.
+// TestCalendarQueues: reservations are disjoint, and waits at a server with exponential times are distributed as in an
+// M/M/1 queue.
 func TestCalendarQueues(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var c calendar
@@ -488,7 +489,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestExecuted: Executed does not depend on the plan, and equals the tracepoints in fully instrumented traces.
+// TestExecuted: Executed doesn't depend on the plan, and equals the tracepoints in fully instrumented traces.
 func TestExecuted(t *testing.T) {
 	a := New(Config{Seed: 12, Tracepoints: 2000})
 	b := a.Fork()
@@ -554,7 +555,7 @@ func TestDistributions(t *testing.T) {
 	if cov := math.Sqrt(square/requests-mean*mean) / mean; math.Abs(mean-1) > 0.05 || cov < 0.8 || cov > 1.3 {
 		t.Errorf("payloads with mean %.2f and CoV %.2f, want 1 and 1", mean, cov)
 	}
-	// The precomputed mean duration of each request type is about right.
+	// The precomputed mean duration of each request type is approximately right.
 	for _, ty := range a.types {
 		f := a.Fork()
 		var took float64

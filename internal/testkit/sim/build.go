@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Streams of random numbers of an application.
+// Random streams of an application.
 const (
 	streamStructure = iota + 1
 	streamFault
@@ -23,10 +23,10 @@ const (
 	streamPods
 )
 
-// stream returns a stream of random numbers of a seed.
+// stream returns a random stream of a seed.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(mix(seed, number), number)) }
 
-// maxNodes is the mean number of executed points of a request from which on the builder adds no calls.
+// maxNodes is the mean number of executed points of a request at which the builder stops adding calls.
 const maxNodes = 700
 
 // builder builds a program, services of the deepest tier first, so that callees exist before their callers.
@@ -166,7 +166,7 @@ func (b *builder) addHosts(s *service) {
 	}
 }
 
-// buildTier builds the services of a tier, whose operations call those of the next tier.
+// buildTier builds the services of a tier. Their operations call operations of the next tier.
 func (b *builder) buildTier(tier int, quotas []int) {
 	var builders []*serviceBuilder
 	var operations []*operation
@@ -246,7 +246,7 @@ func (b *builder) propagate() {
 			callee := &b.points[b.rpcs[p.rpc].callee]
 			callee.rate += p.rate
 			if callee.kind == trace.Consumer {
-				callee.blocked += p.rate * callee.time // a root of its own
+				callee.blocked += p.rate * callee.time // a separate root
 			} else {
 				callee.blocked += p.blocked
 			}
@@ -272,7 +272,7 @@ var overheads = [...]struct {
 }{cct.App: {1800, 260}, cct.Runtime: {1200, 200}, cct.Kernel: {900, 160}}
 
 // newPoint adds a point without calls and returns its index. Names are unique within the service, layer and kind,
-// except those of calls and messages.
+// except the names of calls and messages.
 func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64) int32 {
 	svc := &b.services[s]
 	mu, sigma := logNormal(mean, cov)
@@ -300,13 +300,13 @@ func (b *builder) logUniform(low, high float64) float64 {
 	return low * math.Pow(high/low, b.rng.Float64())
 }
 
-// cov returns a random coefficient of variation of a healthy point.
+// cov returns a random coefficient of variation of a normal point.
 func (b *builder) cov() float64 { return b.logUniform(0.1, 1) }
 
 // chance returns true with probability p.
 func (b *builder) chance(p float64) bool { return b.rng.Float64() < p }
 
-// setSites sets the calls of point i, adds their nodes and times to those of the point, and updates the callers of the
+// setSites sets the calls of point i, adds their nodes and times to the point's, and updates the callers of the
 // callees.
 func (b *builder) setSites(i int32, sites []site) {
 	first := int32(len(b.sites))

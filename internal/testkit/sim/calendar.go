@@ -20,7 +20,7 @@ func (c *calendar) first(t, d int64) (start int64, before int) {
 	return t, i
 }
 
-// take reserves [start, start+d), which [calendar.first] returned with before.
+// take reserves [start, start+d). start and before must be the results of [calendar.first].
 func (c *calendar) take(start, d int64, before int) {
 	end := start + d
 	joinsLeft := before > 0 && c.taken[before-1].end == start
@@ -40,7 +40,7 @@ func (c *calendar) take(start, d int64, before int) {
 	}
 }
 
-// forget drops intervals that ended before now. No later reservation may begin before now.
+// forget drops intervals that ended before now. Later reservations must not start before now.
 func (c *calendar) forget(now int64) {
 	i := 0
 	for i < len(c.taken) && c.taken[i].end < now {

@@ -10,9 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calls are named as the instrumentations of OpenTelemetry name them: after the method of HTTP, the operation of a
-// database, or the operation of messaging. Only attributes name the callee. With [Config.CalleeNames] it is the other
-// way round.
+// Calls are named like in OpenTelemetry's instrumentations: after the HTTP method, or the operation of a database or
+// of messaging. Only attributes name the callee. With [Config.CalleeNames] it is the other way round.
 
 // attributes lists attributes of a CLIENT or PRODUCER span, in pairs of key and value. A value is a string or an int.
 type attributes []any
@@ -31,7 +30,7 @@ const (
 )
 
 // nameCall returns the name of calls of, or messages to, an entry of another service with the given name, and the
-// attributes that do not depend on the replica that is called.
+// attributes that are independent of the called replica.
 func (sb *serviceBuilder) nameCall(callee int32, operation string) (string, attributes) {
 	service := sb.services[sb.points[callee].service].name
 	if sb.config.CalleeNames {
@@ -107,7 +106,7 @@ func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 func (sb *serviceBuilder) peer(p int32, list attributes) trace.Op {
 	d := &sb.decoder
 	if d.builder == nil {
-		d.keys, _ = ingest.NewKeys() // fails for too many keys only
+		d.keys, _ = ingest.NewKeys() // only fails for too many keys
 		d.builder = ingest.NewBuilder(sb.table, d.keys)
 	}
 	var batch ingest.Batch
@@ -145,7 +144,7 @@ func (b *builder) attr(key string, value any) trace.Attr {
 	return a
 }
 
-// podName returns a name as Kubernetes gives it to a pod of a deployment.
+// podName returns a name like the names that Kubernetes gives to pods of a deployment.
 func podName(service string, random uint64) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	var suffix [5]byte

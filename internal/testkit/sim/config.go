@@ -24,12 +24,12 @@ const (
 	None       Fault = "none"
 )
 
-// Faults returns all faults, None last.
+// Faults returns all faults, with None last.
 func Faults() []Fault {
 	return []Fault{SlowPath, Lock, ThirdParty, Attribute, Host, Payload, DNS, Disk, CPU, RetryStorm, Steady, None}
 }
 
-// Config selects an application. A zero field means its default. A negative fraction means 0.
+// Config describes an application. A zero field has its default value. A negative fraction means 0.
 type Config struct {
 	Seed        uint64  `json:"seed"`
 	Fault       Fault   `json:"fault"`       // default None
@@ -51,8 +51,8 @@ type Config struct {
 	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
 
 	CalleeNames    bool `json:"callee_names,omitempty"`    // calls and messages are named after their callees, without attributes
-	AllAttributes  bool `json:"all_attributes,omitempty"`  // traces have all attributes, not only those that sibyl serve keeps by default
-	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know no callers of functions, and not in which operations they run
+	AllAttributes  bool `json:"all_attributes,omitempty"`  // even attributes that sibyl serve drops by default
+	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know no callers and operations of functions
 }
 
 // fractions returns the fields that a negative number sets to 0.

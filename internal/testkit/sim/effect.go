@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Effect is the effect of the fault on the durations of requests. It results from executing the same requests twice
-// with the baseline only, with and without the fault.
+// Effect is the effect of the fault on the durations of requests. It is measured by executing the same requests twice
+// with only the baseline, with and without the fault.
 type Effect struct {
-	Types []TypeEffect // request types that can reach the target, by falling effect in σ
+	Types []TypeEffect // request types that can reach the target, largest effect in σ first
 	// OnPath is the fraction of all requests, including handled messages, whose response waited for an execution of the
 	// target.
 	OnPath float64
@@ -32,8 +32,8 @@ type TypeEffect struct {
 	Sigma    time.Duration // standard error of Mean for independent samples
 }
 
-// Effect returns the effect on the requests that arrive in [from, to), with the fault present from the beginning. It
-// does not change the state of a.
+// Effect returns the effect on the requests that arrive in [from, to), with the fault present from the start. It does
+// not change the state of a.
 func (a *App) Effect(from, to trace.Nanos) Effect {
 	if len(a.fault.points) == 0 {
 		return Effect{}
@@ -85,8 +85,8 @@ func (m moments) variance() float64 {
 	return max(0, (m.square-m.sum*m.mean())/float64(m.n-1))
 }
 
-// measure executes the requests of [from, to) that can reach the fault, without emitting spans and in a state of their
-// own. It returns their durations by entry point.
+// measure executes the requests of [from, to) that can reach the fault, without emitting spans and with separate
+// state. It returns their durations by entry point.
 func (a *App) measure(from, to trace.Nanos, inject int64) map[int32]moments {
 	r := newExecutor(a.program)
 	r.silent, r.inject = true, inject

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// open emits a span of p that begins at t, and returns its index, or parent if r is silent.
+// open emits a span of p that starts at t, and returns its index, or parent if r is silent.
 func (r *executor) open(p *point, seed uint64, t int64, parent, host int32) int32 {
 	if r.silent {
 		return parent
@@ -46,8 +46,8 @@ func (r *executor) describe(p *point, span, host int32) int {
 	return len(r.trace.Attrs) - 1
 }
 
-// describeCall adds the attributes of a CLIENT or PRODUCER span of p. replica is the called host; -1 for callees
-// without replicas.
+// describeCall adds the attributes of a CLIENT or PRODUCER span of p. replica is the called host, or -1 if the callee
+// has no replicas.
 func (r *executor) describeCall(p *point, span, replica int32) {
 	if p.callee < 0 || r.silent {
 		return
@@ -68,8 +68,8 @@ func (r *executor) describeCall(p *point, span, replica int32) {
 	}
 }
 
-// capture adds the values of captured variables to a span, or to none if span is negative. It returns the time at the
-// end.
+// capture adds the values of captured variables to a span. It adds nothing if span is negative. It returns the time at
+// the end.
 func (r *executor) capture(variables span32, t int64, span int32, hit bool) int64 {
 	for i := variables.first; i < variables.end; i++ {
 		r.executedVariable[i] = true

@@ -49,13 +49,13 @@ func (s *source) Uint64() uint64 {
 
 // executor executes requests of a program, one after the other in the order of arrival.
 //
-// Each execution of a point has a random stream of its own, which depends on the request and the position of the
-// execution in it. Therefore neither enabled tracepoints nor the fault affect other random choices.
+// Each execution of a point has its own random stream, which depends on the request and the position of the execution
+// in it. Therefore neither enabled tracepoints nor the fault affect other random choices.
 type executor struct {
 	*program
 	src    source
 	rng    *rand.Rand // over src
-	inject int64      // time from which the fault is active
+	inject int64      // when the fault becomes active
 	silent bool       // emit no spans
 
 	executed         []bool // by point
@@ -111,7 +111,7 @@ func newExecutor(p *program) *executor {
 	return r
 }
 
-// logNormal returns a log-normal number from the stream that begins at seed.
+// logNormal returns a log-normal number from the stream that starts at seed.
 func (r *executor) logNormal(mu, sigma float64, seed uint64) float64 {
 	r.src.state = seed
 	return math.Exp(mu + sigma*r.rng.NormFloat64())
@@ -152,7 +152,7 @@ func (r *executor) selectHost(entry int32, seed uint64) int32 {
 	return h.first + int32(mix(seed, saltHost)%uint64(h.end-h.first))
 }
 
-// exec executes point i from t on and returns the time of its end. parent is the index of the nearest emitted span.
+// exec executes point i from t on and returns when it ends. parent is the index of the nearest emitted span.
 func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	p := &r.points[i]
 	r.executed[i] = true
@@ -204,8 +204,8 @@ func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64
 	return t
 }
 
-// body executes the calls of p. p's own time is spread evenly around the calls; delay, the extra time of the fault, is
-// spent in one piece.
+// body executes the calls of p. The own time of p is spread evenly around the calls. delay, the extra time of the
+// fault, is spent in one piece.
 func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, span, host int32) int64 {
 	sites := r.sites[p.sites.first:p.sites.end]
 	gap := own / int64(len(sites)+1)
@@ -227,7 +227,7 @@ func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, sp
 			t = r.visit(s, mix(seed, uint64(i)), t, span, host)
 			i++
 		}
-		if hit { // the first call is the lookup in the cache
+		if hit { // the first call is the cache lookup
 			return t + gap
 		}
 	}
@@ -238,8 +238,8 @@ func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, sp
 	return t
 }
 
-// fork executes the parallel calls that begin with sites[i]. It returns the time at which the last one ended, and the
-// index of the next call.
+// fork executes the parallel calls that start with sites[i]. It returns when the last one ended, and the index of the
+// next call.
 func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host int32) (int64, int) {
 	end, before, hits := t, r.hits, r.hits
 	for first := true; i < len(sites) && (first || sites[i].parallel); i++ {
@@ -253,12 +253,12 @@ func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host in
 	return end, i
 }
 
-// visit executes a call a random number of times and returns the time of its end.
+// visit executes a call a random number of times and returns when it ends.
 func (r *executor) visit(s *site, seed uint64, t int64, span, host int32) int64 {
 	if s.chance < 1 {
 		chance := float64(s.chance)
 		if p := &r.points[s.callee]; p.target && p.action == resolve && t >= r.inject {
-			chance = max(chance, r.fault.chance) // caches of names fail
+			chance = max(chance, r.fault.chance) // name caches fail
 		}
 		if unit(mix(seed, saltChance)) >= chance {
 			return t
@@ -274,7 +274,7 @@ func (r *executor) visit(s *site, seed uint64, t int64, span, host int32) int64 
 	return t
 }
 
-// call executes a remote call with its retries. Each attempt is a span of its own.
+// call executes a remote call with its retries. Each attempt is a separate span.
 func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	if p.target {
@@ -301,8 +301,8 @@ func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int6
 	}
 }
 
-// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all. It
-// returns the time of its end.
+// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all.
+// It returns when the attempt ends.
 func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
 	span := r.open(p, seed, t, parent, host)
 	replica := r.selectHost(c.callee, seed)
@@ -325,8 +325,7 @@ func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent,
 	return end
 }
 
-// attempt executes a remote call once. It returns the time at which the caller continues, and whether the call
-// succeeded.
+// attempt executes a remote call once. It returns when the caller continues, and whether the call succeeded.
 func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
 	span := r.open(p, seed, begin, parent, host)
 	replica := r.selectHost(c.callee, seed)
@@ -344,7 +343,7 @@ func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, h
 	failing = failing || r.failures > failures
 	r.failures = failures
 	end = t + int64(r.logNormal(c.mu, c.sigma, mix(seed, saltBack))) + own/2
-	if end > begin+c.timeout { // the caller gives up; the callee continues
+	if end > begin+c.timeout { // the caller gives up, but the callee continues
 		end, failing = begin+c.timeout, true
 	}
 	if !r.silent {
@@ -357,7 +356,7 @@ func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, h
 	return end, !failing
 }
 
-// send sends a message and executes its consumer. It returns the time at which the sender continues.
+// send sends a message and executes its consumer. It returns when the sender continues.
 func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	span := r.open(p, seed, t, parent, host)
@@ -375,7 +374,7 @@ func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int6
 	return end
 }
 
-// applyFault applies the fault to an execution of p. It returns the time at which p can begin, and p's extra time.
+// applyFault applies the fault to an execution of p. It returns when p can start, and p's extra time.
 func (r *executor) applyFault(p *point, seed uint64, t int64, host int32) (begin, delay int64) {
 	f := &r.fault
 	if f.hosts.first < f.hosts.end && (host < f.hosts.first || host >= f.hosts.end) {

@@ -9,24 +9,24 @@ import (
 
 // placedFault is a fault with its location and strength.
 type placedFault struct {
-	points    []int32 // faulty points; empty: no fault
-	before    int32   // index of the call in the body of the point before which the extra time is spent
+	points    []int32 // faulty points; empty without a fault
+	before    int32   // the extra time is spent before the call with this index in the body of the point
 	chance    float64 // affected fraction of the eligible executions
-	mu, sigma float64 // extra time, or time that a lock is held, or length of a burst of other work; log-normal, ln ns
+	mu, sigma float64 // log-normal in ln ns: extra time, time that a lock is held, or length of a burst of other work
 	tenant    trace.Symbol
-	hosts     span32  // affected hosts; empty: all
+	hosts     span32  // affected hosts; all if empty
 	arrivals  float64 // bursts of other work per second and host
-	reach     []bool  // points from which a faulty point can be reached
+	reach     []bool  // points that can reach a faulty point
 }
 
 // coresPerHost is the number of concurrent bursts on a busy host.
 const coresPerHost = 2
 
-// burstRatio is the mean length of bursts of other work on a busy host relative to those of requests.
+// burstRatio is the ratio of the mean lengths of bursts on a busy host: other work to requests.
 const burstRatio = 8
 
-// candidates returns the fitting points that are executed at least once in ten minutes on average, or else those that
-// are executed at all.
+// candidates returns the fitting points that are executed at least once in ten minutes on average, or all fitting
+// points that are executed if there are none.
 func (b *builder) candidates(fits func(*point) bool) []int32 {
 	for _, least := range []float64{1.0 / 600, 0} {
 		var found []int32
@@ -73,7 +73,7 @@ func (b *builder) placeFault() {
 	f, rng := &b.fault, stream(b.config.Seed, streamFault^uint64(trace.SymbolOf([]byte(b.config.Fault))))
 	b.rng = rng
 	found := b.candidates(b.fits(b.config.Fault))
-	if len(found) == 0 && b.config.Fault == Lock { // no lock is shared by operations
+	if len(found) == 0 && b.config.Fault == Lock { // operations share no lock
 		found = b.candidates(func(p *point) bool { return p.action == acquire })
 	}
 	if len(found) == 0 {
@@ -126,7 +126,7 @@ func (b *builder) sameService(points []int32, s int32) []int32 {
 	return same
 }
 
-// markReach sets the points from which the fault can be reached, callees before callers.
+// markReach sets the points that can reach the fault, callees before callers.
 func (b *builder) markReach() {
 	reach := make([]bool, len(b.points))
 	for i := range b.points {
@@ -179,7 +179,7 @@ func (b *builder) drawStrength(p *point) {
 		delay, cov = b.logUniform(2, 20)*millisecond, 1
 		busy := min(0.97, between(0.7, 0.95)*b.config.Strength) * coresPerHost
 		own := b.ownLoad(delay / burstRatio)
-		if own > busy/4 { // shorten bursts, so that the host can keep up
+		if own > busy/4 { // shorten bursts so that the host can keep up
 			delay *= busy / 4 / own
 			own = busy / 4
 		}
@@ -189,7 +189,7 @@ func (b *builder) drawStrength(p *point) {
 	f.mu, f.sigma = logNormal(max(delay, 1), cov)
 }
 
-// ownLoad returns the number of a host's cores that requests with the fault keep busy at the daily peak, if each of
+// ownLoad returns how many of a host's cores are kept busy at the daily peak by requests with the fault, if each of
 // their bursts takes the given time.
 func (b *builder) ownLoad(burst float64) float64 {
 	var rate float64

@@ -43,7 +43,7 @@ func (n *namer) unique(base string) string {
 
 func (n *namer) pick(words []string) string { return words[n.rng.IntN(len(words))] }
 
-// httpMethod returns the method of requests for an operation of a service.
+// httpMethod returns the HTTP method of requests for an operation of a service.
 func httpMethod(operation string) string {
 	for _, reading := range []string{"Get", "List", "Search"} {
 		if strings.HasPrefix(operation, reading) {
@@ -56,7 +56,7 @@ func httpMethod(operation string) string {
 func (n *namer) function() string  { return n.unique(n.pick(verbs) + n.pick(nouns)) }
 func (n *namer) operation() string { return n.unique(n.pick(methods) + n.pick(nouns)) }
 
-// probe returns a name for a probe of the given kind, with a resource if there are many of the kind.
+// probe returns a name for a probe of the given kind. It includes a resource if there are many probes of the kind.
 func (n *namer) probe(layer, kind string) string {
 	switch kind {
 	case "disk", "lock", "pool", "serialize":

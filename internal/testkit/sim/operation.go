@@ -58,7 +58,7 @@ func (sb *serviceBuilder) shape(n int) []int {
 	return parent
 }
 
-// parentOf picks a parent for function j among the functions before it. It prefers those with many children.
+// parentOf picks a parent for function j among the functions before it. It prefers functions with many children.
 func (sb *serviceBuilder) parentOf(j, depth int, level, fan []int) int {
 	if sb.rng.IntN(4*j) == 0 {
 		return -1
@@ -113,7 +113,8 @@ func (sb *serviceBuilder) function(sites []site) int32 {
 	return f
 }
 
-// remote returns the point that calls, or sends to, an entry of another service. A service has one for each entry.
+// remote returns the point that calls, or sends to, an entry of another service. A service has one point for each
+// entry.
 func (sb *serviceBuilder) remote(callee int32) int32 {
 	p, ok := sb.remotes[callee]
 	if !ok {

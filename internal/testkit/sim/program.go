@@ -12,7 +12,7 @@ import (
 // The code is an acyclic graph of points. Each point comes after the points that it calls.
 type program struct {
 	given     Config // with defaults
-	config    Config // the same with 0 for negative fractions
+	config    Config // given, with 0 for negative fractions
 	table     *trace.Table
 	points    []point
 	sites     []site
@@ -22,7 +22,7 @@ type program struct {
 	hosts     []host
 	types     []requestType
 	calls     []called
-	phase     float64 // of the day at time 0, radians
+	phase     float64 // time of day at time 0, in radians
 	fault     placedFault
 	symbols   symbols
 }
@@ -46,10 +46,10 @@ type point struct {
 	baseline  bool
 	target    bool // the fault acts here
 
-	parent        int32   // the first caller; -1: none
-	owner         int32   // the nearest baseline point of the first caller; -1: none
+	parent        int32   // the first caller, or -1
+	owner         int32   // the nearest baseline point of the first caller, or -1
 	callers       int32   // number of call sites
-	severalOwners bool    // callers differ in their owner
+	severalOwners bool    // callers have different owners
 	nodes         float64 // mean number of executed points in the subtree, including this one
 	time          float64 // mean duration, ns
 	rate          float64 // mean executions per second
@@ -78,9 +78,9 @@ const (
 // site is a call in the body of a point.
 type site struct {
 	callee   int32
-	chance   float32 // 1: always
+	chance   float32 // 1 for always
 	repeat   float32 // mean number of further calls, geometric
-	parallel bool    // begins together with the previous site
+	parallel bool    // starts together with the previous site
 	async    bool    // the caller does not wait for it
 }
 
@@ -93,11 +93,11 @@ type rpc struct {
 	failureRatio float32
 }
 
-// called describes the callee of a CLIENT or PRODUCER point, as the attributes of its spans do.
+// called describes the callee of a CLIENT or PRODUCER point, like the attributes of its spans.
 type called struct {
 	attrs    []trace.Attr    // of every span
-	replicas [][2]trace.Attr // by host of the callee, from its first one: the address and the URL; empty: not in traces
-	peers    []trace.Op      // likewise; a single one for callees without replicas
+	replicas [][2]trace.Attr // address and URL, by host of the callee, from its first; empty if not in traces
+	peers    []trace.Op      // by host, too; a single one for callees without replicas
 }
 
 // variable is a value that can be captured at a point.
@@ -110,7 +110,7 @@ type variable struct {
 	noise uint64 // seed of a noiseVariable
 }
 
-// variableKind selects the source of a variable's values. Those of a noiseVariable are random.
+// variableKind is the source of a variable's values. The values of a noiseVariable are random.
 type variableKind uint8
 
 const (
@@ -144,7 +144,7 @@ type requestType struct {
 	cumulative float64
 }
 
-// symbols holds the names that all traces use.
+// symbols holds the names used in all traces.
 type symbols struct {
 	plan, arm, hostName, version, status trace.Symbol
 	pod, instance                        trace.Symbol
@@ -158,7 +158,7 @@ type weighted struct {
 	cumulative float64
 }
 
-// draw returns the value at u, uniform in [0, 1), of the cumulative distribution.
+// draw returns the value at u of the cumulative distribution. u is uniform in [0, 1).
 func draw(values []weighted, u float64) trace.Symbol {
 	for _, v := range values {
 		if u < v.cumulative {

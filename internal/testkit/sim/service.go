@@ -13,7 +13,7 @@ const (
 
 // operation is an operation of a service under construction.
 type operation struct {
-	functions int     // number of its own tracepoints
+	functions int     // number of tracepoints of the operation itself
 	callees   []int32 // entries of other services
 	nodes     float64 // mean number of points executed by the callees
 }
@@ -23,7 +23,7 @@ func (o *operation) add(callee int32, nodes float64) {
 	o.nodes += nodes
 }
 
-// serviceBuilder builds a service: first the points that its operations share (kernel, runtime, helpers), then the
+// serviceBuilder builds a service: first the points shared by its operations (kernel, runtime, helpers), then the
 // operations.
 type serviceBuilder struct {
 	*builder
@@ -129,7 +129,7 @@ func (sb *serviceBuilder) kernel(kind string, act action, mean float64) int32 {
 	return sb.newPoint(sb.service, sb.names.probe("kernel.", kind), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
 }
 
-// thirdParty builds a CLIENT point for a service without spans, and the socket wait in it.
+// thirdParty builds a CLIENT point for a service without spans, with a socket wait in it.
 func (sb *serviceBuilder) thirdParty() int32 {
 	name := sb.names.unique(sb.names.pick(remotes))
 	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote, sb.logUniform(4, 60)*millisecond, sb.cov())
@@ -165,7 +165,7 @@ func (sb *serviceBuilder) shareRuntime(n int) {
 		case "pool":
 			sb.attach(sb.runtime(kind, work, sb.logUniform(5, 300)*microsecond), fraction)
 		case "gc":
-			if i > len(kinds) { // a process has one collector; the others are shorter pauses
+			if i > len(kinds) { // a process has one collector; further points are shorter pauses
 				sb.attach(sb.runtime("safepoint", work, sb.logUniform(5, 50)*microsecond), fraction)
 				continue
 			}
@@ -191,7 +191,7 @@ func (sb *serviceBuilder) build() {
 	for i := range sb.operations {
 		sb.entries = append(sb.entries, sb.operation(&sb.operations[i]))
 	}
-	for i := sb.variables; i > 0; i-- { // the rest of the quota is noise
+	for i := sb.variables; i > 0; i-- { // the rest of the quota are noise variables
 		p := sb.entries[sb.rng.IntN(len(sb.entries))]
 		sb.capture(p, noiseVariable, sb.names.unique("flag."+sb.names.pick(resources)))
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Target is the ground truth about the fault. A search is correct if it ranks one of Tracepoints or Operations first,
-// in any of Contexts. Contexts of partly instrumented traces are shorter: compare their remaining part, or the
+// in any of Contexts. Contexts of partly instrumented traces are shorter, so compare their remaining part, or the
 // operation and the baseline context.
 //
 // Location and extra time of each fault (the package documentation defines the distribution of the "delay"):
@@ -40,15 +40,15 @@ type Target struct {
 	Contexts    []trace.Context // calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts
 	// Baseline lists the baseline contexts of Contexts, ascending. An edge of one of them carries the fault.
 	Baseline []trace.Context
-	Key      trace.Symbol // the variable that explains the fault; 0: none
-	Value    trace.Symbol // its value; 0: the variable is numeric
+	Key      trace.Symbol // the variable that explains the fault; may be 0
+	Value    trace.Symbol // its value; 0 if the variable is numeric
 	Text     string       // location and strength, for people
 }
 
-// maxContexts bounds the number of contexts of a point.
+// maxContexts limits the number of contexts of a point.
 const maxContexts = 4096
 
-// Target returns the ground truth. It has no Tracepoints and Operations if the fault is None.
+// Target returns the ground truth. Without a fault, it has no Tracepoints and Operations.
 func (a *App) Target() Target {
 	f := &a.fault
 	t := Target{Fault: a.config.Fault}
@@ -109,8 +109,8 @@ func (a *App) faultText() string {
 	return fmt.Sprintf("%s: %v longer in %.0f %% of the eligible executions", where, mean, 100*f.chance)
 }
 
-// stepsOf returns the steps of spans of point i, without those that spans of other points have, too: such a step names
-// no location.
+// stepsOf returns the steps of spans of point i. It omits steps that spans of other points have, too, because such a
+// step doesn't name a location.
 func (a *App) stepsOf(i int32) []trace.Op {
 	steps := a.allSteps(i)
 	if a.points[i].kind != trace.Client && a.points[i].kind != trace.Producer {
@@ -125,7 +125,7 @@ func (a *App) stepsOf(i int32) []trace.Op {
 	return steps
 }
 
-// allSteps returns the steps of spans of point i: those of answered and of unanswered calls.
+// allSteps returns the steps of spans of point i, for both answered and unanswered calls.
 func (a *App) allSteps(i int32) []trace.Op {
 	p := &a.points[i]
 	steps := []trace.Op{p.op}
@@ -156,7 +156,7 @@ func (a *App) contextsOf(i int32) (full, baseline []trace.Context) {
 		}
 		for _, c := range callers[top] {
 			if a.points[top].kind == trace.Consumer {
-				break // a root of its own
+				break // a separate root
 			}
 			path = append(path, c)
 			climb()
@@ -183,7 +183,7 @@ func (a *App) contextOf(path []int32) (full, baseline trace.Context) {
 	return full, baseline
 }
 
-// callersOf returns the callers of i, and those of its direct and indirect callers, without duplicates.
+// callersOf returns the callers of i and of its direct and indirect callers, without duplicates.
 func (a *App) callersOf(i int32) map[int32][]int32 {
 	above := make([]bool, len(a.points))
 	above[i] = true

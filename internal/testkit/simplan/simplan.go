@@ -1,4 +1,4 @@
-// Package simplan converts plans of the search for simulated applications, which know nothing of it.
+// Package simplan converts plans of the search for simulated applications, which do not know the search.
 package simplan
 
 import (

@@ -51,7 +51,7 @@ func (w *otlpWriter) trace(t *trace.Trace) {
 	}
 	for _, j := range t.Joins {
 		if j.Message {
-			continue // its trace is not known
+			continue // its trace is unknown
 		}
 		link := spans[j.Span].Links().AppendEmpty()
 		link.SetTraceID(pcommon.TraceID(t.ID))
@@ -60,7 +60,7 @@ func (w *otlpWriter) trace(t *trace.Trace) {
 	}
 }
 
-// attr adds a to the attributes of its span. Whole numbers become integers, as tracers send them.
+// attr adds a to the attributes of its span. Whole numbers become integers, which tracers send, too.
 func (w *otlpWriter) attr(to pcommon.Map, a trace.Attr) {
 	switch key := w.table.Text(a.Key); {
 	case !a.Numeric:

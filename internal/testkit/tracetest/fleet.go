@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Fleet is a gateway that calls the instances of a cart. Instance i runs on host i and in zone i % 2.
+// Fleet is a gateway that calls the instances of a cart. Instance i runs on host i in zone i % 2.
 type Fleet struct {
 	Table *trace.Table
 	Rand  *rand.Rand
@@ -18,16 +18,16 @@ type Fleet struct {
 // Instance is the behaviour of an instance of a [Fleet].
 type Instance struct {
 	Version string
-	Slower  float64 // times the usual
+	Slower  float64 // factor on the usual duration
 	Fails   float64 // share of the calls
 }
 
-// NewFleet returns a fleet with a table of its own.
+// NewFleet returns a fleet with its own table.
 func NewFleet(seed uint64) *Fleet {
 	return &Fleet{Table: &trace.Table{}, Rand: rand.New(rand.NewPCG(seed, 4))}
 }
 
-// Instances returns n healthy instances of version 1.
+// Instances returns n normal instances of version 1.
 func Instances(n int) []Instance {
 	all := make([]Instance, n)
 	for i := range all {
@@ -36,7 +36,7 @@ func Instances(n int) []Instance {
 	return all
 }
 
-// Play yields two requests a second from from to to, which the instances answer at random.
+// Play yields two requests per second in [from, to), which random instances answer.
 func (f *Fleet) Play(from, to time.Duration, all []Instance, yield func(*trace.Trace)) {
 	for at := from; at < to; at += time.Second / 2 {
 		i := f.Rand.IntN(len(all))
@@ -44,7 +44,7 @@ func (f *Fleet) Play(from, to time.Duration, all []Instance, yield func(*trace.T
 	}
 }
 
-// Request returns a request that an instance answers.
+// Request returns a request that is answered by an instance.
 func (f *Fleet) Request(start trace.Nanos, number int, i Instance) *trace.Trace {
 	f.next++
 	work := trace.Nanos(i.Slower * (50e6 + 50e6*f.Rand.ExpFloat64()))

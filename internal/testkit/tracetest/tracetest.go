@@ -12,7 +12,7 @@ import (
 // Shape selects the unusual properties of generated traces. The zero Shape is a complete request with spans of
 // tracepoints.
 type Shape struct {
-	Spans    int  // most spans, not counting copies; 0: 12
+	Spans    int  // maximum number of spans without copies; 12 if 0
 	Broken   bool // copies, shared IDs, cycles, missing parents, several roots
 	Distinct bool // no copies, even if Broken
 	Skewed   bool // children at any time, different hosts
@@ -123,7 +123,7 @@ func (b *builder) span() {
 	b.t.Spans = append(b.t.Spans, s)
 }
 
-// interval sets the interval of s within that of p or, in skewed shapes, sometimes anywhere.
+// interval sets the interval of s within p's or, in skewed shapes, sometimes anywhere.
 func (b *builder) interval(s, p *trace.Span) {
 	if b.shape.Skewed && b.rarely("anywhere", 3) {
 		s.Start = span0 - 20 + trace.Nanos(b.draw("start", width+40))
@@ -241,8 +241,9 @@ func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
 	return u
 }
 
-// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were disabled.
-// The children of a removed span become children of its parent. Baseline spans stay. The IDs of t must be distinct.
+// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were
+// disabled. The children of a removed span become children of its parent. Baseline spans stay. The IDs in t must be
+// distinct.
 func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
 	removed := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }
 	parent := make(map[trace.SpanID]trace.SpanID) // of removed spans

@@ -1,4 +1,4 @@
-// Package tracetext parses and formats traces in a text form that tests are written in: see [Parse].
+// Package tracetext parses and formats traces in a text form for tests: see [Parse].
 package tracetext
 
 import (
@@ -16,22 +16,23 @@ import (
 // ErrSyntax is the error of [Parse] for invalid text.
 var ErrSyntax = errors.New("tracetext: syntax error")
 
-// Parse parses a trace in the text form of tests and documents, one span a line:
+// Parse parses a trace in the text form of tests and documents, one span per line:
 //
 //	a shop "GET /cart" server 0..100
 //	  b shop Cart.Get client 10..50 host=x
 //	    c cart Get server 12..48 host=y cart.size=7
 //	lost parent=ff db query client 20..30 error
 //
-// The columns are the span's name within the text, its service, operation, kind, and start..end in nanoseconds or as Go
-// durations (10ms..50ms). A hexadecimal name is the span's ID; other names are hashed to one (see [ID]). Names with
+// The columns are the span's name within the text, its service, operation, kind, and start..end in nanoseconds or as
+// Go durations (10ms..50ms). A hexadecimal name is the span's ID; other names are hashed to one (see [ID]). Names with
 // spaces are quoted. A span is a child of the nearest line above it with less indentation.
 //
 // Optional words follow: parent=NAME overrides the indentation and may name a span that is missing; host=NAME,
 // tp=TRACEPOINT, join=NAME, link=MESSAGE, error and remote set the span's fields; any other key=value is an attribute.
-// Empty lines and lines that begin with # are skipped.
+// Empty lines and lines that start with # are skipped.
 //
-// Parse adds names to table. It returns an error wrapping [ErrSyntax] with the number of the line. The trace's ID is 1.
+// Parse adds names to table. It returns an error wrapping [ErrSyntax] with the number of the line. The trace's ID is
+// 1.
 func Parse(text string, table *trace.Table) (*trace.Trace, error) {
 	p := parser{table: table, trace: &trace.Trace{ID: trace.ID{15: 1}}}
 	for i, line := range strings.Split(text, "\n") {

@@ -1,4 +1,4 @@
-// Package treetext parses and formats calling-context trees in a text form that tests are written in: see [Parse].
+// Package treetext parses and formats calling-context trees in a text form for tests: see [Parse].
 package treetext
 
 import (
@@ -15,7 +15,7 @@ import (
 // ErrSyntax is the error of [Parse] for invalid text.
 var ErrSyntax = errors.New("treetext: syntax error")
 
-// Parse parses a tree in the text form of tests, one node a line, indented below its parent:
+// Parse parses a tree in the text form of tests, one node per line, indented below its parent:
 //
 //	checkout
 //	  price hits=20/10 bytes=80
@@ -28,7 +28,7 @@ var ErrSyntax = errors.New("treetext: syntax error")
 // Roots, and nodes marked base, are baseline; any other node has a tracepoint with the name of the node, unless tp=
 // names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the
 // node's fields, as do hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of
-// N investigations. Empty lines and lines that begin with # are skipped.
+// N investigations. Empty lines and lines that start with # are skipped.
 //
 // Parse adds names to table. Operations are of the service "app" and of kind internal (see [Op]). It returns an error
 // wrapping [ErrSyntax] with the number of the line.

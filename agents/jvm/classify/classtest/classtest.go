@@ -18,7 +18,7 @@ func Class(name string) []byte {
 		n = strings.ReplaceAll(n, ".", "/")
 		b = append(b, 1) // a text
 		b = binary.BigEndian.AppendUint16(b, uint16(len(n)))
-		b = append(append(b, n...), 7, 0, byte(2*i+1)) // the class that it names
+		b = append(append(b, n...), 7, 0, byte(2*i+1)) // the class of that name
 	}
 	b = append(b, 0, 0x21, 0, 2, 0, 4) // public class, super class
 	return append(b, make([]byte, 8)...)

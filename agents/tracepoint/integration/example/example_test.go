@@ -15,14 +15,14 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Registered once, all disabled. The hints tell Sibyl which request types they belong to.
+// Registered once; all are disabled. The hints tell Sibyl which request types they belong to.
 var (
 	order = tracepoint.Span("order", tracepoint.WithOwner("POST /order", trace.SpanKindServer))
 	price = tracepoint.Span("order.price", tracepoint.WithParent(order))
 	size  = tracepoint.Int("order.size", tracepoint.WithParent(order))
 )
 
-// serve handles a request. In a real service otelhttp or otelgrpc starts this span.
+// serve handles a request. A real service would start this span with otelhttp or otelgrpc.
 func serve(ctx context.Context, items []string) {
 	ctx, span := otel.Tracer("shop").Start(ctx, "POST /order", trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
@@ -68,7 +68,7 @@ func main() {
 	defer func() { _ = provider.Shutdown(ctx) }()
 	otel.SetTracerProvider(tracepoint.Provider(provider))
 
-	// From now on Sibyl decides which tracepoints are enabled. The endpoint need not be reachable.
+	// From here on, Sibyl decides which tracepoints are enabled. The endpoint need not be reachable.
 	agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint("http://sibyl.example:8321"), tracepoint.WithService("shop"))
 	if err != nil {
 		slog.Error("connect", slog.Any("error", err))
