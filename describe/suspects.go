@@ -265,7 +265,7 @@ type SlowerType struct {
 	Mean, Usual float64 // ns
 }
 
-// lost returns the added time of all requests of t, in ns.
+// lost returns the added latency of all requests of t, in ns.
 func (t *SlowerType) lost() float64 { return float64(t.Requests) * max(0, t.Mean-t.Usual) }
 
 // growth returns the relative growth of the mean duration of t.
@@ -659,7 +659,7 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole that shares refer to, and the baseline traces. The added time is mentioned if longer is set.
+// words name the whole that shares refer to, and the baseline traces. The added latency is mentioned if longer is set.
 // Once the place is located, it is named instead of its service.
 type words struct {
 	whole, baseline string
