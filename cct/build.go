@@ -283,8 +283,8 @@ func (t *treeBuild) fuller(x, y, z int32) bool {
 	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
 }
 
-// withTarget returns the node for step op at the place of y, a step of the same operation. It returns y itself if y
-// never appeared, with the target set, or else a new node.
+// withTarget returns the node for step op at the place of y, a step of the same operation. It returns y itself if y is
+// that step already, or if y never appeared and can take the target. Otherwise it adds a node.
 func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
 	n := t.nodes[y]
 	switch {
