@@ -38,7 +38,7 @@ const (
 // The scales, by length of their windows.
 const (
 	fine   = iota // every epoch by a window: sudden changes
-	coarse        // by longer windows: small changes, and those that come and go
+	coarse        // by longer windows: changes that are small, or come and go
 	weekly        // by hours, compared with hours of the week before: changes that take days
 	numScales
 )
@@ -165,8 +165,8 @@ type grownOperation struct {
 	rare                      bool
 }
 
-// grown returns the operation of a suspect that has the highest score among the operations whose growth reaches `share`
-// times the least growth that raises an incident.
+// grown returns an operation of a suspect whose growth reaches `share` times the least growth that raises an incident.
+// If there are several, it returns the one with the highest score.
 func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
@@ -197,8 +197,8 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	return g
 }
 
-// rare returns the rare operation of a suspect that has the highest score among those whose growth reaches `share`
-// times the least growth that raises an incident. It returns nil if no operation does.
+// rare returns a rare operation of a suspect whose growth reaches `share` times the least growth that raises an
+// incident, or nil. If there are several, it returns the one with the highest score.
 func (j judge) rare(s *compare.Suspect, f *finding,
 	records map[operation]*operationRecord,
 ) (first *compare.SuspectOperation) {

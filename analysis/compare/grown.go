@@ -105,7 +105,8 @@ type grownTimes struct {
 	parts [history.SteadyParts]float64
 	whole history.Mean
 	early history.Early
-	// typical sums up the growth of the typical time in octaves over the known calls, those whose early time is known.
+	// typical sums up the growth of the typical time in octaves. It covers only the known calls: calls whose early time
+	// is known.
 	typical, known float64
 }
 

@@ -38,7 +38,7 @@ func ResolveNames(r *Recording) ResolvedNames {
 	return h
 }
 
-// Peer returns the number of the service, among those that emit spans, that the attributes of s name, or 0.
+// Peer returns the number of the service that the attributes of s name, or 0 if they name no service that emits spans.
 func (h *ResolvedNames) Peer(s *history.Site) int32 {
 	if s.Peer == 0 {
 		return 0

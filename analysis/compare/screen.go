@@ -12,9 +12,9 @@ import (
 // looks for these pieces from the start of the history, and stops as soon as it has found them. Its result for a site
 // remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
-// verdict is the evidence of a site in the windows that start in [from, until] and contain all of its calls after that:
-// their number, their mean own time, and its limit, or 0 if the mean is within it. Shapes are no evidence. The zero
-// value is no verdict.
+// verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
+// the mean is within it. Shapes are no evidence. A verdict holds for windows that start in [from, until] and contain
+// all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
 	changes     uint64 // of the history, see [Sites.ChangedSince]

@@ -68,8 +68,7 @@ func (p *parents) findCallers() {
 	}
 }
 
-// Values in parents.anchors for a tracepoint span other than its nearest baseline ancestor or the reason why it has no
-// ancestor.
+// States of a tracepoint span in parents.anchors before its anchor is known.
 const (
 	unknown int32 = -100 - iota
 	climbing

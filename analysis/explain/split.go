@@ -73,7 +73,7 @@ func NewSplits(o SplitOptions) *Splits {
 // Of returns the split of a group, or nil if it is not split. It is valid until the next Learn for the group.
 func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
 
-// Keep deletes the splits of all groups except those that kept accepts.
+// Keep deletes the split of a group if kept returns false for it.
 func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
 }

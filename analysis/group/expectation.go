@@ -171,8 +171,8 @@ func (group *Group) prove(now trace.Nanos) {
 	group.unproven[0], group.unproven[1] = group.unproven[1], group.unproven[0]
 }
 
-// Unlearn forgets the requests of healthy epochs that end after an instant, because an incident started then, and those
-// shortly before it. Requests that are already part of the reference stay.
+// Unlearn is called when an incident turns out to have started at since. It forgets the requests of later healthy
+// epochs, and of epochs shortly before, unless they are already part of the reference.
 func (group *Group) Unlearn(since trace.Nanos) {
 	for i := range group.unproven {
 		if w := &group.unproven[i]; w.Total.N > 0 && w.Last > since {

@@ -46,7 +46,7 @@ type Grouper struct {
 	options    Options
 	targets    externalTargets
 	groups     map[analysis.Hash]*Group
-	ordered    []*Group    // request types, each followed by its groups, without those in created; nil: to be rebuilt
+	ordered    []*Group    // request types, each followed by its groups, except the groups in created; nil: to be rebuilt
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
 	deletions  uint64      // number of times that groups were deleted

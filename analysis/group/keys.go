@@ -24,7 +24,7 @@ type Splitter interface {
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
 	// Bins returns the values of a group by bin, or nil if the group is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin
-	// Keep deletes the splits of all groups except those that kept accepts.
+	// Keep deletes the split of a group if kept returns false for it.
 	Keep(kept func(whole analysis.Hash) bool)
 }
 

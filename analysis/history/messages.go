@@ -16,7 +16,7 @@ import (
 const (
 	// maxMessages is the maximum number of messages. They take less than 10 MB.
 	maxMessages = 1 << 17
-	// longestWait is the time that we remember when a message was sent.
+	// longestWait is the maximum age of the messages that we remember.
 	longestWait = trace.Nanos(time.Hour)
 	// patience is the time that we wait for the trace that sent a message after it was taken. That trace may close
 	// later.

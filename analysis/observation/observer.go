@@ -80,7 +80,7 @@ func (o *Observer) plan() {
 	}
 }
 
-// behind collects the services whose first span names another plan than the root. Agents apply a plan one after
+// behind collects the services whose first span names a different plan than the root. Agents apply a plan one after
 // another, and some take seconds.
 func (o *Observer) behind() {
 	o.into.Behind = o.into.Behind[:0]

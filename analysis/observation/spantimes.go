@@ -156,7 +156,7 @@ type RecentSpans struct {
 	began, rotated  trace.Nanos // start of before and of current, or 0
 }
 
-// Healthy reports whether the spans of an operation in [from, to) are usual ones.
+// Healthy reports whether the spans of an operation in [from, to) count as usual.
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
 // Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the

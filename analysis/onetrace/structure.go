@@ -48,7 +48,7 @@ func (x *explaining) structure(knownType bool) {
 	}
 }
 
-// change is a difference in structure.
+// change is a difference in structure between a call and the normal ones.
 type change struct {
 	suspectKey
 	node       int32
@@ -265,7 +265,7 @@ func (x *explaining) expected(c *continuation) []int32 {
 	return sites
 }
 
-// expects reports whether n calls are nearly all.
+// expects reports whether n calls make up nearly all calls of c.
 func (c *continuation) expects(n int) bool {
 	return float64(n) >= (1-rareShare)*float64(c.exact+c.more)
 }
