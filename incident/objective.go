@@ -71,9 +71,9 @@ var alerts = [...]struct {
 	rate        float64
 }{{time.Hour, 5 * time.Minute, 14.4}, {6 * time.Hour, 30 * time.Minute, 6}}
 
-// leastMissed is the minimum number of slow or failed requests in the long window of an alert. Fewer may be chance: an
-// objective with rate 6 that requests just meet has 10⁄6 misses on average where ten would burn it, and ten or more
-// occur once in 80 000 windows.
+// leastMissed is the minimum number of slow or failed requests in the long window of an alert. Fewer may be chance: if
+// requests just meet an objective, a window where ten misses would burn it at rate 6 has 10⁄6 misses on average. Ten or
+// more occur once in 80 000 windows.
 const leastMissed = 10
 
 // rateOf returns the burn rate of an alert for a budget. If the budget is a tenth, requests cannot spend 14.4 times as

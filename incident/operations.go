@@ -16,8 +16,8 @@ import (
 const (
 	// leastCalls is the minimum number of calls in a window for judging their typical time, and leastMeanCalls for
 	// judging their mean. If one call takes ten times as long, the mean of thirty rises by a third, and the typical
-	// time of ten rises by a third of an octave. Windows with fewer calls still count for records: otherwise an
-	// operation that rarely has enough calls would have a record that is too low.
+	// time of ten rises by a third of an octave. Windows with fewer calls still count for records: otherwise the record
+	// of an operation that rarely has enough calls would be too low.
 	leastCalls     = 20
 	leastMeanCalls = 100
 	// leastRise is the rise in octaves that we assume an operation to have reached in a healthy window before we

@@ -16,9 +16,9 @@ const (
 	leastBegun = 0.5
 )
 
-// chargeBackoff finds own time of callers that wait before they repeat failed calls, and charges it to the service
-// where the failures start. It is charged to the way to that service, because no span shows the wait. The wait and the
-// failures start at the same time. A caller that is slow for another reason is slow whether or not its calls fail.
+// chargeBackoff charges the own time that callers wait before they repeat failed calls to the service where the
+// failures start. It charges the way to that service, because no span shows the wait. The wait and the failures start
+// at the same time. A caller that is slow for another reason is slow whether or not its calls fail.
 func (l *ledger) chargeBackoff() {
 	for _, number := range l.failingSites() {
 		s, called := &l.sites[number], l.callee[number].Service

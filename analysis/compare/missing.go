@@ -8,8 +8,8 @@ import (
 )
 
 // Spans get lost: an exporter drops them under load, or a sampler decides by span. A call whose answer was lost looks
-// like one that nobody answered, and its own time is all of its time. Neither is evidence if the call took about as
-// long as answered ones and did not fail, and if its callee is alive.
+// like one that nobody answered, and its own time is all of its time. But neither the missing answer nor the time is
+// evidence if the call took about as long as answered ones and did not fail, and if its callee is alive.
 
 // missingAnswers holds the times of calls without answers at a site, above a limit in ns.
 type missingAnswers struct {

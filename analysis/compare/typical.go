@@ -7,9 +7,9 @@ import (
 )
 
 // The typical own time of calls is their geometric mean. If one of thirty calls takes ten times as long, it makes up a
-// quarter of their mean, but raises their geometric mean by only 8 %. Small changes of most calls therefore show in a
-// few calls. The operations of a service with little traffic may still have too few calls to be judged separately, so
-// all calls of a service are judged together, too.
+// quarter of their mean, but raises their geometric mean by only 8 %. Small changes of most calls therefore show after
+// a few calls. The operations of a service with little traffic may still have too few calls to be judged separately, so
+// we also judge all calls of a service together.
 
 // typicalTimes sums up how much longer the calls in a window typically take than earlier calls at the same site. Calls
 // at sites with few of them count, too: healthy windows show how much the mean varies.

@@ -8,9 +8,9 @@ import (
 )
 
 // Wires holds the excess of wire time between services, per request. Wire time is the time between the call and the
-// answer, without the work of the callee; excess is above its fence in the history.
+// answer, without the work of the callee. Its excess is the time above its fence in the history.
 //
-// The time may have been lost in the caller, which sends or receives late, on the way, or in the callee, which accepts
+// The time may have been lost in the caller, if it sends or receives late; on the way; or in the callee, if it accepts
 // late. But a service affects all of its partners alike. So excess is attributed to services greedily: the service that
 // explains most, together with the other evidence against it, takes its part of the excess, then the next.
 //

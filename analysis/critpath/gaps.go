@@ -25,8 +25,8 @@ const maxGapCalls = 256
 //
 // The call is the shortest unanswered one whose interval contains the root, and the latest of equally short ones. It is
 // unknown if another root whose parent is missing is in between, because the missing span is then below that root. If
-// no call contains the root, because clocks differ, it is the only unanswered call that takes as long. This doesn't
-// apply to calls of roots that are below a missing span themselves, because two of these would each name the other.
+// no call contains the root, because clocks differ, it is the only unanswered call that takes at least as long as the
+// root. Calls of roots below a missing span don't count there, because two such roots would each name the other.
 func (g *gaps) find(l *layout) {
 	roots := l.roots
 	for i := range roots {

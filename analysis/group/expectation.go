@@ -150,9 +150,8 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// Proving is the time healthy requests must be followed by healthy ones before they become part of the reference. It
-// takes twice as long at most. No incident opens later than that after its onset, except incidents that take hours to
-// grow.
+// Proving is the time that requests must remain healthy before earlier ones become part of the reference, which takes
+// twice as long at most. No incident opens later than that after its onset, except incidents that take hours to grow.
 const Proving = 6 * time.Minute
 
 // prove adds the first half of the unproven requests to the references if the second half is long enough.

@@ -92,7 +92,7 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	return e
 }
 
-// Early returns the times to compare the local times of a site with, if these start at a slice. all holds its cells,
+// Early returns the early times of a site, to be compared with its local times from slice at on. all holds its cells,
 // and covered is the first slice that the history covers.
 //
 // On the first day these are the times of the first half hour, as far as it is over: a comparison with later times

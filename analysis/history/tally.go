@@ -8,8 +8,8 @@ import (
 )
 
 // Tally counts the calls of closed traces by site and slice. Each shard of a service makes one, and [Sites.Merge] joins
-// them. A trace, with all of its roots, counts in the slice when its primary root starts. Incomplete traces count with
-// the spans that they have.
+// them. A trace, with all of its roots, counts at the start of its primary root. Incomplete traces count with the spans
+// that they have.
 type Tally struct {
 	numbers map[tallyKey]int32
 	sites   []tallySite

@@ -345,8 +345,8 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// InstanceUses returns the values with calls since an instant of the attributes that distinguish the instances, hosts,
-// zones and versions of a service. They are ordered by key, the most specific first, and value. It leaves out the
+// InstanceUses returns the instances, hosts, zones and versions of a service with calls since an instant, as values of
+// the attributes that distinguish them. They are ordered by key, the most specific first, and value. It leaves out the
 // values without room.
 func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
