@@ -62,9 +62,9 @@ const (
 	patience = 15 * quiet
 )
 
-// end closes x after a quiet time if it is over or its calls have stopped. It stays open if the quiet time has
-// fewer than leastSeen calls, or if it has fewer than leastCertain and they still show half of the cost. After patience
-// it is closed in any case. end reports whether x is closed.
+// end closes x after a quiet time if it is over or its calls have stopped, and reports whether it closed x. If calls go
+// on, x stays open while there are fewer than leastSeen of them, or fewer than leastCertain that still show half of the
+// cost, but no longer than patience.
 func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
