@@ -13,7 +13,7 @@ type siteIndex struct {
 	at     lists   // by number of a step: its sites without borders, ascending
 	below  lists   // by number of a step: the sites that it calls, ascending
 
-	pools   lists // by number of the site: its pools, see [site.Wider]
+	pools   lists // by number of the site: its pools, see [history.Site.Wider]
 	members lists // by number of a pool: its sites, ascending
 
 	calling calling

@@ -17,7 +17,7 @@ import (
 // all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
-	changes     uint64 // of the history, see [Sites.ChangedSince]
+	changes     uint64 // of the history, see [history.Sites.ChangedSince]
 	calls       uint32
 	mean, limit float64
 	onPath      float64 // see [siteTime]

@@ -131,7 +131,7 @@ func (c *Counts) splice(from mark, to int32, with []byte) {
 	}
 }
 
-// splice moves a mark as [counts.splice] moves cells. A mark within the replaced bytes moves to their start.
+// splice moves a mark as [Counts.splice] moves cells. A mark within the replaced bytes moves to their start.
 func (m *mark) splice(from mark, to, by int32) {
 	switch {
 	case m.offset >= to:

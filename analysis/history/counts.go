@@ -145,7 +145,7 @@ type Counts struct {
 	fine   mark   // cells before it cover minutes
 	tail   mark   // before the last cell, if there are fewer than recentCells recent ones
 	after  uint8  // number of recent cells; recentCells means unknown
-	// window is the start of the window of the last comparison, see [counts.seek]. earlier is the number of calls
+	// window is the start of the window of the last comparison, see [Counts.seek]. earlier is the number of calls
 	// before it, and earlierLogs the total of their logarithms.
 	window      mark
 	following   Slice // at most the slice of the cell after window; 0 if unknown

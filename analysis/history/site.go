@@ -11,7 +11,7 @@ import (
 // have enough history.
 type SiteKey struct {
 	Parent, Op trace.Op // steps; parent is 0 for a root
-	Border     bool     // the site of op's borders, see [Recording.border]
+	Border     bool     // the site of op's borders, see compare.Recording.border
 }
 
 // anyCaller returns the key that all sites of the same step share.

@@ -20,7 +20,7 @@ import (
 )
 
 // Sites is the history of the sites of a running service: the calls at each, by slices of time. Its counterpart
-// [Recording] keeps every call. Sites is not safe for concurrent use.
+// compare.Recording keeps every call. Sites is not safe for concurrent use.
 //
 // The content does not depend on the order of the tallies, unless the bound on sites was reached.
 type Sites struct {

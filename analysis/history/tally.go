@@ -74,7 +74,8 @@ type Shape struct {
 	Failed, answered bool
 }
 
-// ShowsAnswer reports whether the callee of a call, of a CLIENT span or [graph.behind] another, may have answered.
+// ShowsAnswer reports whether the callee of a call may have answered. The call is a CLIENT span, or a span with a
+// callee behind it (see graph.behind in package compare).
 func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != FailedLeaf }
 
 func (x Shape) compare(y Shape) int {
@@ -95,7 +96,7 @@ func NewTally() *Tally {
 // Empty reports whether t has no traces.
 func (t *Tally) Empty() bool { return len(t.slices) == 0 }
 
-// Observe counts the trace of p. Like [Recording.Add] it ignores traces without a root, and traces of
+// Observe counts the trace of p. Like compare.Recording.Add it ignores traces without a root, and traces of
 // [trace.MaxDuration] or more.
 func (t *Tally) Observe(p *critpath.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {

@@ -57,7 +57,7 @@ type Week struct {
 type hourTimes struct {
 	all  Level       // mean of all calls
 	mean Level       // mean of the calls that were not skipped
-	high coarseLevel // the third highest mean of a window, as judged by [Steady], so that a job of nine minutes shows
+	high coarseLevel // the third highest mean of a window, as judged by compare.Steady, so that a job of nine minutes shows
 }
 
 // Level is a time on a logarithmic scale, with steps of 0.07 %. 0 means unknown.
@@ -439,7 +439,7 @@ func (w *Week) SilentAt(at Slice) bool {
 	return w.KnownFor(at.Hour()) > HoursPerDay && w.highs[yesterday.index()] == 0
 }
 
-// Earlier is a time that [Comparer.Crept] compares with.
+// Earlier is a time that compare.Comparer.Crept compares with.
 type Earlier int
 
 const (

@@ -95,7 +95,7 @@ const (
 //  2. Repeated. A caller that makes more calls to a site than the fence allows is charged the time of the additional
 //     calls.
 //  3. Failed, missing, new. See [explaining.structure].
-//  4. Times on wires are attributed to services, see [Wires].
+//  4. Times on wires are attributed to services, see [compare.Wires].
 //  5. Suspects are ranked by their evidence, but the first one of a service by the evidence against the whole service.
 //     A process that is short of CPU is a little late in many places, and each delay may be less than the variation of
 //     an unrelated call.

@@ -24,7 +24,7 @@ import (
 // is not safe for concurrent use.
 //
 // The result does not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a bound of
-// [Recording] was reached.
+// [compare.Recording] was reached.
 type Profile struct {
 	rec    *compare.Recording // holds the calls of one trace only
 	sites  []siteProfile
@@ -163,7 +163,7 @@ func NewProfile(table *trace.Table) *Profile {
 // Traces returns the number of traces added.
 func (f *Profile) Traces() int { return f.traces }
 
-// Add adds a normal trace. It ignores the traces that [Recording.Add] ignores.
+// Add adds a normal trace. It ignores the traces that [compare.Recording.Add] ignores.
 func (f *Profile) Add(p *critpath.Path) {
 	calls := f.measure(p)
 	if calls == nil {
@@ -263,8 +263,8 @@ func shapeHash(sites []int32) uint64 {
 	return h
 }
 
-// measure returns the calls of a trace, as [Recording.Add] records them, and fills f.nodes and f.below. The result is
-// valid until the next call. It is nil if the trace has no usable root.
+// measure returns the calls of a trace, as [compare.Recording.Add] records them, and fills f.nodes and f.below. The
+// result is valid until the next call. It is nil if the trace has no usable root.
 func (f *Profile) measure(p *critpath.Path) []compare.Call {
 	r := f.rec
 	r.Calls, r.Traces = r.Calls[:0], r.Traces[:0]
