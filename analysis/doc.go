@@ -17,7 +17,7 @@
 //
 // This package itself only defines [Hash], the identity that they share.
 //
-// No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds that
-// are arguments. The same observations yield the same statistics, byte for byte, in any order and over any number of
-// shards.
+// No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds
+// passed as arguments. The same observations yield the same statistics, byte for byte, in any order and over any number
+// of shards.
 package analysis

@@ -12,7 +12,7 @@ import (
 // Hash is a 128-bit content hash: the identity of a skeleton, request type, group or problem.
 type Hash struct{ Hi, Lo uint64 }
 
-// IsZero reports whether h is the zero Hash, which identifies nothing.
+// IsZero reports whether h is the zero Hash. It identifies nothing.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // Compare orders hashes as numbers.
@@ -29,7 +29,7 @@ func (h Hash) String() string {
 // ErrBadHash is the error of [ParseHash].
 var ErrBadHash = errors.New("want 32 hexadecimal digits")
 
-// ParseHash parses 32 hex digits of either case. For other text it returns the zero Hash and [ErrBadHash].
+// ParseHash parses 32 hex digits of either case. It returns the zero Hash and [ErrBadHash] for any other text.
 func ParseHash(s string) (Hash, error) {
 	var b [16]byte
 	if len(s) != 32 {

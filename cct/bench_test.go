@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// large returns a catalogue of n tracepoints in operations of 30, and a builder of one request through all operations.
+// large returns a catalogue of n tracepoints, 30 per operation, and a builder with one request through all operations.
 func large(n int) (*Builder, []Tracepoint) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := &Builder{}
@@ -85,7 +85,7 @@ func BenchmarkTrees(b *testing.B) {
 	}
 }
 
-// inUse returns the bytes of the heap that are reachable.
+// inUse returns the number of reachable heap bytes.
 func inUse() float64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -7,11 +7,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// buildNode is a node under construction. Nodes refer to each other by index and keep lists of children, because Build
+// buildNode is a node under construction. Nodes refer to each other by index and have lists of children, because Build
 // moves subtrees.
 type buildNode struct {
 	op         trace.Op // a step
-	base       trace.Op // its operation: agents and catalogues do not know targets
+	base       trace.Op // its operation: agents and catalogues don't know targets
 	tp         trace.Symbol
 	layer      Layer
 	kind       TracepointKind
@@ -40,10 +40,9 @@ type treeBuild struct {
 	dropped   uint64
 }
 
-// Build returns the tree of all contexts in b and of the tracepoints that c has for their operations. The services of
-// operations are looked up in table. Both c and table may be nil. The result depends on the contents of b and c, not on
-// the order in which they were added. Build takes O(n log n) for n nodes of moderate depth, however large the
-// catalogue, in four steps:
+// Build returns the tree of all contexts in b and of the tracepoints that c has for their operations. table gives the
+// services of operations. Both c and table may be nil. The result depends only on the contents of b and c, not on the
+// order of adding. Build takes O(n log n) for n nodes of moderate depth, however large the catalogue:
 //
 //  1. Build the tree of contexts as they appeared.
 //  2. Under every operation that owns catalogued tracepoints, place these along their hints.
@@ -111,8 +110,8 @@ func (t *treeBuild) add(n buildNode) int32 {
 	return i
 }
 
-// placeCatalogue adds tracepoints of the catalogue below every node that they belong to, including nodes that it adds,
-// breadth first, until there are twice the limit.
+// placeCatalogue adds tracepoints of the catalogue below every node that they belong to, including nodes that it has
+// added. It works breadth first and stops at twice the limit.
 func (t *treeBuild) placeCatalogue() {
 	c := t.catalogue
 	for i := 0; i < len(t.nodes); i++ {
@@ -150,8 +149,8 @@ func (t *treeBuild) placeAll(parent int32, points []*point) {
 	}
 }
 
-// placeOne marks the children with the identity of p as catalogued. If there is none, it adds one, unless p is its own
-// ancestor.
+// placeOne marks the children with the identity of p as catalogued. If there is no such child, it adds one, unless p is
+// its own ancestor.
 func (t *treeBuild) placeOne(parent int32, p *point, children map[identity][]int32) {
 	n := buildNode{op: p.Op, tp: p.ID, layer: p.Layer, kind: p.Kind, catalogued: true, parent: parent}
 	switch {
@@ -180,9 +179,9 @@ func (t *treeBuild) placeOne(parent int32, p *point, children map[identity][]int
 }
 
 // reconcile merges nodes that appeared while tracepoints above them were disabled into their full contexts. A child x
-// of p merges into a descendant y of one of its siblings if y has the same operation, and if the nodes between p and y
-// can all be disabled and were disabled whenever x appeared. Parents are processed before their children, so that whole
-// subtrees move once.
+// of p merges into a descendant y of one of its siblings if both have the same operation, and if all nodes between p
+// and y are switchable and were disabled whenever x appeared. Parents are processed before their children, so that
+// whole subtrees move once.
 func (t *treeBuild) reconcile() {
 	queue := slices.Clone(t.roots)
 	for k := 0; k < len(queue); k++ {
@@ -198,7 +197,7 @@ func (t *treeBuild) reconcile() {
 	}
 }
 
-// mayHide reports whether p has a child that may stand between p and another child, while off.
+// mayHide reports whether p has a child that, while disabled, may stand between p and another child.
 func (t *treeBuild) mayHide(p int32) bool {
 	children := t.nodes[p].children
 	return len(children) > 1 && slices.ContainsFunc(children, func(k int32) bool {
@@ -206,7 +205,7 @@ func (t *treeBuild) mayHide(p int32) bool {
 	})
 }
 
-// identity is an operation, whatever it calls, with its tracepoint.
+// identity is an operation, whatever its target, and its tracepoint.
 type identity struct {
 	base trace.Op
 	tp   trace.Symbol
@@ -233,7 +232,7 @@ func (t *treeBuild) reconcileChildren(p int32) {
 	}
 }
 
-// hiddenBelow returns, by identity, the nodes at least two levels below p with only switchable nodes between.
+// hiddenBelow returns, by identity, the nodes at least two levels below p with only switchable nodes in between.
 func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	hidden := make(map[identity][]int32)
 	var stack []int32
@@ -257,10 +256,10 @@ func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	return hidden
 }
 
-// fullOf returns the node among ys that is the full context of x below p: one such that all nodes between were disabled
-// whenever x appeared, preferably with the target of x, then the most frequently executed one. The target may differ
-// only if that of x is unknown, because x never appeared, or if the catalogue says that the operation belongs there. It
-// returns -1 if there is none.
+// fullOf returns the node among ys that is the full context of x below p, or −1: all nodes between them were disabled
+// whenever x appeared. It prefers a node with the target of x, and then the most frequently executed one. The targets
+// may differ only if the target of x is unknown because x never appeared, or if the catalogue says that the operation
+// belongs there.
 func (t *treeBuild) fullOf(p, x int32, ys []int32) int32 {
 	best := int32(-1)
 	for _, y := range ys {
@@ -284,8 +283,8 @@ func (t *treeBuild) fuller(x, y, z int32) bool {
 	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
 }
 
-// withTarget returns the node for step op beside y, a step of the same operation: y itself, which takes the target if
-// it never appeared, or a new node.
+// withTarget returns the node for step op at the place of y, a step of the same operation. It returns y itself if y is
+// that step already, or if y never appeared and can take the target. Otherwise it adds a node.
 func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
 	n := t.nodes[y]
 	switch {
@@ -352,7 +351,7 @@ func (t *treeBuild) child(p int32, op trace.Op, tp trace.Symbol) int32 {
 }
 
 // keep reports for each node whether it stays within the limit. The leaves seen least recently go first. A node counts
-// as seen whenever one of its descendants was, so that descendants go before their ancestors.
+// as seen whenever one of its descendants was, so descendants go before their ancestors.
 func (t *treeBuild) keep() []bool {
 	order, depth := t.preorder()
 	for _, i := range slices.Backward(order) {
@@ -378,8 +377,8 @@ func (t *treeBuild) keep() []bool {
 	return kept
 }
 
-// preorder returns the nodes that are not merged in pre-order, siblings by layer, kind, operation and tracepoint, and
-// the depth of each node.
+// preorder returns the nodes that are not merged in pre-order, and the depth of each node. Siblings are ordered by
+// layer, kind, operation and tracepoint.
 func (t *treeBuild) preorder() (order, depth []int32) {
 	depth = make([]int32, len(t.nodes))
 	var stack []int32
@@ -441,7 +440,7 @@ func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 	return n
 }
 
-// requestsOn returns the number of requests with each tracepoint enabled; key 0 counts the requests with all enabled.
+// requestsOn returns the number of requests with each tracepoint enabled. Key 0 counts the requests with all enabled.
 func (t *treeBuild) requestsOn() map[trace.Symbol]uint64 {
 	on := make(map[trace.Symbol]uint64, len(t.builder.before))
 	for tp, n := range t.builder.before {

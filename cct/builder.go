@@ -12,12 +12,12 @@ import (
 const (
 	// DefaultLimit is the default maximum number of nodes in a tree: 100 000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
-	// MaxAge is the time after which a context that no request executes is forgotten.
+	// MaxAge is the time a context is remembered after the last request that executed it.
 	MaxAge = 7 * 24 * time.Hour
-	// maxSets bounds the remembered sets of enabled tracepoints: half a day of plans that change every epoch of ten
-	// seconds.
+	// maxSets bounds the remembered sets of enabled tracepoints. It is enough for half a day of plans that change every
+	// epoch of ten seconds.
 	maxSets = 4096
-	// maxWitnesses bounds the sets remembered per context. The smallest hashes are kept, so that merging is exact.
+	// maxWitnesses bounds the sets remembered per context. We keep the smallest hashes, so that merging is exact.
 	maxWitnesses = 8
 	// maxDepth bounds walks along hints, which may be wrong and form cycles.
 	maxDepth = 256
@@ -31,26 +31,26 @@ type Observation struct {
 	// Explore marks a fully instrumented request: all tracepoints were enabled, and its times are added to the
 	// references.
 	Explore bool
-	// Unhealthy excludes the times of an Explore request from the references, which describe healthy requests.
+	// Unhealthy excludes the times of an Explore request from the references, because they describe healthy requests.
 	Unhealthy bool
-	Contexts  []ContextCount // with each context all its ancestors
+	Contexts  []ContextCount // every context comes with all its ancestors
 }
 
 // ContextCount is one calling context of a request, as it appears with the request's tracepoints enabled.
 type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op
-	Tracepoint      trace.Symbol // 0: baseline
+	Tracepoint      trace.Symbol // 0 for the baseline
 	Count, Errors   int32        // spans, and spans with status error
-	Unanswered      int32        // calls without the answer that they usually have
+	Unanswered      int32        // calls without their usual answer
 	Nanos           int64        // time on the critical path including descendants, for the references
 }
 
-// Builder collects the calling contexts of requests of one type. Merging gives the same bytes in any order because a
-// Builder stores contexts as they appeared, with the sets of tracepoints enabled, and only Build reconciles them. The
-// zero Builder is empty. It is not safe for concurrent use.
+// Builder collects the calling contexts of requests of one type. It stores contexts as they appeared, with the sets of
+// enabled tracepoints, and only Build reconciles them, so merging gives the same bytes in any order. The zero Builder
+// is empty. It is not safe for concurrent use.
 type Builder struct {
-	Limit int // maximum number of nodes in a tree; 0: DefaultLimit
+	Limit int // maximum number of nodes in a tree; 0 means DefaultLimit
 
 	requests uint64
 	places   map[trace.Context]*place
@@ -69,8 +69,8 @@ type place struct {
 	requests   uint64 // requests that executed it
 	hits       uint64
 	errors     uint64
-	unanswered uint64   // calls without the answer that they usually have
-	witnesses  []uint64 // hashes of sets that were enabled when it appeared, ascending: the smallest maxWitnesses
+	unanswered uint64   // calls without their usual answer
+	witnesses  []uint64 // hashes of the sets enabled when it appeared, ascending: the smallest maxWitnesses
 	history    History
 	reference  Reference
 }
@@ -104,10 +104,10 @@ func setHash(on []trace.Symbol, all bool) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Refused returns the number of occurrences of contexts dropped because the builder was full.
+// Refused returns the number of occurrences of contexts that were dropped because the builder was full.
 func (b *Builder) Refused() uint64 { return b.refused }
 
-// Observe adds a request. Once b holds twice its limit, Observe drops and counts contexts that are new.
+// Observe adds a request. It drops and counts new contexts once b holds twice its limit.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
 	h := setHash(o.On, o.Explore)
@@ -151,7 +151,7 @@ func (b *Builder) set(h uint64, o Observation) *set {
 	return s
 }
 
-// place returns the statistics of x's context, adding them if necessary, or nil if the builder is full.
+// place returns the statistics of x's context, which it adds if necessary. It returns nil if the builder is full.
 func (b *Builder) place(x *ContextCount) *place {
 	p := b.places[x.Context]
 	if p == nil && len(b.places) < 2*b.limit() {
@@ -173,16 +173,16 @@ func (p *place) witness(h uint64) {
 	p.witnesses = p.witnesses[:min(len(p.witnesses), maxWitnesses)]
 }
 
-// Learn adds the result of an investigation to the context ctx, named as it appeared. It ignores contexts never
-// observed.
+// Learn adds the result of an investigation to the context ctx, named as it appeared. It ignores contexts that b has
+// not observed.
 func (b *Builder) Learn(ctx trace.Context, h History) {
 	if p := b.places[ctx]; p != nil {
 		p.history.Merge(h)
 	}
 }
 
-// Merge adds the contents of c to b. It shares no memory with c. Merging is associative and commutative while neither
-// builder is full.
+// Merge adds the contents of c to b and shares no memory with c. Merging is associative and commutative until a builder
+// is full.
 func (b *Builder) Merge(c *Builder) {
 	b.requests += c.requests
 	b.refused += c.refused
@@ -226,8 +226,8 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.reference.Merge(from.reference)
 }
 
-// Age forgets contexts that no request executed within MaxAge before now, and sets of tracepoints: those last enabled
-// before that, and the oldest beyond maxSets.
+// Age forgets contexts that no request executed within MaxAge before now. It also forgets sets of tracepoints that were
+// last enabled before that, and the oldest sets beyond maxSets.
 func (b *Builder) Age(now trace.Nanos) {
 	for ctx, p := range b.places {
 		if now.Sub(p.seen) > MaxAge {

@@ -22,13 +22,12 @@ type Catalogue struct {
 // point is an entry of a catalogue.
 type point struct {
 	Tracepoint
-	hinted bool // its parents lead up to a tracepoint with a place, so it is placed under its parent
+	hinted bool // a tracepoint with a place is among its ancestors, so it is placed under its parent
 }
 
-// NewCatalogue returns the catalogue of the tracepoints in list, in any order; it keeps no reference to list. The
-// services of operations are looked up in table, which may be nil. Of several entries with one ID the greatest is kept;
-// entries without an ID are ignored. NewCatalogue takes O(n log n) time and about 150 bytes per entry: the caller must
-// bound list.
+// NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table gives the
+// services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without an
+// ID are ignored. NewCatalogue takes O(n log n) time and about 150 bytes per entry: the caller must bound list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	all := distinct(list)
 	c := &Catalogue{
@@ -79,13 +78,13 @@ func distinct(list []Tracepoint) []point {
 	return slices.CompactFunc(all, func(a, b point) bool { return a.ID == b.ID })
 }
 
-// compareEntries compares entries of one ID by a total order, so that the order of a list does not matter.
+// compareEntries is a total order of the entries with the same ID, so that the order of a list doesn't matter.
 func compareEntries(a, b *Tracepoint) int {
 	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Cost, b.Cost),
 		cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
 }
 
-// hinted reports whether the parents of p lead up to a tracepoint with a place in trees.
+// hinted reports whether a tracepoint with a place in trees is among the ancestors of p.
 func (c *Catalogue) hinted(p *point) bool {
 	for range maxDepth {
 		above := c.points[p.Parent]
@@ -108,13 +107,13 @@ func (c *Catalogue) point(id trace.Symbol) point {
 	return point{}
 }
 
-// unplacedIndex holds the tracepoints of a catalogue whose hints lead to no place, by service and by ID.
+// unplacedIndex holds the tracepoints of a catalogue without a place, by service and by ID.
 type unplacedIndex struct {
 	entries []unplacedEntry // ascending by (service, ID)
 	byID    []int32         // entries ascending by ID
 }
 
-// unplacedEntry is a tracepoint without a place and its service.
+// unplacedEntry is a tracepoint without a place, and its service.
 type unplacedEntry struct {
 	service trace.Symbol
 	Tracepoint

@@ -11,7 +11,7 @@ import (
 // formatVersion is the first byte of an encoded builder.
 const formatVersion = 1
 
-// AppendBinary appends the encoding of b to buf. Equal builders give equal bytes.
+// AppendBinary appends the encoding of b to buf. Equal builders have equal encodings.
 func (b *Builder) AppendBinary(buf []byte) []byte {
 	buf = append(buf, formatVersion)
 	buf = codec.AppendUvarints(buf, uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
@@ -51,8 +51,8 @@ func (s *set) append(buf []byte) []byte {
 	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded. For anything else it returns nil and an error that
-// wraps [codec.ErrCorrupt]. It keeps nothing of data.
+// Decode returns the builder that [Builder.AppendBinary] encoded. For any other bytes it returns nil and an error
+// wrapping [codec.ErrCorrupt]. It does not retain data.
 func Decode(data []byte) (*Builder, error) {
 	r := codec.NewReader(data)
 	r.Version(formatVersion)
@@ -68,7 +68,7 @@ func Decode(data []byte) (*Builder, error) {
 	return b, nil
 }
 
-// ascending reads a key that must be above the one before.
+// ascending reads a key. It must be greater than the previous one.
 func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 	x := r.Word()
 	r.Check(first || x > *last)

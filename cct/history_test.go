@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The history of many investigations is their sum, and shares are clipped.
+// The history of several investigations is their sum, and shares are clipped.
 func TestHistory(t *testing.T) {
 	h := HistoryOf(0.5, 0.25)
 	h.Merge(HistoryOf(-7, math.NaN()))

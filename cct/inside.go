@@ -2,13 +2,13 @@ package cct
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// Inside returns the part of b inside some baseline operations, whatever calls them: each is a root, with the
+// Inside returns the part of b inside the given baseline operations, whatever calls them: each is a root, with the
 // tracepoints below it down to the next baseline operation. Contexts that differ only above an operation become one, so
-// that the parts of the builders of several request types can be merged. The result shares no memory with b.
+// the parts of the builders of several request types can be merged. The result shares no memory with b.
 func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	in := &Builder{Limit: b.Limit}
 	inside := b.insideOf(operations)
-	for ctx, place := range b.places { // in any order: in has room for all
+	for ctx, place := range b.places { // in any order, because in has room for all
 		at := inside(ctx)
 		if at == 0 {
 			continue
@@ -35,8 +35,8 @@ func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	return in
 }
 
-// LearnInside adds the results of an investigation of some operations, by context as [Builder.Inside] names it. It
-// reports whether b has any of the contexts.
+// LearnInside adds the results of an investigation of the given operations. The contexts are named as by
+// [Builder.Inside]. It reports whether b has any of them.
 func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Context]History) bool {
 	learned := false
 	inside := b.insideOf(operations)
@@ -49,8 +49,8 @@ func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Co
 	return learned
 }
 
-// insideOf returns a function that renames contexts so that they begin at the nearest baseline operation. It returns 0
-// for a context whose operation is none of the given ones, or unknown.
+// insideOf returns a function that renames contexts to start at the nearest baseline operation. It returns 0 for a
+// context whose nearest baseline operation is unknown or not one of the given ones.
 func (b *Builder) insideOf(operations map[trace.Op]bool) func(trace.Context) trace.Context {
 	known := make(map[trace.Context]trace.Context, len(b.places))
 	var rename func(ctx trace.Context, depth int) trace.Context

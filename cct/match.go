@@ -12,10 +12,9 @@ import (
 
 // Limits of matching.
 const (
-	// maxCompared is the number of operations of a context that take part in a comparison: the last ones.
+	// maxCompared is the number of operations of a context that are compared: the last ones.
 	maxCompared = 256
-	// maxComparisons bounds the edit distances computed for one match. Contexts with the lowest bounds are compared
-	// first.
+	// maxComparisons bounds the edit distances computed per match. Contexts with the lowest bounds come first.
 	maxComparisons = 4096
 	// maxRunnersUp bounds Match.RunnersUp.
 	maxRunnersUp = 3
@@ -23,10 +22,10 @@ const (
 
 // Match holds the nodes that match an observed calling context.
 type Match struct {
-	// Nodes are all nodes whose context, without disabled tracepoints, is nearest to the observed one; ascending. It is
+	// Nodes are all nodes whose context, without disabled tracepoints, is nearest to the observed one, ascending. It is
 	// empty if no context is within half the length of the observed one.
 	Nodes   []int32
-	Weights []float64 // of each node, proportional to its hits; they add up to 1
+	Weights []float64 // by node, proportional to its hits; they add up to 1
 	// Distance is the edit distance of Nodes in operations; 0 means an exact match. If Nodes is empty, it is the
 	// distance of RunnersUp[0].
 	Distance  int
@@ -39,9 +38,8 @@ type RunnerUp struct {
 	Distance int
 }
 
-// Match matches a calling context, root first, that was observed while only the tracepoints in on were enabled. On is
-// ascending. Match returns the exact matches or, if there are none, the nearest contexts by edit distance over
-// operations.
+// Match matches a calling context, root first, that was observed while only the tracepoints in on (ascending) were
+// enabled. It returns the exact matches or, without any, the nearest contexts by edit distance over operations.
 //
 // It takes O(n) for n nodes, plus a bounded number of edit distances if no context matches exactly.
 func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
@@ -62,8 +60,7 @@ func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	return t.nearest(path, on, projected)
 }
 
-// MatchContext returns the exact matches of a context that was observed on the baseline and of which only the identity
-// is known.
+// MatchContext returns the exact matches of a context that was observed on the baseline, given only its identity.
 func (t *Tree) MatchContext(ctx trace.Context) Match {
 	at, _ := slices.BinarySearchFunc(t.byBaseline, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.baseline[i], ctx)
@@ -76,8 +73,8 @@ func (t *Tree) MatchContext(ctx trace.Context) Match {
 	return Match{Nodes: exact, Weights: t.weigh(exact)}
 }
 
-// Project returns the context of each node as it appears while only the tracepoints in on (ascending) are enabled: that
-// of the nearest visible node at or above it. If on is empty, the tree owns the result.
+// Project returns the context of each node as it appears while only the tracepoints in on (ascending) are enabled: the
+// context of the nearest visible node at or above it. If on is empty, the tree owns the result.
 func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 	if len(on) == 0 {
 		return t.baseline
@@ -155,10 +152,10 @@ type bounded struct {
 
 // nearest finds the nearest contexts by edit distance:
 //
-//  1. In one walk down the tree, count the operations of each distinct visible context and how many of them the
+//  1. Walk down the tree once. For each distinct visible context, count its operations and how many of them the
 //     observed context also has. The greater length minus the operations in common is a lower bound on the distance.
 //  2. Compare contexts in the order of their bounds until no bound is below the distances found.
-//  3. Return all nodes at the least distance, if that is within half the observed length.
+//  3. Return all nodes at the smallest distance, if it is within half the observed length.
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {
 	path = path[max(0, len(path)-maxCompared):]
 	contexts := t.bounds(path, on, projected)
@@ -222,8 +219,8 @@ func (t *Tree) bounds(path []trace.Op, on []trace.Symbol, projected []trace.Cont
 	return contexts
 }
 
-// compare returns contexts with their distances, nearest first: all that can be at the least distance and others
-// compared before them. The given contexts must be ascending by bound.
+// compare returns contexts with their distances, nearest first: all that may be at the smallest distance, and others
+// that it compared before them. contexts must be ascending by bound.
 func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) []bounded {
 	n := newNumbering()
 	observed := n.text(path)
@@ -241,7 +238,7 @@ func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) [
 	return compared
 }
 
-// visiblePath returns the visible operations of node i's context, root first: the last maxCompared.
+// visiblePath returns the last maxCompared visible operations of node i's context, root first.
 func (t *Tree) visiblePath(i int32, on []trace.Symbol) []trace.Op {
 	var path []trace.Op
 	for ; i >= 0 && len(path) < maxCompared; i = t.Nodes[i].Parent {

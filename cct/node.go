@@ -12,28 +12,28 @@ import (
 // them, enabled or not. A tracepoint may have several nodes.
 type Node struct {
 	Context    trace.Context // the full calling context
-	Op         trace.Op      // a step; for a variable, the symbol of its tracepoint: a variable is no operation
-	Service    trace.Symbol  // of Op; 0: unknown
-	Tracepoint trace.Symbol  // 0: baseline
+	Op         trace.Op      // a step; for a variable, the symbol of its tracepoint, because a variable is not an operation
+	Service    trace.Symbol  // of Op; 0 if unknown
+	Tracepoint trace.Symbol  // 0 for the baseline
 	Parent     int32         // -1 for a root
 	End        int32         // the subtree of node i is Nodes[i:Nodes[i].End]
 	Depth      int32         // 0 for a root
 	Layer      Layer
 	Kind       TracepointKind
 	Catalogued bool        // an agent announces it
-	Unanchored bool        // runs somewhere below its parent, a baseline operation: no hint or request tells its caller
-	Seen       trace.Nanos // time of the last request that executed it; 0: never
+	Unanchored bool        // runs somewhere below its parent, a baseline operation: its caller is unknown
+	Seen       trace.Nanos // time of the last request that executed it, or 0
 	Requests   uint64      // requests with it enabled, whether they executed it or not
 	Hits       uint64      // its spans in these requests
 	Errors     uint64      // its spans with status error
-	Unanswered uint64      // its calls without the answer that they usually have
-	Bytes      int32       // trace data per hit; 0: unknown
+	Unanswered uint64      // its calls without their usual answer
+	Bytes      int32       // trace data per hit; 0 if unknown
 	Cost       time.Duration
 	History    History
 	Reference  Reference
 }
 
-// HitRate returns the number of spans of n per request with n enabled, or NaN if there was no such request.
+// HitRate returns the number of spans of n per request with n enabled, or NaN without such requests.
 func (n *Node) HitRate() float64 {
 	if n.Requests == 0 {
 		return math.NaN()
@@ -44,8 +44,8 @@ func (n *Node) HitRate() float64 {
 // Baseline reports whether n is always enabled.
 func (n *Node) Baseline() bool { return n.Tracepoint == 0 }
 
-// History summarizes past investigations in which a context was enabled: its share of the slowdown and of the excess
-// variance. Sums are integers, so that the result of merging does not depend on the order. The zero History is empty.
+// History summarizes past investigations that enabled a context: its share of the slowdown and of the excess variance.
+// Sums are integers, so the order of merging doesn't matter. The zero History is empty.
 type History struct {
 	N        uint64 // investigations
 	Share    int64  // Σ share of the variance of its edge, in millionths
@@ -77,7 +77,7 @@ func (h *History) Merge(g History) {
 	h.MeanTime += g.MeanTime
 }
 
-// Mean returns the mean share of variance; NaN for an empty history.
+// Mean returns the mean share of variance, or NaN for an empty history.
 func (h History) Mean() float64 {
 	if h.N == 0 {
 		return math.NaN()
@@ -85,8 +85,8 @@ func (h History) Mean() float64 {
 	return float64(h.Share) / float64(h.N) / million
 }
 
-// Reference holds exact sums of the time that fully instrumented, healthy requests spent in a context. The result of
-// merging does not depend on the order. The zero Reference is empty.
+// Reference holds exact sums of the time that fully instrumented, healthy requests spent in a context. The order of
+// merging doesn't matter. The zero Reference is empty.
 type Reference struct {
 	N          uint64    // requests that executed the context
 	Sum        uint64    // Σ ns
@@ -109,7 +109,7 @@ func (r *Reference) Merge(s Reference) {
 	r.SumSquares[0], _ = bits.Add64(r.SumSquares[0], s.SumSquares[0], carry)
 }
 
-// Mean returns the mean time of the requests that executed the context, in ns, or NaN if there are none.
+// Mean returns the mean time of the requests that executed the context, in ns, or NaN without requests.
 func (r Reference) Mean() float64 {
 	if r.N == 0 {
 		return math.NaN()
@@ -120,7 +120,7 @@ func (r Reference) Mean() float64 {
 // Level is a mean with its standard error, in ns.
 type Level struct{ Mean, Error float64 }
 
-// among returns the mean over n ≥ 2 requests, of which r.N executed the context and the others count as 0.
+// among returns the mean over n ≥ 2 requests. r.N of them executed the context; the others count as 0.
 func (r Reference) among(n uint64) Level {
 	mean := float64(r.Sum) / float64(n)
 	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])

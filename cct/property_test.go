@@ -21,7 +21,7 @@ func drawBuilder(t *rapid.T) *Builder {
 	return b
 }
 
-// drawEntries returns a catalogue over the same names as drawBuilder's, some of them twice.
+// drawEntries returns a catalogue with the same names as drawBuilder, some of them twice.
 func drawEntries(t *rapid.T) []Tracepoint {
 	var list []Tracepoint
 	for range rapid.IntRange(0, 12).Draw(t, "entries") {
@@ -137,7 +137,7 @@ func checkNode(t *rapid.T, tree *Tree, i int32) {
 	}
 }
 
-// The context of a node matches it exactly, with all tracepoints enabled or none.
+// The context of a node matches it exactly, with all tracepoints enabled or all disabled.
 func TestMatchFindsEveryNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -263,8 +263,8 @@ func TestReferenceMergesExactly(t *testing.T) {
 	})
 }
 
-// The part of a builder inside an operation is the builder of the parts of its requests, also if the parts of several
-// builders are merged. Results that the part learned reach the contexts that it came from.
+// The part of a builder inside an operation is the builder of the parts of its requests. This also holds if the parts
+// of several builders are merged. Results that the part learned reach the contexts that it came from.
 func TestInsideCommutesWithObserve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		operations := map[trace.Op]bool{trace.Op(rapid.Uint64Range(7, 9).Draw(t, "operation")): true}
@@ -305,8 +305,8 @@ func TestInsideCommutesWithObserve(t *testing.T) {
 	})
 }
 
-// insideOf returns a context of o as it appears from the nearest baseline operation; 0 if that is none of the given
-// ones.
+// insideOf returns a context of o as it appears from the nearest baseline operation, or 0 if that is not one of the
+// given operations.
 func insideOf(o *Observation, ctx trace.Context, operations map[trace.Op]bool) trace.Context {
 	var path []trace.Op
 	for {

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Layer is the level of the software stack at which a tracepoint sits.
+// Layer is the level of the software stack that a tracepoint belongs to.
 type Layer uint8
 
 // The layers, from the top.
@@ -40,8 +40,8 @@ func (k TracepointKind) String() string { return tracepointKindNames[k] }
 type Tracepoint struct {
 	ID       trace.Symbol  // stable across restarts and deployments
 	Op       trace.Op      // the operation of its spans; for a variable, of the span that it annotates
-	Parent   trace.Symbol  // the tracepoint that calls it, if the agent knows; 0: unknown
-	Owner    trace.Op      // the baseline operation in which it runs, if the agent knows; 0: unknown
+	Parent   trace.Symbol  // the tracepoint that calls it; 0 if the agent doesn't know
+	Owner    trace.Op      // the baseline operation that it runs in; 0 if the agent doesn't know
 	Cost     time.Duration // CPU time per hit, measured or estimated
 	Bytes    int32         // extra trace data per hit
 	Layer    Layer

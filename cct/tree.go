@@ -20,14 +20,14 @@ type Tree struct {
 	byContext    []int32         // nodes ascending by Context
 	byTracepoint []int32         // nodes with a tracepoint, ascending by (Tracepoint, index)
 	byBaseline   []int32         // baseline nodes ascending by baseline context
-	baseline     []trace.Context // of each node: its context with all tracepoints disabled
+	baseline     []trace.Context // by node: its context with all tracepoints disabled
 	unplaced     unplacedIndex   // shared with the catalogue
 	services     []trace.Symbol  // of the nodes, ascending and distinct
 }
 
-// Unplaced yields the catalogued tracepoints of a service that may run anywhere in it, ascending by ID: their agents
-// announce neither an operation nor a caller, as for kernel probes of a process. The tree has nodes for them only where
-// requests executed them.
+// Unplaced yields the catalogued tracepoints of a service that may run anywhere in it, ascending by ID. Their agents
+// announce neither an operation nor a caller, for example for kernel probes of a process. The tree has nodes for them
+// only where requests executed them.
 func (t *Tree) Unplaced(service trace.Symbol) iter.Seq[*Tracepoint] {
 	entries := t.unplaced.entries
 	at, _ := slices.BinarySearchFunc(entries, service, func(e unplacedEntry, s trace.Symbol) int {
@@ -172,8 +172,8 @@ func (t *Tree) At(tp trace.Symbol) []int32 {
 	return t.byTracepoint[from:to]
 }
 
-// Baseline returns the context of node i with all tracepoints disabled: that of the nearest baseline node at or above
-// i.
+// Baseline returns the context of node i with all tracepoints disabled: the context of the nearest baseline node at or
+// above i.
 func (t *Tree) Baseline(i int32) trace.Context { return t.baseline[i] }
 
 // Path returns the operations from the root to node i, root first.

@@ -10,20 +10,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// unexplained reports whether only objectives keep x open: no service stands out so far.
+// unexplained reports whether x is open only because of objectives: no service stands out so far.
 func (x *tracked) unexplained() bool {
 	return len(x.Objectives) > 0 && x.score == 0 && x.current.score == 0
 }
 
-// lasts reports whether x is unexplained after a time in which its cause would have shown. It may last for as long as
-// the objective is too strict, and learning goes on.
+// staysUnexplained reports whether x is still unexplained although its cause would have shown by now. Such an incident
+// may stay open for as long as the objective is too strict, so we go on learning meanwhile.
 func (x *tracked) staysUnexplained(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
-// miss adds objectives that requests miss because of x, or renews their figures.
+// miss adds objectives that requests miss because of x, or updates their figures.
 func (x *tracked) miss(missed ...Missed) {
-	x.Objectives = slices.Clone(x.Objectives) // callers may keep those of the incident
+	x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident's slice
 	for _, m := range missed {
 		if i := slices.IndexFunc(x.Objectives, func(o Missed) bool { return o.counted() == m.counted() }); i >= 0 {
 			x.Objectives[i] = m
@@ -38,11 +38,11 @@ func (x *tracked) misses(o *Objective) bool {
 	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
 }
 
-// maxCompared bounds the comparisons with the history in an epoch, each of which takes milliseconds.
+// maxCompared bounds the comparisons with the history per epoch. Each takes milliseconds.
 const maxCompared = 4
 
-// burn finds for each objective that burns the open incident that it has joined, or one at a service on the way of its
-// requests, or one that has just closed; else it opens one. It keeps the incident open.
+// burn keeps an incident open for each objective that burns: the one it has joined, or one at a service on the path of
+// its requests, or one that has just closed. If there is no such incident, it opens one.
 func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	compared := 0
 	for i := range burns {
@@ -65,7 +65,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	}
 }
 
-// burning returns the incident of an objective that burns; nil if there is none yet.
+// burning returns the incident of an objective that burns, or nil if it has no incident yet.
 func (t *Tracker) burning(b *Burn) *tracked {
 	all := []func(x *tracked) bool{
 		func(x *tracked) bool { return x.IsOpen() && x.misses(&b.Objective) },
@@ -97,11 +97,11 @@ func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tra
 	return x
 }
 
-// explain looks for the cause of an unexplained incident: the services at which the requests that miss the objective
-// differ from the others or, if they do not, those on their way that lose time since the onset, those that lose most
-// beyond their records first. That they rank first does not make them unusual.
+// explain looks for the cause of an unexplained incident: services where requests that miss the objective differ from
+// the others. If they don't differ anywhere, it takes the services on their path that have become slower since the
+// onset, ordered by the excess over their records. Ranking first doesn't make a service unusual.
 //
-// It compares with the history only if it may.
+// explain compares with the history only if may is true.
 func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.Comparer, may bool) {
 	x.searched = now
 	window := history.Interval{From: x.Onset, To: now}
@@ -134,7 +134,8 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 	t.affect(x, sites)
 }
 
-// absorb makes an incident that has just opened at a service on the way of the requests the explanation of x.
+// absorb looks for an incident that has just opened at a service on the path of the requests, and makes it the
+// explanation of x.
 func (t *Tracker) absorb(now trace.Nanos, x *tracked, b *Burn) {
 	i := slices.IndexFunc(t.incidents,
 		func(y *tracked) bool { return y != x && y.Opened() == now && b.passes(y.service) })

@@ -10,24 +10,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// contrast compares the requests that miss an objective with the others of the last minutes, by the time in each step
-// of their critical paths, or by the steps at which their failures begin. Means over all requests hide a few of them.
+// contrast compares the requests that miss an objective with the other recent ones: by the time in each step of their
+// critical paths, or by the steps where their failures start. A few slow requests would not show in a mean over all.
 type contrast struct {
 	missed, others int64 // requests
 	steps          map[trace.Op]*difference
 	last           trace.Op // the largest step of maxSteps
-	halved         int64    // number of the period in which all numbers were halved last
+	halved         int64    // number of the period when all numbers were last halved
 }
 
-// difference is the time in ns, or the number of failures, of both kinds of requests at a step.
+// difference is the time in ns, or the number of failures, at a step, for both kinds of requests.
 type difference struct{ missed, others int64 }
 
 const (
-	// halfLife is the time after which requests count half in a contrast: long enough for ten that are slow where an
-	// objective just burns, at a request a second.
+	// halfLife is the age of requests that count half in a contrast. If an objective just burns at one request per
+	// second, ten slow requests still count.
 	halfLife = 10 * time.Minute
-	// maxSteps bounds the steps of a contrast. Of more, those with the smallest identities are kept, so that the order
-	// of requests does not matter.
+	// maxSteps bounds the steps of a contrast. It keeps the steps with the smallest identities, so that the order of
+	// requests doesn't matter.
 	maxSteps = 256
 )
 
@@ -35,10 +35,10 @@ const (
 type Step struct {
 	Op     trace.Op // with its target
 	Nanos  int64    // on the critical path, without other steps
-	Failed bool     // a failure begins here
+	Failed bool     // a failure starts here
 }
 
-// add adds a request. Times count for latencies, failures for errors.
+// add adds a request: its times if the objective is about latency, its failures if not.
 func (c *contrast) add(steps []Step, latency, missed bool) {
 	if missed {
 		c.missed++
@@ -67,7 +67,7 @@ func (c *contrast) add(steps []Step, latency, missed bool) {
 	}
 }
 
-// at returns the difference at a step; nil if there is no room for it.
+// at returns the difference at a step, or nil if there is no room for it.
 func (c *contrast) at(step trace.Op) *difference {
 	d := c.steps[step]
 	if d != nil {
@@ -103,12 +103,13 @@ func (c *contrast) age(now trace.Nanos) {
 	}
 }
 
-// leastContrast is the least excess of a suspect: a twentieth of the duration of the others, or of the failures.
+// leastContrast is the smallest excess of a suspect: a twentieth of the duration of the other requests, or of the
+// failures.
 const leastContrast = 0.05
 
-// suspects ranks the services at which the requests that missed lose time, or their failures begin. Scores are per
-// request of the entry: the excess of one that missed, in mean durations of the others, times the share of the requests
-// that do. Duration is that mean in ns.
+// suspects ranks the services where the requests that missed spend more time, or fail more often, than the others.
+// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times the share
+// of requests that miss. duration is the mean duration of the others in ns.
 func (c *contrast) suspects(table *trace.Table, latency bool,
 	share float64,
 ) (suspects []compare.Suspect, duration float64) {
@@ -164,7 +165,7 @@ func (c *contrast) suspects(table *trace.Table, latency bool,
 	return suspects, duration
 }
 
-// SavedContrast is the saved form of what tells requests that miss an objective from others.
+// SavedContrast is the saved form of a contrast.
 type SavedContrast struct {
 	Missed, Others int64
 	Halved         int64

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Of too many steps those with the smallest identities are kept with all of their times, whatever the order of the
-// requests; saving and restoring changes nothing.
+// A full contrast keeps the steps with the smallest identities, with all of their times, whatever the order of the
+// requests. Saving and restoring changes nothing.
 func TestContrastBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var steps []Step
@@ -40,7 +40,7 @@ func TestContrastBound(t *testing.T) {
 	}
 }
 
-// Slow requests lose time in the service that they call, and failures begin where no call fails.
+// Slow requests spend their time in the service that they call, and failures start where no call fails.
 func TestContrastSuspects(t *testing.T) {
 	table := &trace.Table{}
 	op := func(service, name string, kind trace.Kind) trace.Op {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// down ends the service for a time: no request arrives, and no epoch ends.
+// down stops Sibyl for a time: no request arrives, and no epoch ends.
 func (s *shop) down(d time.Duration) { s.now = s.now.Add(d) }
 
-// TestDowntimeTeachesNothing stops the service for a day. Windows that nobody saw are not healthy: they would lower the
-// thresholds and, since a day seems known, the traffic that is taken for usual.
+// TestDowntimeTeachesNothing stops Sibyl for a day. Windows that nobody saw are not healthy: they would lower the
+// thresholds and, since a day seems known, the traffic that counts as usual.
 func TestDowntimeTeachesNothing(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
 	s.down(24 * time.Hour)
 	s.play(30*time.Minute, nil)
-	const most = 90 / 3 // windows in which requests came
+	const most = 90 / 3 // windows with requests
 	state := s.tracker.Save()
 	healthy := [][]float64{state.Healthy}
 	for i := range state.Scales {
@@ -33,8 +33,8 @@ func TestDowntimeTeachesNothing(t *testing.T) {
 	}
 }
 
-// TestIncidentOutlivesDowntime stops the service for some minutes while a service fails. The fault goes on: the
-// incident does not close meanwhile.
+// TestIncidentOutlivesDowntime stops Sibyl for some minutes while a service fails. The fault goes on, and the incident
+// stays open.
 func TestIncidentOutlivesDowntime(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := newShop()
@@ -56,8 +56,8 @@ func TestIncidentOutlivesDowntime(t *testing.T) {
 	}
 }
 
-// TestDowntimeIsNoOutage stops the service for some minutes. Afterwards, the exporter of one service is late by two:
-// its requests have not stopped. One that stays away for three minutes has.
+// TestDowntimeIsNoOutage stops Sibyl for some minutes. Afterwards the exporter of one service is two minutes late,
+// which doesn't mean that its requests stopped. After three minutes it does.
 func TestDowntimeIsNoOutage(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -91,8 +91,8 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	}
 }
 
-// TestEvidenceOutlivesTraffic stops the requests within a fault. While they leave the window, the evidence stays as it
-// was; the incident ends with them.
+// TestEvidenceOutlivesTraffic stops the requests within a fault. While they leave the window, the evidence stays the
+// same, and the incident ends with them.
 func TestEvidenceOutlivesTraffic(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -110,8 +110,8 @@ func TestEvidenceOutlivesTraffic(t *testing.T) {
 	}
 }
 
-// TestAffectedRequestsStop stops the requests of the slow service, while other requests go on: nobody knows whether the
-// incident is over, and it ended with them.
+// TestAffectedRequestsStop stops the requests of the slow service, while other requests go on. Nobody knows whether the
+// incident is over, and it ends with them.
 func TestAffectedRequestsStop(t *testing.T) {
 	s := newShop()
 	s.play(20*time.Minute, nil)
@@ -141,8 +141,8 @@ func TestSeenEnd(t *testing.T) {
 	}
 }
 
-// TestNothingLearnedWithoutRequests stops the requests, but not the service. Windows without requests are no evidence
-// of health.
+// TestNothingLearnedWithoutRequests stops the requests, but not Sibyl. Windows without requests are no evidence of
+// health.
 func TestNothingLearnedWithoutRequests(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)

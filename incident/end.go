@@ -8,15 +8,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// calls selects the calls that can show whether an incident goes on: calls of some operations of a service. No
-// operations means all calls of the service, and no service means all requests.
+// calls selects the calls that show whether an incident goes on: calls of some operations of a service. Without
+// operations it selects all calls of the service, and without a service all requests.
 type calls struct {
 	service    trace.Symbol
 	operations []trace.Op
 }
 
-// telling returns the calls of the operations with evidence against the first suspect of x. If the service gets or
-// answers no requests, any request tells.
+// telling returns the calls that show whether x goes on: the calls of the operations with evidence against its first
+// suspect. If the service gets or answers no requests, any request counts.
 func (x *tracked) telling() (c calls) {
 	if len(x.Suspects) == 0 || x.unexplained() {
 		return c
@@ -34,7 +34,7 @@ func (x *tracked) telling() (c calls) {
 	return c
 }
 
-// latest returns the time of the last of the calls.
+// latest returns the time of the latest call that c selects.
 func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	if c.service == 0 {
 		return sites.Latest(now)
@@ -42,7 +42,7 @@ func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	return sites.LatestOf(c.service, c.operations, now)
 }
 
-// count returns the number of the calls in an interval.
+// count returns the number of calls in an interval that c selects.
 func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 	if c.service == 0 {
 		return sites.Requests(in)
@@ -51,20 +51,20 @@ func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 }
 
 const (
-	// leastSeen is the number of calls without evidence after which an incident may be over. While three in ten calls
-	// fail, ten calls without a failure happen once in 35 cases.
+	// leastSeen is the number of calls without evidence that an incident must see before it can be over. If three in
+	// ten calls fail, ten calls in a row without a failure happen once in 35 cases.
 	leastSeen = 10
-	// leastCertain is the number of calls that make up certain evidence if an incident goes on.
+	// leastCertain is the number of calls that would be certain evidence if the incident were going on.
 	leastCertain = 100
-	// leastStayedAway is the number of calls that are expected in a time without any after which they have stopped.
+	// leastStayedAway is the number of calls that must be missing, at the usual rate, before we say that calls stopped.
 	leastStayedAway = 5
-	// patience is the time without evidence after which an incident ends in any case.
+	// patience is the longest time that an incident stays open without evidence.
 	patience = 15 * quiet
 )
 
-// end closes x after a quiet time, if it is over or its calls have stopped. A quiet time with few calls does not show
-// that it is over, nor does one in which the first suspect still costs half as much, though too few calls show it for
-// certain evidence. It reports whether x is closed.
+// end closes x after a quiet time if it is over or its calls have stopped, and reports whether it closed x. If calls go
+// on, x stays open while there are fewer than leastSeen of them, or fewer than leastCertain that still show half of the
+// cost, but no longer than patience.
 func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
@@ -93,8 +93,8 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	return true
 }
 
-// goesOn reports whether the first suspect of x has cost, since the end of the evidence, at least half as much as since
-// the onset.
+// goesOn reports whether the first suspect of x has cost at least half as much since the last evidence as since the
+// onset.
 func (x *tracked) goesOn(now trace.Nanos, sites *compare.Comparer) bool {
 	since := sites.Compare(history.Interval{From: x.Seen, To: now}, compare.Plain)
 	for i := range since.Suspects {

@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// kind is a kind of evidence against a service. Each kind has a record of its own, so that a service that once made
-// other calls, or failed, is as closely watched for added latency as before.
+// kind is a kind of evidence against a service. Each kind has its own record, so that a service that once made other
+// calls, or failed, is watched as closely for added latency as before.
 type kind uint8
 
 const (
@@ -17,18 +17,18 @@ const (
 	failing // calls that failed or got no answer
 	unanswered
 	silent
-	// flow is the part of requests whose calls changed. It raises nothing by itself: a new version makes other calls,
-	// and if these are slower or fail, they are evidence of another kind.
+	// flow is the share of requests whose calls changed. It raises nothing on its own, because a deploy changes calls;
+	// if the new calls are slower or fail, that is evidence of another kind.
 	flow
 	added // time of calls that the service makes more often than before; last, so that saved records keep their kinds
 	numKinds
 )
 
-// levels are the numbers by which a service is judged, by kind.
+// levels holds the figures that judge a service, by kind.
 type levels [numKinds]float64
 
-// levelsOf returns the levels of a suspect. A few failures count among all requests, since one or two may be most of
-// the calls to a service that is rarely called.
+// levelsOf returns the levels of a suspect. If there are only a few failures, they count relative to all requests,
+// because one or two may be most of the calls to a service that is rarely called.
 func levelsOf(s *compare.Suspect) levels {
 	failures := 1.0
 	if s.Failures >= leastFailures && s.Calls > 0 {
@@ -56,8 +56,8 @@ const (
 	stops
 )
 
-// symptomsOf returns the symptoms in the evidence against a suspect whose level of a kind is above its threshold. A
-// score that only its sum raises counts as its largest part.
+// symptomsOf returns the symptoms of a suspect: the kinds of evidence whose level is above its threshold. If only the
+// sum of the parts of a score is, its largest part counts.
 func symptomsOf(s *compare.Suspect, above func(k kind, level float64) bool) (all symptoms) {
 	raised := false
 	for k, level := range levelsOf(s) {

@@ -14,11 +14,11 @@ func Silent(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Latest(now) <= now.Add(-quiet)
 }
 
-// growing is the growth of a score that makes an incident worse than it was. The highest score grows by chance, too.
+// growing is the minimum growth of a score that makes an incident worse. The highest score also grows by chance.
 const growing = 1.25
 
-// follow renews the suspects of an open incident when there is more evidence than before, and closes it once calls
-// without evidence show that it is over. It reports whether the incident is open.
+// follow updates the suspects of an open incident when there is more evidence than before, and closes the incident once
+// calls without evidence show that it is over. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) bool {
 	switch {
 	case x.staysUnexplained(now):
@@ -39,14 +39,14 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) b
 		if t.due(now, x.Onset) {
 			x.measureAgain(now, sites)
 		}
-		return true // without new requests the shares in the window change, but nothing new is known
+		return true // without new requests only the shares in the window change
 	}
 	x.evidence = e
 	t.suspect(now, x, e.from, sites)
 	return true
 }
 
-// steady enters the state Steady once the evidence has not grown for a day, and leaves it when it grows.
+// steady enters the state Steady once the evidence has not grown for a day, and leaves it if the evidence grows.
 func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 	if grows && e.score >= growing*x.settled {
 		if x.grown != 0 && now.Sub(x.grown) >= unfolding {
@@ -62,9 +62,9 @@ func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 	}
 }
 
-// suspect gives x the suspects of a window. The service that raised it is first: what explains it has taken its place.
-// A score that a service reaches in healthy windows, too, is no evidence. Suspects with an incident of their own are no
-// rivals.
+// suspect sets the suspects of x from a window. The service that raised x is first, because any service that explains
+// it has already taken its place. Scores that a service also reaches in healthy windows are not evidence, and services
+// with an incident of their own are not suspects of this one.
 func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compare.Comparer) {
 	x.Suspects = slices.Clone(f.Suspects)
 	t.affect(x, sites)
@@ -82,8 +82,8 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 	}
 }
 
-// affect adds the suspects of x, and their callers, to the services that it affects. A score that a service reaches in
-// healthy windows does not make it one: its history would end with the beginning of the incident.
+// affect adds the suspects of x and their callers to the services that x affects. A score that a service also reaches
+// in healthy windows doesn't make it affected: otherwise its history would end at the onset of the incident.
 func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
 	affected := append(slices.Clone(x.affected), x.service)
 	for i := range x.Suspects {
@@ -99,8 +99,8 @@ func (x *tracked) grows() bool {
 	return x.IsOpen() && x.current.score > 0 && x.current.score >= x.score
 }
 
-// skip excludes the calls in the present opening of x from the history: of all services, or only of some. Earlier
-// openings have skips of their own.
+// skip excludes the calls of services from the history while x is open. Without services it excludes all calls. Each
+// reopening has a skip of its own.
 func (x *tracked) skip(now trace.Nanos, sites *compare.Comparer, services ...trace.Symbol) {
 	id := x.ID
 	if x.Reopened() != 0 {
@@ -115,8 +115,8 @@ func (x *tracked) sinceOnset(now trace.Nanos, sites *compare.Comparer) *compare.
 	return &since
 }
 
-// due reports whether the time since an onset has grown by so much, a thirtieth or so, that measuring it again may show
-// more. Measuring takes longer the longer that time is.
+// due reports whether the time since an onset has grown by about a thirtieth, so that measuring again may show more. We
+// don't measure every time because it takes longer the further the onset is past.
 func (t *Tracker) due(now, onset trace.Nanos) bool {
 	const part = 32
 	step := history.SliceLength
@@ -126,9 +126,9 @@ func (t *Tracker) due(now, onset trace.Nanos) bool {
 	return now/trace.Nanos(step) != now.Add(-t.epochLength)/trace.Nanos(step)
 }
 
-// measureAgain measures the same suspects again if the first has cost more since the onset than when it was measured
-// before: the time with the most evidence has a higher mean than the whole time. The time after a recovery adds nothing
-// and does not count.
+// measureAgain measures the same suspects again, and keeps the result if the first one has cost more since the onset
+// than it had at the last measurement: the mean over the time with the most evidence is higher than over the whole
+// time. Time after the last evidence doesn't count.
 func (x *tracked) measureAgain(now trace.Nanos, sites *compare.Comparer) {
 	if x.Seen != now || x.unexplained() {
 		return
@@ -141,8 +141,8 @@ func (x *tracked) measureAgain(now trace.Nanos, sites *compare.Comparer) {
 	}
 }
 
-// measure replaces the scores of the suspects by scores over the time since the onset. The scores by which incidents
-// are raised and suspects ranked are lower bounds, of a window that may begin before the onset.
+// measure replaces the scores of the suspects by scores over the time since the onset. The scores that raise incidents
+// and rank suspects are lower bounds for a window that may start before the onset.
 func (x *tracked) measure(since *compare.Comparison) {
 	x.Requests, x.Duration, x.Mean = int(since.Requests), since.Duration, since.Mean
 	measured := make(map[trace.Symbol]*compare.Suspect, len(since.Suspects))
@@ -160,12 +160,12 @@ func (x *tracked) measure(since *compare.Comparison) {
 			showRise(s)
 		}
 	}
-	// The others by the scores that are shown.
+	// Sort the others by the scores that are shown.
 	slices.SortStableFunc(x.Suspects[min(1, len(x.Suspects)):],
 		func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 }
 
-// withoutBefore returns a measured suspect without what the incident that x replaced had told: what is new.
+// withoutBefore returns a measured suspect minus the part that the incident replaced by x had already shown.
 func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 	s := *m
 	if x.before == nil || x.before.Service != s.Service {
@@ -194,7 +194,8 @@ func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 	return s
 }
 
-// showRise makes the growth of typical times, or of hours, the evidence against a suspect that has no other yet.
+// showRise makes the growth of typical times, or growth over hours, the evidence against a suspect that has no other
+// evidence yet.
 func showRise(s *compare.Suspect) {
 	s.Operations = slices.Clone(s.Operations)
 	for i := range s.Operations {
@@ -210,8 +211,8 @@ func showRise(s *compare.Suspect) {
 	s.Score = s.Own
 }
 
-// rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and
-// 1 for all others.
+// rank returns 0 for the service that x is about, 2 for services with an open incident of their own, and 1 for all
+// others.
 func (t *Tracker) rank(x *tracked, s *compare.Suspect) int {
 	if s.Service == x.service {
 		return 0
@@ -224,7 +225,7 @@ func (t *Tracker) rank(x *tracked, s *compare.Suspect) int {
 	return 1
 }
 
-// close ends x. It keeps the suspects that are worth showing.
+// close ends x and keeps the suspects that are worth showing.
 func (x *tracked) close(end Transition) {
 	x.Enter(end)
 	x.Suspects = slices.Clone(x.Suspects[:min(len(x.Suspects), keptSuspects)])

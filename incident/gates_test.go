@@ -7,8 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// Gates hide changes that are not worth telling, and those of an earlier version, which had none, hide as much as the
-// defaults.
+// Gates hide changes that are too small to report. Saved state of an earlier version, without gates, gets the defaults.
 func TestGates(t *testing.T) {
 	score := incident.DefaultGates()
 	score.Score = 2

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// gathering is the time between the openings of incidents that may have one cause in a place: services with few
-	// requests show it later.
+	// gathering is the longest time between the openings of two incidents that may have one cause in a place. Services
+	// with few requests show it later.
 	gathering = 5 * time.Minute
 	// maxGathered bounds the suspects that are compared by place.
 	maxGathered = 50
 )
 
-// gather joins the open incidents whose services are slow in the same node or zone: that is their cause.
+// gather joins the open incidents whose services are slow in the same node or zone, because that place is their cause.
 func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
 	if first < 0 {
@@ -50,12 +50,12 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	}
 }
 
-// gathers reports whether x may have its cause in a place that others share.
+// gathers reports whether the cause of x may be a place that it shares with other incidents.
 func (x *tracked) gathers(now trace.Nanos) bool {
 	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
 }
 
-// showPlace lists the shared place first among the instances of each suspect that it slows down.
+// showPlace lists the shared place first among the instances of each suspect that is slow there.
 func (x *tracked) showPlace() {
 	for i := range x.Suspects {
 		s := &x.Suspects[i]

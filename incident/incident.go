@@ -1,5 +1,5 @@
-// Package incident turns the scores of services, epoch by epoch, into incidents: one for each cause, with its suspects,
-// from the epoch in which it is noticed until it is over. It is pure, like package analysis.
+// Package incident turns the scores of services, epoch by epoch, into incidents: one per cause, with its suspects, from
+// the epoch that notices it until it is over. The package is pure: time and data are arguments.
 package incident
 
 import (
@@ -7,41 +7,38 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident is a time in which requests are slower, or fail more often, than the history of the installation
-// explains.
+// Incident is a period when requests are slower, or fail more often, than the history of the installation explains.
 type Incident struct {
 	ID      uint64       // hash of its first suspect and of its opening time
-	Onset   trace.Nanos  // estimated beginning of the change
+	Onset   trace.Nanos  // estimated start of the change
 	Seen    trace.Nanos  // end of the last epoch with evidence
 	History []Transition // its life: the opening first. Not empty, and immutable
-	// Weeks is the number of weeks, 1 or 4, back to the times with which it was compared: it took hours or days to
-	// grow. It is 0 if it was compared with the hours before.
+	// Weeks is 1 or 4 if the incident was found by a comparison with the same time one or four weeks before, because
+	// the change took hours or days. It is 0 if it was compared with the hours before.
 	Weeks int
-	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
+	// Alerted is the first suspect at the time of opening or reopening. Alerts about the incident keep this name.
 	Alerted trace.Symbol
-	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their
-	// scores are means from the onset to the time at which the first had cost most. There is at least one.
+	// Suspects are the services as of the epoch with the most evidence so far, the most likely cause first. Their
+	// scores are means from the onset to the time when the first suspect had cost most. There is at least one suspect.
 	Suspects []compare.Suspect
-	// Shared is the node or zone where its suspects are slow; without services if they have no place in common.
+	// Shared is the node or zone where the suspects are slow. It has no services if they share no place.
 	Shared compare.SharedPlace
-	// Objectives are those that requests miss because of it, in the order in which they joined. If an objective opened
-	// it and no service stands out, the only suspect is the service of the entry, with a score of 0.
+	// Objectives are the objectives that requests miss because of the incident, in the order of joining. If an
+	// objective opened it and no service stands out, the only suspect is the service of the entry, with score 0.
 	Objectives []Missed
 
 	Requests int     // number of traces from the onset to that time
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
-	Mean     float64 // mean duration of those traces in ns
+	Mean     float64 // mean duration of these traces in ns
 }
 
-// Longer returns the mean duration of the traces above that of the history, relative to it: negative if they are
-// shorter.
+// Longer returns the relative growth of the mean duration over the history. It is negative if traces became shorter.
 func (x *Incident) Longer() float64 { return x.Mean/max(1, x.Duration) - 1 }
 
 // leastShown is the smallest score that is not rounded to 0.00.
 const leastShown = 0.005
 
-// Shown returns the suspects that are worth showing: the first, and the following ones with a score that is not rounded
-// to 0.00.
+// Shown returns the suspects that are worth showing: the first one, and others whose score doesn't round to 0.00.
 func (x *Incident) Shown() []compare.Suspect {
 	n := min(1, len(x.Suspects))
 	for n < len(x.Suspects) && x.Suspects[n].Score >= leastShown {

@@ -17,7 +17,8 @@ var deploys = []struct {
 	{"all spans removed", []string{"price", "discount"}, nil},
 }
 
-// deployed returns a shop after a deploy that changes the spans inside cart, which announces a version or does not.
+// deployed returns a shop after a deploy that changes the spans inside cart. If announced, the deploy has a new
+// version.
 func deployed(before, after []string, announced bool) *shop {
 	s := newShop()
 	s.inner = before
@@ -46,7 +47,7 @@ func TestInnerSpansChange(t *testing.T) {
 }
 
 // TestInnerSpansChangeSlower deploys cart with other spans inside, and makes it slower with the deploy or some time
-// later: it has an incident within three minutes, because of its own time.
+// later. It has an incident within three minutes, because of its own time.
 func TestInnerSpansChangeSlower(t *testing.T) {
 	for _, d := range deploys {
 		for _, later := range []time.Duration{0, time.Minute, 15 * time.Minute, time.Hour} {
@@ -78,8 +79,8 @@ func TestInnerSpansChangeSlower(t *testing.T) {
 	}
 }
 
-// TestFailureAroundInnerSpans lets cart fail before its innermost span: the spans inside succeed with another call
-// flow, and the incident tells the failures.
+// TestFailureAroundInnerSpans lets cart fail before its innermost span. The spans inside succeed with another call
+// flow, and the incident reports the failures.
 func TestFailureAroundInnerSpans(t *testing.T) {
 	for _, inner := range [][]string{nil, {"price", "discount"}, {"load", "price", "discount"}} {
 		s := newShop()

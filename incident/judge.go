@@ -15,8 +15,8 @@ import (
 type finding struct {
 	compare.Comparison
 	window history.Interval
-	every  time.Duration // between two windows; 0: every epoch
-	weeks  int           // that the times it compares with are ago; 0: it compares with the hours before
+	every  time.Duration // between two windows; 0 means every epoch
+	weeks  int           // age of the times that it compares with; 0 means the hours before the window
 }
 
 // youngOf returns the young operations of a service that have evidence.
@@ -36,17 +36,18 @@ type evidence struct {
 	service trace.Symbol
 	score   float64
 	waits   bool // the score is time spent in the service, which may include waits for another one
-	opaque  bool // the service emits no spans: its score is time that its callers wait, which is also charged to them
-	// beyond is the part of the score above its threshold, without calls that got no answer: at 0 or less, only these
-	// raise an incident.
+	opaque  bool // the service emits no spans: its score is the time that its callers wait, so they are charged with it as well
+	// beyond is the part of the score above its threshold, without unanswered calls. If it is 0 or less, only
+	// unanswered calls raise an incident.
 	beyond float64
 	shared []compare.SharedPart
-	from   *finding // nil: of an earlier epoch
+	from   *finding // nil if it is from an earlier epoch
 
 	symptoms symptoms // above their thresholds
 }
 
-// evidenceOf returns the evidence against a suspect whose levels raise an incident. threshold belongs to its score.
+// evidenceOf returns the evidence against a suspect whose levels raise an incident. threshold is the threshold of its
+// score.
 func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	const nearlyAll = 0.95
 	return evidence{
@@ -55,8 +56,9 @@ func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	}
 }
 
-// include adds the evidence of an operation that raises an incident by itself. Its typical time may show it earlier
-// than anything else in its service. A rare operation is no evidence apart from a neighbour: it may wait for that.
+// include adds the evidence of an operation that raises an incident on its own. Its typical time may show a change
+// before anything else in the service does. A rare operation is not evidence apart from a neighbour, because it may
+// wait for the neighbour.
 func (e *evidence) include(o grownOperation) {
 	if e.symptoms == 0 {
 		e.symptoms = slower
@@ -70,7 +72,7 @@ func (e *evidence) include(o grownOperation) {
 	}
 }
 
-// apart reports whether the evidence raises an incident without the part that the service shares with a neighbour.
+// apart reports whether the evidence raises an incident even without the part that the service shares with a neighbour.
 func (e *evidence) apart(neighbour trace.Symbol) bool {
 	for _, x := range e.shared {
 		if x.Service == neighbour {
@@ -80,7 +82,8 @@ func (e *evidence) apart(neighbour trace.Symbol) bool {
 	return e.beyond > 0
 }
 
-// keeping is the share of a threshold that keeps an incident open: evidence near the threshold comes and goes.
+// keeping is the share of a threshold that keeps an incident open. It is below 1 because evidence near a threshold
+// comes and goes.
 const keeping = 0.5
 
 // judgement is the outcome of judging windows that end now.
@@ -93,8 +96,8 @@ func (j *judgement) add(k judgement) {
 	j.raising, j.keeping = append(j.raising, k.raising...), append(j.keeping, k.keeping...)
 }
 
-// judge judges the services in a window of an epoch. It also returns the times since which services exceed their
-// thresholds: growth that is not certain raises an incident only after some time.
+// judge judges the services in the window of an epoch. It also returns the time when each service first exceeded its
+// threshold, because uncertain growth raises an incident only if it persists.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
 ) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
@@ -153,7 +156,7 @@ func (t *Tracker) keep(now trace.Nanos, services []trace.Symbol) {
 	}
 }
 
-// openOf returns the open incident of a service; nil if it has no open incident.
+// openOf returns the open incident of a service, or nil.
 func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	for _, x := range t.incidents {
 		if x.IsOpen() && x.service == service {
@@ -163,16 +166,16 @@ func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	return nil
 }
 
-// ratio returns how many times its record the score of a service must reach, see [ratioFor].
+// ratio returns the multiple of its record that the score of a service must reach. See [ratioFor].
 func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
 
-// ratioFor returns how many times its record one of a number of scores must reach in a window of a scale, if a number
-// of windows without overlap were healthy, by age.
+// ratioFor returns the multiple of its record that one of `scores` scores must reach in a window of scale `of`. healthy
+// holds the number of healthy windows without overlap, by age.
 //
-// The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
-// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all scores
-// in a week, one of them is expected to. After a day both numbers count the windows that are as good as independent; at
-// first it is rather the application that varies than chance.
+// The highest scores of healthy windows fall off exponentially: the record of n windows is about θ·ln n, and one window
+// exceeds r times the record with probability n^−r. Let N be the number of windows of all scores in a week. With r =
+// ln(N) ⁄ ln(n), we expect one of them to exceed r times its record. After a day both numbers count windows that are as
+// good as independent. Before that, scores vary with the application rather than by chance.
 func ratioFor(scores, of int, healthy []float64) float64 {
 	const week = 7 * 24 * time.Hour
 	length, independent, n := lengths[of].window, 1.0, sum(healthy)
@@ -190,18 +193,18 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// threshold returns the level of a kind that raises an incident of a service in a window with some requests. With fewer
-// requests than usual, chance makes higher levels, also of services that are at 0 in the usual traffic.
+// threshold returns the level of a kind that raises an incident of a service in a window with some number of requests.
+// Chance makes levels higher if there are fewer requests than usual, also for services whose level is usually 0.
 func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	fewer := 1.0
-	if t.dayIsKnown() { // else the usual traffic is not known
+	if t.dayIsKnown() { // before that, the usual traffic is not known
 		fewer = max(1, sum(t.requests[:])/sum(t.healthy[:])/float64(max(1, requests)))
 	}
 	least := max(t.gates.Score, ratio*leastRecord) * math.Sqrt(fewer)
 	return max(least, t.records[s.Service].usual(k, requests, sum(t.healthy[:]), ratio))
 }
 
-// unusual reports whether evidence against a suspect reaches a share of its threshold.
+// unusual reports whether any evidence against a suspect reaches a share of its threshold.
 func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
 	for k, level := range levelsOf(s) {
 		if k := kind(k); k != flow && level > 0 && level >= share*t.threshold(s, k, requests, ratio) {

@@ -10,17 +10,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// baseline is the knowledge of healthy windows: the scores that services reach, and the growth of their operations.
+// baseline describes healthy windows: the scores that services reach in them, and the growth of their operations.
 type baseline struct {
 	records  map[trace.Symbol]*record
 	healthy  [ages]float64 // number of windows judged healthy, by age of records: the current one first
 	requests [ages]float64 // in these windows
 	scales   [numScales]scale
 	ageBegan trace.Nanos // start of the current age
-	// end of the first window that was judged or reviewed, 0 if there was no window
+	// end of the first window that was judged or reviewed, or 0
 	firstJudged trace.Nanos
-	pending     []window                     // not yet known to be healthy
-	relearned   map[trace.Symbol]trace.Nanos // services that are learned again, with the time of their acceptance
+	pending     []window                     // may not be healthy
+	relearned   map[trace.Symbol]trace.Nanos // services that are learned again, and when they were accepted
 }
 
 func newBaseline() baseline {
@@ -31,7 +31,7 @@ func newBaseline() baseline {
 	return b
 }
 
-// learnWindow learns from the window of an epoch, which belongs to the open incidents or, without these, may be
+// learnWindow learns from the window of an epoch. If incidents are open, the window belongs to them; if not, it may be
 // healthy.
 func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool) {
 	switch {
@@ -44,8 +44,8 @@ func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool)
 	}
 }
 
-// review learns the scores of the windows before the first one that was judged. There are some if a history becomes
-// known at once, as with a replayed recording, which may take several epochs to arrive.
+// review learns the scores of the windows before the first judged one. Such windows exist if a history arrives all at
+// once, as from a replayed recording, which may take several epochs to arrive.
 func (t *Tracker) review(now trace.Nanos, sites *compare.Comparer) {
 	if len(t.incidents) > 0 {
 		return
@@ -67,8 +67,8 @@ func (t *Tracker) review(now trace.Nanos, sites *compare.Comparer) {
 	}
 }
 
-// relearning is the time after the acceptance of a service's behaviour while it raises nothing. Its scores mean nothing
-// until its history is long enough, and after that they are learned.
+// relearning is the time a service raises nothing after a person accepted its behaviour. Its scores are meaningless
+// until its history is long enough, and after that we learn them first.
 const relearning = leastHistory + 3*Window
 
 // relearn forgets what is usual for a service.
@@ -84,15 +84,16 @@ func (b *baseline) relearn(now trace.Nanos, service trace.Symbol) {
 	}
 }
 
-// pend takes the scores of a window without an incident, and learns the scores of windows that have proved healthy.
+// pend takes the scores of a window without an incident, and learns the scores of pending windows that have proved
+// healthy.
 func (b *baseline) pend(now trace.Nanos, c *compare.Comparison) {
 	b.pending = append(b.pending, window{now, c.Requests, b.scores(now, c)})
 	b.scales[fine].pend(now, c, b.isRelearned)
 	b.learnBefore(now.Add(-lengths[fine].proving))
 }
 
-// pendUnaffected takes the growth of the operations that no incident affects. It is not yet known which those are while
-// an incident is new.
+// pendUnaffected takes the growth of the operations that no incident affects. It takes nothing while an incident is
+// new, because we don't know yet which operations it affects.
 func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
 	x := &t.scales[fine]
 	if slices.ContainsFunc(t.incidents,
@@ -106,7 +107,7 @@ func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
 	x.learnBefore(now.Add(-lengths[fine].proving), Window)
 }
 
-// scores returns the scores above 0 in a window that ends now, without services whose history is too short.
+// scores returns the scores above 0 in a window that ends now. It leaves out services whose history is too short.
 func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	var scores []score
 	for i := range c.Suspects {
@@ -121,7 +122,7 @@ func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	return scores
 }
 
-// learnBefore learns the scores of the windows that ended before an instant.
+// learnBefore learns the scores of the pending windows that ended before an instant.
 func (b *baseline) learnBefore(instant trace.Nanos) {
 	for len(b.pending) > 1 && b.pending[0].end <= instant {
 		b.learn(&b.pending[0], windowsBetween(b.pending[0].end, b.pending[1].end, Window))
@@ -130,7 +131,7 @@ func (b *baseline) learnBefore(instant trace.Nanos) {
 	b.scales[fine].learnBefore(instant, Window)
 }
 
-// onset returns the onset of the open incidents, now if no incident is open.
+// onset returns the onset of the open incidents, or now if no incident is open.
 func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
 	for _, x := range t.incidents {
 		if x.IsOpen() {
@@ -147,13 +148,13 @@ func (t *Tracker) inWindow(now trace.Nanos) bool {
 	})
 }
 
-// windowsBetween returns the number of windows of a length, without overlap, for which one counts whose epoch was
-// followed by another: at most itself, since the service may not have run between them.
+// windowsBetween returns the number of windows of a length, without overlap, that an epoch's window counts for, given
+// the end of the next epoch. It is at most 1, because the service may not have run between them.
 func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
 	return min(1, float64(next.Sub(end))/float64(length))
 }
 
-// learn takes the scores of a healthy window, which counts as a number of windows without overlap.
+// learn takes the scores of a healthy window. windows is the number of windows without overlap that it counts for.
 func (b *baseline) learn(w *window, windows float64) {
 	b.healthy[0] += windows
 	b.requests[0] += windows * float64(w.requests)
@@ -167,11 +168,11 @@ func (b *baseline) learn(w *window, windows float64) {
 	}
 }
 
-// leastInAge is the number of healthy windows that an age of records has at least: during a long incident nothing is
-// learned.
+// leastInAge is the smallest number of healthy windows in an age of records. An age lasts longer during a long
+// incident, when we learn nothing.
 const leastInAge = float64(recordAge/Window) / 2
 
-// age begins a new age of records if the current one is old enough.
+// age starts a new age of records if the current one is old enough.
 func (b *baseline) age(now trace.Nanos) {
 	if b.ageBegan == 0 {
 		b.ageBegan = now

@@ -10,16 +10,16 @@ import (
 // State is a state in the life of an incident.
 type State uint8
 
-// The states of an incident. The first two are open: see [State.IsOpen].
+// The states of an incident. Open and Steady are open: see [State.IsOpen].
 const (
 	Open     State = iota // requests are slower, or fail more often, than usual
-	Steady                // the same for a [Day]: we propose to accept it as normal
+	Steady                // open for a [Day] without getting worse: we propose to accept it as normal
 	Closed                // over, or nobody knows: see Why
-	Merged                // it has the same cause as another one, which goes on
+	Merged                // another incident, which goes on, has the same cause
 	Accepted              // a person accepted the behaviour since the onset as normal
 )
 
-// IsOpen reports whether incidents in state s go on.
+// IsOpen reports whether an incident in state s is open.
 func (s State) IsOpen() bool { return s <= Steady }
 
 // Why is the reason of a transition.
@@ -28,13 +28,13 @@ type Why uint8
 // The reasons of transitions. Merged and Accepted have one reason each.
 const (
 	Noticed   Why = iota // Open: its evidence exceeded a threshold
-	Returned             // Open: evidence returned soon after the end
+	Returned             // Open: evidence returned soon after the incident ended
 	Grew                 // Open, no longer Steady: the evidence grew
 	Unchanged            // Steady
-	Recovered            // Closed: requests are as usual
+	Recovered            // Closed: requests are back to normal
 	Stopped              // Closed: its requests stopped, so nobody knows whether its cause is gone
 	NoTraces             // Closed: no traces arrived, so nobody knows either
-	Replaced             // Closed: another incident of its service has evidence of another kind
+	Replaced             // Closed: another incident of its service has other evidence
 	Moved                // Closed: its requests go to another service
 	SameCause            // Merged
 	ByPerson             // Accepted
@@ -46,20 +46,21 @@ type Transition struct {
 	State State
 	Why   Why
 
-	Into     uint64       // the incident that goes on, of SameCause and Replaced
-	Service  trace.Symbol // the service to which the requests go, of Moved
-	Calls    uint64       // since the end of the evidence that show it, of Recovered
-	By, Text string       // the person, "" if unknown, and a note of that person, of ByPerson
+	Into     uint64       // the incident that goes on, for SameCause and Replaced
+	Service  trace.Symbol // the service that gets the requests now, for Moved
+	Calls    uint64       // number of calls since the end of the evidence, for Recovered
+	By, Text string       // for ByPerson: the person, "" if unknown, and a note by that person
 }
 
-// Day is the time for which an open incident must be steady before accepting it as normal is proposed. After a day
-// people know of it, and it is neither a peak nor a nightly job.
+// Day is the time an incident must stay the same before we propose to accept it as normal. By then people know of it,
+// and it is neither a peak nor a nightly job.
 const Day = 24 * time.Hour
 
-// maxTransitions bounds a history. Incidents that come and go lose the transitions after the first one.
+// maxTransitions bounds a history. If an incident comes and goes more often, its history keeps the first transition and
+// the latest ones.
 const maxTransitions = 50
 
-// Enter appends a transition to the history of x. It never changes a history that Incidents has returned.
+// Enter appends a transition to the history of x. It never modifies a history that Incidents has returned.
 func (x *Incident) Enter(t Transition) {
 	h := slices.Clip(x.History)
 	if len(h) == maxTransitions {
@@ -76,10 +77,10 @@ func (x *Incident) Last() Transition {
 	return x.History[len(x.History)-1]
 }
 
-// IsOpen reports whether x goes on.
+// IsOpen reports whether x is open.
 func (x *Incident) IsOpen() bool { return x.Last().State.IsOpen() }
 
-// IsSteady reports whether x has been open and the same for a day.
+// IsSteady reports whether x has been open for a day without getting worse.
 func (x *Incident) IsSteady() bool { return x.Last().State == Steady }
 
 // Opened returns the end of the epoch that noticed x.
@@ -90,16 +91,16 @@ func (x *Incident) Opened() trace.Nanos {
 	return x.History[0].At
 }
 
-// Reopened returns the end of the epoch when x last returned after it had closed, 0 if it never did.
+// Reopened returns the end of the epoch when x last opened again, or 0.
 func (x *Incident) Reopened() trace.Nanos { return x.latest(Returned) }
 
-// LastOpened returns the end of the epoch when x opened, or last opened again.
+// LastOpened returns the end of the epoch when x opened or last opened again.
 func (x *Incident) LastOpened() trace.Nanos { return max(x.Opened(), x.Reopened()) }
 
-// Proposed returns the end of the epoch since which accepting x is proposed, or was last proposed; 0 if it never was.
+// Proposed returns the end of the epoch when we last proposed to accept x, or 0.
 func (x *Incident) Proposed() trace.Nanos { return x.latest(Unchanged) }
 
-// Closed returns the end of the epoch when x closed, 0 while it is open.
+// Closed returns the end of the epoch when x closed, or 0 while it is open.
 func (x *Incident) Closed() trace.Nanos {
 	if x.IsOpen() {
 		return 0
@@ -107,7 +108,7 @@ func (x *Incident) Closed() trace.Nanos {
 	return x.Last().At
 }
 
-// Into returns the incident that x was merged into, 0 if it was not.
+// Into returns the incident that x was merged into, or 0.
 func (x *Incident) Into() uint64 {
 	if last := x.Last(); last.State == Merged {
 		return last.Into
@@ -115,7 +116,7 @@ func (x *Incident) Into() uint64 {
 	return 0
 }
 
-// latest returns the time of the latest transition with a reason, 0 if it never happened.
+// latest returns the time of the latest transition with a reason, or 0.
 func (x *Incident) latest(why Why) trace.Nanos {
 	for _, t := range slices.Backward(x.History) {
 		if t.Why == why {
@@ -125,8 +126,8 @@ func (x *Incident) latest(why Why) trace.Nanos {
 	return 0
 }
 
-// End returns the end of the evidence of a closed incident, 0 while it is open. Incidents close some time later, in
-// case the evidence returns.
+// End returns the end of the evidence of a closed incident, or 0 while it is open. Incidents close some time after
+// that, in case the evidence returns.
 func (x *Incident) End() trace.Nanos {
 	if x.IsOpen() {
 		return 0
@@ -134,7 +135,7 @@ func (x *Incident) End() trace.Nanos {
 	return min(x.Seen, x.Closed())
 }
 
-// Lasted returns the time from the onset of x to its end or, while it is open, until now.
+// Lasted returns the time from the onset of x to its end, or to now while it is open.
 func (x *Incident) Lasted(now trace.Nanos) time.Duration {
 	if !x.IsOpen() {
 		now = x.End()

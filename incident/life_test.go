@@ -18,8 +18,8 @@ func (s *shop) lastOf(t *testing.T) incident.Transition {
 	return all[0].Last()
 }
 
-// TestRenamedService gives a failing service a new name. Its incident closes by itself and names the service to which
-// the requests go. A fault of that one opens a new incident.
+// TestRenamedService renames a failing service. Its incident closes on its own and names the new service. A fault of
+// the new service opens another incident.
 func TestRenamedService(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -38,7 +38,7 @@ func TestRenamedService(t *testing.T) {
 	}
 }
 
-// TestRenamedEntry gives the service at which requests arrive a new name: its requests have not stopped.
+// TestRenamedEntry renames the service that receives the requests. Its requests have not stopped.
 func TestRenamedEntry(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -54,9 +54,9 @@ func TestRenamedEntry(t *testing.T) {
 	}
 }
 
-// TestOpenIncidentHidesNothing lets a service fail, or become far slower, while an incident is open because it is slow.
-// Another incident opens, about what is new, and the first one closes in its favour. Evidence that unfolds in the first
-// minutes is one fault.
+// TestOpenIncidentHidesNothing makes a service fail, or become far slower, while it has an open incident because it is
+// slow. Another incident opens for the new fault and replaces the first one. Evidence that unfolds in the first minutes
+// is one fault.
 func TestOpenIncidentHidesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -103,8 +103,8 @@ func TestOpenIncidentHidesNothing(t *testing.T) {
 	}
 }
 
-// TestFewCalls lets a service fail that gets two calls a minute. Four calls in two minutes do not show that it is well
-// again: the incident goes on until ten do.
+// TestFewCalls makes a service fail that gets two calls a minute. Four good calls in two minutes don't show that it has
+// recovered: the incident stays open until there are ten.
 func TestFewCalls(t *testing.T) {
 	s := newShop()
 	s.rare = 30

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain lets simulations collect garbage less often: they have a small heap, and collecting it takes a sixth of
+// TestMain makes simulations collect garbage less often. They have a small heap, and collecting it takes a sixth of
 // their time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)

@@ -7,13 +7,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was
-// reported in an earlier epoch is closed, others disappear.
+// merge joins incidents with one cause: if one explains the other, the younger one is merged into the older one. A
+// younger incident is closed if it was reported in an earlier epoch; otherwise it disappears.
 func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
-				return false // x and the following are younger
+				return false // x and all incidents after it are younger
 			}
 			if !x.IsOpen() || !y.IsOpen() || x.unexplained() || y.unexplained() {
 				continue
@@ -32,8 +32,8 @@ func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
 	})
 }
 
-// absorb adds y, which has the same cause, to x. It reports whether y disappears, because nobody was told of it yet;
-// else y is closed.
+// absorb adds y, which has the same cause, to x. It reports whether y disappears, because nobody has heard of it yet;
+// otherwise y is closed.
 func (x *tracked) absorb(now trace.Nanos, y *tracked) (disappears bool) {
 	x.Seen = max(x.Seen, y.Seen)
 	x.miss(y.Objectives...)

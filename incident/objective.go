@@ -10,19 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Objective limits the share of the requests of an entry that are slow or fail. It misses nothing until its error
-// budget, that share, is spent many times faster than it allows; see alerts.
+// Objective limits the share of the requests of an entry that are slow or fail. This share is its error budget.
+// Requests miss the objective once they spend the budget many times faster than it lasts; see alerts.
 type Objective struct {
-	Name  string // empty: none
-	Entry string // a service and an operation, like "shop GET /cart", or a service: all its entries
-	// Below is the duration that a share of the requests must not reach, and Percentile that share in percent; 0: the
-	// objective is about failures.
+	Name  string // optional
+	Entry string // a service and an operation, such as "shop GET /cart", or a service, which stands for all of its entries
+	// Below is the duration that a share of the requests must stay below, and Percentile is that share in percent. If
+	// Below is 0, the objective is about failures.
 	Below      time.Duration
 	Percentile float64
 	Errors     float64 // share of the requests that may fail
 }
 
-// Budget returns the share of the requests that may miss o, in (0, 1).
+// Budget returns the share of the requests that may miss o, from 0 to 1 exclusive.
 func (o *Objective) Budget() float64 {
 	if o.Below > 0 {
 		const digits = 1e6 // 100 − 99.9 is not 0.1
@@ -45,14 +45,14 @@ func (o *Objective) Kind() string {
 	return ErrorsKind
 }
 
-// Valid reports whether the budget is within (0, 1), and only that of a latency or that of failures is given.
+// Valid reports whether o has an entry, a budget within (0, 1), and a limit of either latency or failures, not both.
 func (o *Objective) Valid() bool {
 	budget := o.Budget()
 	return o.Entry != "" && o.Below >= 0 && budget > 0 && budget < 1 && (o.Below > 0 == (o.Errors == 0))
 }
 
-// counted identifies the requests that count against an objective: those of an entry that are slow or that fail. They
-// stay the same if only the name or the budget changes.
+// counted identifies the requests that count against an objective: the slow or failed requests of an entry. It stays
+// the same if only the name or the budget changes.
 type counted struct {
 	entry string
 	below time.Duration
@@ -63,38 +63,37 @@ func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 // SameRequests reports whether the same requests count against two objectives.
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
-// alerts are the pairs of windows that find an objective that burns, as in Google's SRE workbook, chapter 5: the budget
-// of the long window is spent at a multiple of the rate that would last for 30 days, so that it matters, and so is that
-// of the short one, so that it still goes on. The first finds that 2 % of the budget of 30 days are spent in an hour,
-// the second 5 % in six.
+// alerts are pairs of windows that find objectives that burn, as in Google's SRE workbook, chapter 5. A rate of 1 would
+// use up the budget in 30 days. The long window shows that it matters, the short one that it still goes on. The first
+// alert fires if 2 % of the budget of 30 days are spent in an hour, the second if 5 % are spent in six hours.
 var alerts = [...]struct {
 	long, short time.Duration
 	rate        float64
 }{{time.Hour, 5 * time.Minute, 14.4}, {6 * time.Hour, 30 * time.Minute, 6}}
 
-// leastMissed is the number of slow or failed requests in the long window from which an objective burns. With fewer,
-// chance does: if requests just meet an objective, an average of 10⁄6 of them is expected where six times as many burn
-// it, and ten or more occur once in 80 000 windows.
+// leastMissed is the minimum number of slow or failed requests in the long window of an alert. Fewer may be chance: if
+// requests just meet an objective, a window where ten misses would burn it at rate 6 has 10⁄6 misses on average. Ten or
+// more occur once in 80 000 windows.
 const leastMissed = 10
 
-// rateOf returns the burn rate of an alert for a budget. Of a budget of a tenth no requests spend 14.4 times as much:
-// half of the requests that should meet the objective are enough.
+// rateOf returns the burn rate of an alert for a budget. If the budget is a tenth, requests cannot spend 14.4 times as
+// much, so it is enough that half of the requests that should meet the objective miss it.
 func rateOf(alert int, budget float64) float64 { return min(alerts[alert].rate, (1+1/budget)/2) }
 
-// Periods for which requests are counted: those of the alerts by minute, and the month of the budget by hour.
+// The periods over which requests are counted: by minute for the alerts, by hour for the month of the budget.
 const (
 	alertPeriod = 6 * time.Hour
-	// BudgetPeriod is the time for which the remaining budget is given.
+	// BudgetPeriod is the period of the remaining budget.
 	BudgetPeriod = 30 * 24 * time.Hour
 )
 
 // Count counts requests.
 type Count struct {
 	Requests uint64
-	Missed   uint64 // those that were slow, or failed
+	Missed   uint64 // slow or failed requests
 }
 
-// Share returns the share of the requests that missed; 0 if there are none.
+// Share returns the share of the requests that missed, or 0 without requests.
 func (c Count) Share() float64 { return float64(c.Missed) / float64(max(1, c.Requests)) }
 
 func (c *Count) add(d Count) {
@@ -102,10 +101,10 @@ func (c *Count) add(d Count) {
 	c.Missed += d.Missed
 }
 
-// ring counts requests by slots of time, the latest ones.
+// ring counts requests in the latest slots of time.
 type ring struct {
 	unit  time.Duration
-	slots []Count // by number of the slot, modulo their number; empty before the first request
+	slots []Count // slot n is at n modulo the length; empty before the first request
 	last  int64   // number of the latest slot
 }
 
@@ -113,7 +112,7 @@ func newRing(period, unit time.Duration) ring {
 	return ring{unit: unit, slots: make([]Count, period/unit)}
 }
 
-// number returns the number of the slot that contains the time just before an instant.
+// number returns the number of the slot that contains the nanosecond before t.
 func (r *ring) number(t trace.Nanos) int64 { return (int64(t) - 1) / int64(r.unit) }
 
 func (r *ring) slot(number int64) *Count { return &r.slots[number%int64(len(r.slots))] }
@@ -127,14 +126,15 @@ func (r *ring) advance(now trace.Nanos) {
 	r.last = max(r.last, n)
 }
 
-// add counts requests that ended just before an instant, none later than the latest slot, unless that is too long ago.
+// add counts requests that ended just before t. A t after the latest slot counts as the latest slot, and requests
+// before the oldest slot are ignored.
 func (r *ring) add(t trace.Nanos, c Count) {
 	if n := r.number(t); n > r.last-int64(len(r.slots)) && n >= 0 {
 		r.slot(min(n, r.last)).add(c)
 	}
 }
 
-// sum returns the requests of the latest slots, as many as a window has.
+// sum returns the requests in a window that ends with the latest slot.
 func (r *ring) sum(window time.Duration) (sum Count) {
 	for n := range r.latest(window) {
 		sum.add(*r.slot(n))
@@ -142,7 +142,7 @@ func (r *ring) sum(window time.Duration) (sum Count) {
 	return sum
 }
 
-// latest yields the numbers of the latest slots of a window, the latest first.
+// latest yields the slot numbers of a window that ends with the latest slot, in descending order.
 func (r *ring) latest(window time.Duration) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) {
 		for n := r.last; n >= 0 && n > r.last-int64(min(window, time.Duration(len(r.slots))*r.unit)/r.unit); n-- {
@@ -153,8 +153,7 @@ func (r *ring) latest(window time.Duration) func(yield func(int64) bool) {
 	}
 }
 
-// covers reports whether a slot before the latest ones of a window has requests, or the earliest of these: the window
-// is known.
+// covers reports whether the window is known: its earliest slot, or a slot before the window, has requests.
 func (r *ring) covers(window time.Duration) bool {
 	n := int64(0)
 	for k := range r.latest(time.Duration(len(r.slots)) * r.unit) {
@@ -165,7 +164,7 @@ func (r *ring) covers(window time.Duration) bool {
 	return false
 }
 
-// first returns the beginning of the first slot with requests; 0 if there is none.
+// first returns the start of the first slot with requests, or 0.
 func (r *ring) first() (first trace.Nanos) {
 	for n := range r.latest(time.Duration(len(r.slots)) * r.unit) {
 		if r.slot(n).Requests > 0 {
@@ -175,9 +174,9 @@ func (r *ring) first() (first trace.Nanos) {
 	return first
 }
 
-// onset estimates when requests began to miss an objective, in the latest slots of a window: as for
-// [compare.Comparer.Onset], where the sum of the misses up to the end, each slot less half of the share of the last
-// ones, is largest.
+// onset estimates when requests started to miss an objective, in the latest slots of a window. As in
+// [compare.Comparer.Onset], each slot scores its misses minus half of the share of the last slots, and the onset is
+// where the sum of scores up to the end is largest.
 func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	half, sum, most, onset := r.sum(last).Share()/2, 0.0, 0.0, r.last
 	for n := range r.latest(window) {
@@ -189,7 +188,7 @@ func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	return trace.Nanos(onset * int64(r.unit))
 }
 
-// Objectives counts requests against objectives and finds those that burn. It is not safe for concurrent use.
+// Objectives counts requests against objectives and finds objectives that burn. It is not safe for concurrent use.
 type Objectives struct {
 	table   *trace.Table
 	all     []*watched
@@ -203,12 +202,12 @@ const maxEntries = 1 << 16
 // watched is an objective with its requests.
 type watched struct {
 	Objective
-	entry          trace.Op // the smallest of its entries; 0: no request yet
-	fresh          Count    // that ended after the last epoch
+	entry          trace.Op // the smallest of its entries; 0 before the first request
+	fresh          Count    // requests that ended after the last epoch
 	minutes, hours ring
 	contrast       contrast
 	burning        [len(alerts)]bool
-	since          trace.Nanos // end of the epoch since which any of these is true; 0: none
+	since          trace.Nanos // end of the epoch when an alert started to burn, or 0
 	waived         bool        // a person accepted it as it is, until it stops burning
 }
 
@@ -217,7 +216,7 @@ func NewObjectives(table *trace.Table) *Objectives {
 	return &Objectives{table: table, matches: make(map[trace.Op][]*watched)}
 }
 
-// Set replaces the objectives. An objective about the same requests as an old one keeps their counts.
+// Set replaces the objectives. An objective keeps its counts if the same requests count against it as before.
 func (s *Objectives) Set(all []Objective) {
 	before := make(map[counted]*watched, len(s.all))
 	for _, w := range s.all {
@@ -249,7 +248,7 @@ func (w *watched) advance(now trace.Nanos) {
 	w.hours.advance(now)
 }
 
-// of returns the objectives of requests with an entry.
+// of returns the objectives that apply to an entry.
 func (s *Objectives) of(entry trace.Op) []*watched {
 	found, known := s.matches[entry]
 	if known {
@@ -268,10 +267,10 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 	return found
 }
 
-// Watches reports whether there is an objective for requests with an entry.
+// Watches reports whether any objective applies to an entry.
 func (s *Objectives) Watches(entry trace.Op) bool { return len(s.all) > 0 && len(s.of(entry)) > 0 }
 
-// Request is a request as objectives judge it.
+// Request is a request, reduced to the data that objectives need.
 type Request struct {
 	Entry    trace.Op
 	Ended    trace.Nanos
@@ -280,8 +279,8 @@ type Request struct {
 	Steps    []Step
 }
 
-// Observe counts a request. The order of the requests of an epoch does not matter. Those that end after the last epoch
-// count at the end of the present one: their clocks may be wrong. It keeps nothing of r.
+// Observe counts a request. The order of the requests of an epoch does not matter. Requests that end after the last
+// epoch count at the end of the present one, because their clocks may be wrong. Observe does not retain r.
 func (s *Objectives) Observe(r *Request) {
 	for _, w := range s.of(r.Entry) {
 		c, latency := Count{Requests: 1}, w.Below > 0
@@ -301,35 +300,36 @@ func (s *Objectives) Observe(r *Request) {
 	}
 }
 
-// Burn is an objective that burns: requests spend its budget too fast, and did so until now.
+// Burn is an objective that burns now: requests spend its budget too fast.
 type Burn struct {
 	Missed
-	Since trace.Nanos // estimated beginning
-	// Suspects are the services where the requests that missed it lose time, or where their failures begin, those that
-	// cost most first. Duration is the mean of the other requests in ns, the unit of times in Suspects; 0: unknown.
+	Since trace.Nanos // estimated start
+	// Suspects are the services where the requests that missed it spend additional time, or where their failures start.
+	// The service that costs most comes first. Duration is the mean duration of the other requests in ns, the unit of
+	// the times in Suspects, or 0 if unknown.
 	Suspects []compare.Suspect
 	Duration float64
-	// Services are those that its requests run through, or wait for, ascending. The caller of [Objectives.Step] adds
-	// them.
+	// Services are the services that its requests run through or wait for, ascending. The caller of [Objectives.Step]
+	// adds them.
 	Services []trace.Symbol
 }
 
 // Missed is an objective that requests miss, with the figures of an epoch.
 type Missed struct {
 	Objective
-	Service  trace.Symbol  // of its requests
-	Op       trace.Op      // an entry of them
+	Service  trace.Symbol  // service of its requests
+	Op       trace.Op      // one of its entries
 	Window   time.Duration // the long window of the alert
 	Requests Count         // in the window
-	Rate     float64       // at which they spend the budget, in relation to the rate at which it would just last
-	At       trace.Nanos   // end of the last epoch in which it burned
+	Rate     float64       // burn rate: at 1 the budget just lasts
+	At       trace.Nanos   // end of the last epoch when it burned
 }
 
-// Fast reports whether the alert with the shortest windows found m: the budget of 30 days lasts for two at most.
+// Fast reports whether the alert with the shortest windows found m: the budget of 30 days would last two days at most.
 func (m *Missed) Fast() bool { return m.Window <= alerts[0].long }
 
-// Step ends an epoch at time now and returns the objectives that burn, in their order. One that burns goes on until the
-// rate in its short window is half of the one that raised it, so that it does not come and go at the threshold.
+// Step ends an epoch at time now and returns the objectives that burn, in their order. An objective stops burning when
+// the rate in its short window falls below half of the rate that raised it, so that it doesn't flap at the threshold.
 func (s *Objectives) Step(now trace.Nanos) []Burn {
 	s.ended = now
 	var burns []Burn
@@ -349,7 +349,7 @@ func (s *Objectives) Step(now trace.Nanos) []Burn {
 	return burns
 }
 
-// judge renews burning and returns the first alert that burns; -1 if none does.
+// judge updates burning and returns the index of the first alert that burns, or −1.
 func (w *watched) judge(now trace.Nanos) int {
 	first := -1
 	for i, a := range alerts {
@@ -358,7 +358,7 @@ func (w *watched) judge(now trace.Nanos) int {
 			rate *= keeping
 		}
 		long := w.minutes.sum(a.long)
-		// The windows differ only if there are requests before the short one.
+		// The windows differ only if there were requests before the short one.
 		fresh := w.burning[i] || long.Missed >= leastMissed && w.minutes.covers(a.short)
 		w.burning[i] = fresh && w.rate(long) >= rate && w.rate(w.minutes.sum(a.short)) >= rate
 		if w.burning[i] && first < 0 {
@@ -374,7 +374,7 @@ func (w *watched) judge(now trace.Nanos) int {
 	return first
 }
 
-// rate returns the rate at which some requests spend the budget: 1 if it just lasts.
+// rate returns the burn rate of the requests of c. At 1 the budget just lasts.
 func (w *watched) rate(c Count) float64 { return c.Share() / w.Budget() }
 
 func (w *watched) burn(now trace.Nanos, alert int) Burn {
@@ -386,12 +386,12 @@ func (w *watched) burn(now trace.Nanos, alert int) Burn {
 	}
 }
 
-// Matches reports whether an objective is about requests with an entry.
+// Matches reports whether an objective in s with the same limits as o applies to an entry.
 func (s *Objectives) Matches(o *Objective, entry trace.Op) bool {
 	return slices.ContainsFunc(s.of(entry), func(w *watched) bool { return w.counted() == o.counted() })
 }
 
-// Waive ignores that objectives burn, until they stop.
+// Waive ignores objectives that burn, until they stop burning.
 func (s *Objectives) Waive(missed []Missed) {
 	for _, w := range s.all {
 		if w.since != 0 && slices.ContainsFunc(missed, func(m Missed) bool { return m.counted() == w.counted() }) {
@@ -403,24 +403,24 @@ func (s *Objectives) Waive(missed []Missed) {
 // ObjectiveStatus is the present state of an objective.
 type ObjectiveStatus struct {
 	Objective
-	Op      trace.Op    // an entry of its requests; 0: there was none
-	Burning trace.Nanos // end of the epoch since which it burns; 0: it does not
+	Op      trace.Op    // one of its entries; 0 before the first request
+	Burning trace.Nanos // end of the epoch when it started to burn, or 0
 	Waived  bool        // a person accepted that it burns
 	Month   Count       // the requests of BudgetPeriod
-	From    trace.Nanos // beginning of the first of these hours with requests, or of its first minute if it is recent; 0: none
-	// Remaining is the part of the budget of these requests that is left: negative if it is overspent.
+	From    trace.Nanos // start of the first of these hours with requests, or of the first minute if recent; 0 without requests
+	// Remaining is the part of the budget of these requests that is left. It is negative if the budget is overspent.
 	Remaining float64
-	Rates     []BurnRate // by length of the window, ascending
+	Rates     []BurnRate // by window length, ascending
 }
 
-// BurnRate is the rate at which the requests of a window spend a budget, and the rate that raises an incident.
+// BurnRate is the burn rate of the requests in a window, and the rate that raises an incident.
 type BurnRate struct {
 	Window      time.Duration
 	Requests    Count
 	Rate, Alert float64
 }
 
-// first returns about when the first requests came that are counted; 0 if none are.
+// first returns the approximate time of the first counted request, or 0.
 func (w *watched) first() trace.Nanos {
 	hour, minute := w.hours.first(), w.minutes.first()
 	if minute < hour.Add(w.hours.unit) {
@@ -448,7 +448,6 @@ func (s *Objectives) Status() []ObjectiveStatus {
 	return all
 }
 
-// ObjectivesState is the saved form of [Objectives].
 type ObjectivesState struct {
 	All   []SavedObjective
 	Ended trace.Nanos
@@ -466,14 +465,14 @@ type SavedObjective struct {
 	Waived         bool
 }
 
-// SavedRing has the counts of the latest slots of time, the last one last.
+// SavedRing is the saved form of a ring. The latest slot comes last.
 type SavedRing struct {
 	Last     int64
 	Requests []uint64
 	Missed   []uint64
 }
 
-// State returns the state of s. Equal sets give equal states.
+// State returns the saved form of s. Equal sets have equal states.
 func (s *Objectives) State() ObjectivesState {
 	saved := ObjectivesState{Ended: s.ended}
 	for _, w := range s.all {
@@ -500,7 +499,7 @@ func (s *Objectives) Restore(saved *ObjectivesState) {
 	}
 }
 
-// save leaves out the slots before the first one with requests.
+// save returns the saved form of r, without the slots before the first one with requests.
 func (r *ring) save() SavedRing {
 	saved := SavedRing{Last: r.last}
 	if r.sum(time.Duration(len(r.slots))*r.unit) == (Count{}) {

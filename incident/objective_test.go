@@ -19,8 +19,8 @@ type observed struct {
 	missed bool
 }
 
-// TestBurnRates compares burn rates, counts and the remaining budget with those of all requests, counted one by one:
-// those whose minute, or hour, is one of the latest ones at the end of an epoch.
+// TestBurnRates compares burn rates, counts and the remaining budget with a naive count over all requests whose minute
+// or hour is recent enough at the end of an epoch.
 func TestBurnRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
@@ -34,7 +34,7 @@ func TestBurnRates(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "epochs") {
 			before, now = now, now.Add(time.Duration(rapid.Int64Range(1, int64(3*time.Hour)).Draw(t, "epoch")))
 			for range rapid.IntRange(0, 20).Draw(t, "requests") {
-				// They may be as old as the oldest hour, or have a clock that is fast.
+				// A request may be as old as the oldest hour, or have a clock that is fast.
 				x := observed{now.Add(-time.Duration(rapid.Int64Range(int64(-time.Hour), int64(9*time.Hour)).Draw(t, "age"))), rapid.Bool().Draw(t, "missed")}
 				duration := time.Second - 1
 				if x.missed {
@@ -62,7 +62,7 @@ func TestBurnRates(t *testing.T) {
 	})
 }
 
-// checkCount checks the requests of the latest slots of a window.
+// checkCount checks the requests in a window that ends with the latest slot.
 func checkCount(t *rapid.T, got incident.Count, all []observed, now trace.Nanos, window, slot time.Duration) {
 	number := func(x trace.Nanos) int64 { return (int64(x) - 1) / int64(slot) }
 	var want incident.Count
@@ -80,7 +80,7 @@ func checkCount(t *rapid.T, got incident.Count, all []observed, now trace.Nanos,
 }
 
 // watch plays minutes, each with a number of requests and a share that fails, against an objective of a hundredth. It
-// returns the times from which and until which the objective burned.
+// returns the start and the end of each burn.
 func watch(s *incident.Objectives, table *trace.Table, from trace.Nanos, minutes, requests int, failing float64) (spells []time.Duration) {
 	entry := table.Op(table.Symbol("shop"), table.Symbol("GET /cart"), trace.Server)
 	burning := false
@@ -104,7 +104,7 @@ func TestBurning(t *testing.T) {
 	const day = 24 * 60
 	for _, c := range []struct {
 		name             string
-		healthy, minutes int     // played before, and with failures
+		healthy, minutes int     // minutes played before, and with failures
 		requests         int     // a minute
 		failing          float64 // share
 		least, most      time.Duration
@@ -137,8 +137,8 @@ func TestBurning(t *testing.T) {
 	}
 }
 
-// A share that goes up and down around the threshold of the slow alert burns without a break. It ends when the rate in
-// the short window is half of the threshold.
+// A share that goes up and down around the threshold of the slow alert burns without a break. It stops when the rate in
+// the short window falls to half of the threshold.
 func TestBurningHysteresis(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
@@ -165,7 +165,7 @@ func TestBurningHysteresis(t *testing.T) {
 	}
 }
 
-// A large budget is burnt by half of the requests that should meet the objective: no share is 14.4 times as large.
+// A large budget burns if half of the requests that should meet the objective miss it: no share is 14.4 times as large.
 func TestBurningLargeBudget(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
@@ -199,7 +199,7 @@ func TestObjectivesState(t *testing.T) {
 	}
 }
 
-// Entries are named like those of rules, or by their service.
+// Entries are named as in rules, or by their service.
 func TestObjectiveEntries(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
@@ -219,7 +219,7 @@ func TestObjectiveEntries(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve takes a request of ten steps for an objective.
+// BenchmarkObserve observes a request with ten steps.
 func BenchmarkObserve(b *testing.B) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)

@@ -11,47 +11,47 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
-// while all requests lose a thousandth of their time. They are judged once they have been known for a day. See also
-// [Gates].
+// Operations are also judged separately once they have been known for a day. A large installation has thousands, and
+// one may take three times as long while all requests together become slower by only a thousandth. See also [Gates].
 const (
-	// leastCalls is the number of calls in a window from which their typical time is judged, and leastMeanCalls that
-	// from which their mean is. A call that takes ten times as long makes up a third of the mean of thirty, and a third
-	// of an octave of the typical time of ten. Records are also taken of fewer calls: an operation that rarely has
-	// enough of them would have a low one.
+	// leastCalls is the minimum number of calls in a window for judging their typical time, and leastMeanCalls for
+	// judging their mean. If one call takes ten times as long, the mean of thirty rises by a third, and the typical
+	// time of ten rises by a third of an octave. Windows with fewer calls still count for records: otherwise the record
+	// of an operation that rarely has enough calls would be too low.
 	leastCalls     = 20
 	leastMeanCalls = 100
-	// leastRise is the highest healthy rise, in octaves, that an operation is assumed to have reached before it was
-	// observed.
+	// leastRise is the rise in octaves that we assume an operation to have reached in a healthy window before we
+	// observed it.
 	leastRise = 0.15
-	// leastFailingRecord is the highest healthy share that an operation is assumed to have reached before it was
-	// observed. For its growth see lengths.
+	// leastFailingRecord is the share of failures that we assume an operation to have reached in a healthy window
+	// before we observed it. The assumed growth is in lengths.
 	leastFailingRecord = 0.02
 )
 
-// Instances are slow when they start, for seconds or for minutes. For a time after a start, operations of the service
-// must be slower by a factor to raise an incident.
+// Instances are slow for seconds or minutes after they start. The operations of a service must therefore grow by a
+// larger factor to raise an incident soon after a start.
 const (
 	warmUp       = 5 * time.Minute
 	warmUpFactor = 3
 )
 
-// The scales by which operations are judged.
+// The scales, by length of their windows.
 const (
 	fine   = iota // every epoch by a window: sudden changes
-	coarse        // by longer windows: small changes, and those that come and go
-	weekly        // by hours, against those of the week before: changes that take days
+	coarse        // by longer windows: changes that are small, or come and go
+	weekly        // by hours, compared with hours of the week before: changes that take days
 	numScales
 )
 
-// lengths are the lengths of the windows, the times between two of them, 0: an epoch, and the highest healthy growth
-// that an operation is assumed to have reached in one before it was observed. Proving is the time after which a window
-// counts as healthy, unless an incident was raised meanwhile that began before its end: scores rise while a window
-// fills with the requests of an incident, and what takes days to grow must not teach its own growth.
+// lengths are the parameters of the scales: the length of a window; the time between two windows, or 0 for every epoch;
+// and the growth that we assume an operation to have reached in a healthy window before we observed it. After proving,
+// a window counts as healthy unless an incident was raised that started before the end of the window. Scores rise while
+// a window fills with the requests of an incident, and growth that takes days must not become usual by itself.
 //
-// Windows that overlap have high scores together, but not all of them: independent is the number of those that begin
-// within the length of one and are as good as independent. A moving mean of 18 normal numbers exceeds the level which
-// one of 200 windows reaches 6 times as often as if windows did not overlap; one of 6 numbers, 4 times as often.
+// Overlapping windows tend to have high scores at the same time, but not always: independent is the number of windows,
+// among those that start within one length, that are as good as independent. A moving mean of 18 normal numbers exceeds
+// the level that one of 200 windows reaches 6 times as often as it would without overlap; a mean of 6 numbers, 4 times
+// as often.
 var lengths = [numScales]struct {
 	window, every, proving time.Duration
 	growth                 float64
@@ -62,13 +62,13 @@ var lengths = [numScales]struct {
 	weekly: {time.Hour, time.Hour, 24 * time.Hour, 0.05, 1},
 }
 
-// scale is the knowledge of operations in healthy windows of one length.
+// scale describes the operations in healthy windows of one length.
 type scale struct {
-	records map[operation]*operationRecord // those without growth in any window have none
+	records map[operation]*operationRecord // only operations that grew in some window
 	healthy [ages]float64                  // number of windows judged healthy, by age
-	pending []grownWindow                  // not yet known to be healthy
-	judged  trace.Nanos                    // end of the last window; 0: none
-	wholes  trace.Nanos                    // since when the growth of whole services has been taken; 0: it has not
+	pending []grownWindow                  // may not be healthy
+	judged  trace.Nanos                    // end of the last window, or 0
+	wholes  trace.Nanos                    // time when taking the growth of whole services started, or 0
 }
 
 // grownWindow is the growth of operations in a window.
@@ -77,13 +77,13 @@ type grownWindow struct {
 	growth []operationGrowth
 }
 
-// operationGrowth is the growth of an operation.
+// operationGrowth is the growth of one operation.
 type operationGrowth struct {
 	operation
 	growth
 }
 
-// operation identifies an operation of a suspect, or with Op 0 all of its calls.
+// operation identifies an operation of a suspect. Op 0 stands for all of its calls.
 type operation struct {
 	service trace.Symbol
 	op      trace.Op
@@ -93,17 +93,17 @@ func (o operation) compare(p operation) int {
 	return cmp.Or(cmp.Compare(o.service, p.service), cmp.Compare(o.op, p.op))
 }
 
-// growth are the numbers by which an operation raises incidents, each above its own record.
+// growth holds the figures that make an operation raise incidents. Each figure has a record of its own.
 type growth struct {
-	time     float64 // own time of a call above the variation of the history, relative to the usual one
+	time     float64 // own time per call above the variation of the history, relative to the usual own time
 	failures float64 // share of the calls that fail, above the variation of the history
-	// rise is the growth of the typical own time of a call in octaves, times the square root of the number of calls: by
-	// chance it is larger with fewer of them.
+	// rise is the growth of the typical own time per call in octaves, times the square root of the number of calls,
+	// because chance makes it larger if there are fewer calls.
 	rise  float64
-	added float64 // time of the calls that it makes more often than before, relative to its usual inclusive time
+	added float64 // time of additional calls that it makes, relative to its usual inclusive time
 }
 
-// growthOf returns the growth of an operation; zero if it cannot be judged by itself.
+// growthOf returns the growth of an operation. It is zero if the operation has too few calls to be judged separately.
 func growthOf(o *compare.SuspectOperation) growth {
 	var g growth
 	if o.Calls >= leastMeanCalls {
@@ -119,15 +119,15 @@ func growthOf(o *compare.SuspectOperation) growth {
 	return g
 }
 
-// max returns the larger ones of the numbers.
+// max returns the larger value of each figure.
 func (g growth) max(h growth) growth {
 	return growth{max(g.time, h.time), max(g.failures, h.failures), max(g.rise, h.rise), max(g.added, h.added)}
 }
 
-// operationRecord is the highest growth of an operation in healthy windows, by age: the current one first.
+// operationRecord is the highest growth of an operation in healthy windows, by age, the current age first.
 type operationRecord [ages]growth
 
-// highest returns the highest growth of all ages. r may be nil.
+// highest returns the highest growth over all ages. r may be nil.
 func (r *operationRecord) highest() (h growth) {
 	if r != nil {
 		for _, g := range r {
@@ -137,22 +137,22 @@ func (r *operationRecord) highest() (h growth) {
 	return h
 }
 
-// Growth of means, and of failures, that is not much larger than needed must be seen for a time: chance comes and goes
+// Growth of means and failures that barely exceeds the minimum must persist for a time, because chance comes and goes
 // from one epoch to the next. Typical times must rise in two parts of a window anyway.
 const (
 	confirming   = 20 * time.Second
 	certainShare = 2
 )
 
-// An operation in few of the requests hardly shows in the score of its service, which is a share of the time of all
-// requests: the checkout may take twice as long, and all requests lose a hundredth. So rare operations are judged by
-// themselves from the first hour on. As little is known of them, they must grow more than known ones, by typical times
-// and by means, and for longer: recorded applications that are healthy have types of requests that take three times as
-// long for some seconds. Frequent operations can wait until they have been known for a day.
+// An operation that few requests reach hardly shows in the score of its service, which is a share of the time of all
+// requests: if the checkout takes twice as long, all requests together become slower by a hundredth. We therefore judge
+// rare operations separately from the first hour on. Little is known of them, so they must grow more than known
+// operations, both in typical times and in means, and for longer: recordings of healthy applications have request types
+// that take three times as long for some seconds. Frequent operations can wait until they have been known for a day.
 const (
-	rareShare      = 0.12 // calls of a rare operation in the requests of a window, at most
+	rareShare      = 0.12 // maximum calls of a rare operation per request of a window
 	rareWindows    = 6    // healthy windows that must be known
-	rareHistory    = 3    // calls before the window, as a multiple of those in it, at least
+	rareHistory    = 3    // minimum ratio of calls before the window to calls in it
 	rareGrowth     = 0.5  // in place of [Gates].Growth
 	rareFailing    = 0.15 // in place of [Gates].Failing
 	rareConfirming = time.Minute
@@ -160,13 +160,13 @@ const (
 
 // grownOperation is an operation whose growth raises an incident, or keeps it open.
 type grownOperation struct {
-	*compare.SuspectOperation               // nil: no operation grew
-	confirm                   time.Duration // for which growth must be seen before it raises an incident
+	*compare.SuspectOperation               // nil if no operation grew
+	confirm                   time.Duration // how long growth must persist before it raises an incident
 	rare                      bool
 }
 
-// grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one that
-// raises an incident.
+// grown returns an operation of a suspect whose growth reaches `share` times the least growth that raises an incident.
+// If there are several, it returns the one with the highest score.
 func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
@@ -197,8 +197,8 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	return g
 }
 
-// rare returns the rare operation of a suspect with the highest score whose growth reaches a share of the least one
-// that raises an incident; nil if no growth does.
+// rare returns a rare operation of a suspect whose growth reaches `share` times the least growth that raises an
+// incident, or nil. If there are several, it returns the one with the highest score.
 func (j judge) rare(s *compare.Suspect, f *finding,
 	records map[operation]*operationRecord,
 ) (first *compare.SuspectOperation) {
@@ -210,7 +210,7 @@ func (j judge) rare(s *compare.Suspect, f *finding,
 			continue
 		}
 		m := j.multiples(&o.SuspectOperation, records[operation{s.Service, o.Op}].highest())
-		// beyond what the history explains
+		// mean is the excess over the history
 		mean := o.Excess / max(o.Usual, float64(time.Microsecond)) / (rareGrowth / 2)
 		if max(min(m.risen, mean), m.failing) >= j.share && (first == nil || o.Score > first.Score) {
 			first = &o.SuspectOperation
@@ -219,32 +219,32 @@ func (j judge) rare(s *compare.Suspect, f *finding,
 	return first
 }
 
-// knowsWholes reports whether the growth of whole services has been known for a day, like that of operations.
+// knowsWholes reports whether we have known the growth of whole services for a day, as required for operations.
 func (t *Tracker) knowsWholes(now trace.Nanos) bool {
 	since := t.scales[fine].wholes
 	return since != 0 && now.Sub(since) >= 24*time.Hour
 }
 
-// judge judges the operations in a window.
+// judge holds the parameters for judging the operations in a window.
 type judge struct {
 	gates  Gates
 	of     int     // the scale
-	ratio  float64 // of the least growth that raises an incident to the record: see [ratioFor]
-	enough float64 // time in ns that all calls of an operation must lose, at least 1
-	share  float64 // of the least growth, from which multiples matter
-	// started reports whether instances of the service have just started. It takes time linear in the number of all
+	ratio  float64 // ratio of the least growth that raises an incident to the record: see [ratioFor]
+	enough float64 // minimum added latency of all calls of an operation in ns, at least 1
+	share  float64 // minimum multiple of the least growth that matters
+	// started reports whether instances of the service have just started. Its cost is linear in the number of all
 	// instances.
 	started func() bool
 }
 
-// multiples are the kinds of growth of an operation as multiples of the least ones that raise an incident.
+// multiples holds the growth of an operation, by kind, as multiples of the least growth that raises an incident.
 type multiples struct{ slower, risen, failing, adding float64 }
 
-// addedGrowth is the least growth by added calls. It is large, because their time is only what such calls usually take;
-// but calls hardly vary, so that it needs no operation that has been known for a day.
+// addedGrowth is the least growth by added calls. It is large because their time is only the usual time of such calls.
+// But the number of calls hardly varies, so the operation need not have been known for a day.
 const addedGrowth = 0.5
 
-// multiples judges the growth of an operation, whose highest one in healthy windows is known.
+// multiples judges the growth of an operation. highest is its highest growth in healthy windows.
 func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multiples) {
 	g := growthOf(o)
 	m.failing = g.failures / max(j.gates.Failing, j.ratio*max(leastFailingRecord, highest.failures))
@@ -252,7 +252,7 @@ func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multip
 		j.lost(o.Excess, o.Calls))
 	m.adding = min(g.added/max(addedGrowth, j.ratio*highest.added), j.lost(o.Added.Nanos, o.Added.Calls))
 	if j.of == fine && g.rise > 0 && o.Calls >= leastCalls { // the mean of a longer window is as certain
-		// Means of logarithms vary about as normal numbers do: the highest ones grow with the root of the logarithm.
+		// Means of logarithms are roughly normal, so the highest of them grow with the root of the logarithm.
 		root := math.Sqrt(o.RiseCalls)
 		least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
 		m.risen = min(g.rise/least, j.lost(o.Risen, o.Calls))
@@ -263,13 +263,13 @@ func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multip
 	return m
 }
 
-// lost returns the time that calls lose as a multiple of the least time, a call and together.
+// lost returns the added latency of calls as a multiple of its minimum, per call and for all calls.
 func (j *judge) lost(excess, calls float64) float64 {
 	return min(excess/float64(max(1, j.gates.Time)), excess*calls/j.enough)
 }
 
-// pend takes the growth of operations in a window that ends now, except those of some services. That of young ones will
-// be known when they are judged.
+// pend takes the growth of operations in a window that ends now, except for some services. Young operations are taken
+// once they are judged.
 func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service trace.Symbol) bool) {
 	x.wholes = cmp.Or(x.wholes, now)
 	w := grownWindow{end: now}
@@ -296,7 +296,7 @@ func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service
 	x.pending = append(x.pending, w)
 }
 
-// learnBefore learns the pending windows, of a length, that ended before an instant.
+// learnBefore learns the pending windows that ended before an instant. length is their length.
 func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	for len(x.pending) > 1 && x.pending[0].end <= instant {
 		x.learn(&x.pending[0], windowsBetween(x.pending[0].end, x.pending[1].end, length))
@@ -304,11 +304,11 @@ func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	}
 }
 
-// mostRecords limits the operations with records. Only names that change all the time exceed it: their operations are
-// never known for long enough to be judged.
+// mostRecords limits the operations with records. Only names that change all the time exceed the limit, and operations
+// with such names are never known for long enough to be judged.
 const mostRecords = 1 << 16
 
-// learn takes the growth in a healthy window, which counts as a number of windows without overlap.
+// learn takes the growth in a healthy window. windows is the number of windows without overlap that it counts for.
 func (x *scale) learn(w *grownWindow, windows float64) {
 	x.healthy[0] += windows
 	for _, g := range w.growth {
@@ -332,7 +332,7 @@ func (x *scale) forget(services func(trace.Symbol) bool) {
 	}
 }
 
-// age begins a new age of records.
+// age starts a new age of records.
 func (x *scale) age() {
 	copy(x.healthy[1:], x.healthy[:])
 	x.healthy[0] = 0
@@ -344,8 +344,8 @@ func (x *scale) age() {
 	}
 }
 
-// slowWindow is a window of a slower scale that ends now, compared with the hours before or, by week, with the times
-// one week and four weeks before.
+// slowWindow is a window of a slower scale that ends now. It is compared with the hours before or, if it is weekly,
+// with the same time one week and four weeks before.
 type slowWindow struct {
 	of       int
 	findings []*finding // the last one is learned
@@ -394,15 +394,17 @@ func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
 	}
 }
 
-// grownForHours is the growth of the own time of a service or an operation since the first hours of the day that raises
-// an incident. There is no record of such growth on the first day, so it is large: an hour of a busy day may be a fifth
+// grownForHours is the growth of own time since the first hours of the day that raises an incident, for a service or an
+// operation. It is large because such growth has no record on the first day: an hour of a busy day may be a fifth
 // slower.
 const grownForHours = 0.35
 
-// grownToday returns the evidence of growth since the first hours of the day, or of the first day since its first half
-// hour, beyond what most services share, as long as there is no week to compare with. On the first day it judges
-// operations, too, and shorter windows: what doubles in half an hour must not have grown much further when a window is
-// full of it. Nothing has a record yet, so that requests must lose as much as by sudden changes.
+// grownToday returns the evidence of growth since the first hours of the day, as long as there is no week to compare
+// with. Growth that most services share doesn't count.
+//
+// On the first day it also compares with the first half hour, and it judges operations and shorter windows: growth that
+// doubles in half an hour must not have gone much further by the time that it fills a window. Nothing has a record yet,
+// so the added latency must be as large as for sudden changes.
 func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
 	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
@@ -435,8 +437,8 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 	return above
 }
 
-// judgeOperations judges the operations in a window of a slower scale. Growth in four weeks is judged by the records of
-// growth in one: days vary less than hours do.
+// judgeOperations judges the operations in a window of a slower scale. Growth over four weeks is judged by the records
+// of growth over one week, because days vary less than hours.
 func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *compare.Comparer) (j judgement) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
@@ -467,7 +469,7 @@ func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
 	})
 }
 
-// raisedBy reports whether there is an open incident of a service that windows at least some time apart have raised.
+// raisedBy reports whether a service has an open incident that was raised by windows at least `every` apart.
 func (t *Tracker) raisedBy(service trace.Symbol, every time.Duration) bool {
 	x := t.openOf(service)
 	return x != nil && x.every >= every

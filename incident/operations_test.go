@@ -25,7 +25,7 @@ func (s *shop) until(hour, minute int) {
 	s.epoch = epoch
 }
 
-// TestOperation makes a rarely called operation half as fast, which costs all requests a thirtieth of their time. It
+// TestOperation makes a rare operation take half as long again, which costs all requests a thirtieth of their time. It
 // raises an incident once the operation has been known for a day. A smaller fault of the first day is in its record.
 func TestOperation(t *testing.T) {
 	for _, saves := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// TestWhole makes a service slow whose operations are called too rarely to be judged by themselves. All of its calls
+// TestWhole slows a service down whose operations are called too rarely to be judged separately. All of its calls
 // together raise an incident once the service has been known for a day.
 func TestWhole(t *testing.T) {
 	s := newShop()
@@ -67,8 +67,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestNightlyJob makes a service slow at the same time of every day. Two nights make it a habit; at another time the
-// same slowdown is an incident.
+// TestNightlyJob slows a service down at the same time of every day. After two nights this is a habit; at another time
+// the same slowdown is an incident.
 func TestNightlyJob(t *testing.T) {
 	s := newShop()
 	job := func() {
@@ -139,8 +139,8 @@ func healthyWeek(t *testing.T) *shop {
 	return &s
 }
 
-// TestLeak makes a service slower by 5 or by 1 % an hour. It is told from the week before, before it takes half as long
-// again: the leak does not teach its own growth.
+// TestLeak makes a service slower by 5 or by 1 % per hour. It is found by comparison with the week before, and before
+// the service takes half as long again: the growth of a leak doesn't become usual.
 func TestLeak(t *testing.T) {
 	for _, rate := range []float64{1.05, 1.01} {
 		s := healthyWeek(t)
@@ -161,7 +161,8 @@ func TestLeak(t *testing.T) {
 	}
 }
 
-// TestLeakOfFirstDay makes a service slower by 20 % an hour, after two healthy hours: the hours just before grow along.
+// TestLeakOfFirstDay makes a service slower by 20 % per hour, after two healthy hours. The hours just before have grown
+// along.
 func TestLeakOfFirstDay(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -175,13 +176,13 @@ func TestLeakOfFirstDay(t *testing.T) {
 	}
 }
 
-// TestLeakOfFirstMinutes makes a service slower from the first minute on: all that is known has grown along. The
+// TestLeakOfFirstMinutes makes a service slower from the first minute on, so the whole history has grown along. The
 // incident lasts as long as the service is slow.
 func TestLeakOfFirstMinutes(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		factor func(age time.Duration) float64
-		before float64 // the factor at which it must have been raised
+		before float64 // must be raised before its factor exceeds this
 		slow   string
 		stays  time.Duration // slow
 	}{
@@ -219,7 +220,7 @@ func TestLeakOfFirstMinutes(t *testing.T) {
 }
 
 // TestHealthyFirstDay starts services that are slow in their first minutes, lets requests move from one type to
-// another, and makes all services slower with the traffic of the day: no incident.
+// another, and makes all services slower with the traffic of the day. That is no incident.
 func TestHealthyFirstDay(t *testing.T) {
 	s := newShop()
 	s.rare, s.routes = 3, 2
@@ -245,8 +246,8 @@ func TestHealthyFirstDay(t *testing.T) {
 	}
 }
 
-// TestSlowLeak makes a service slower by 1 % a day. It is told from the days four weeks before. With as little traffic
-// as here, windows of minutes raise an incident by chance every week or two.
+// TestSlowLeak makes a service slower by 1 % per day. It is found by comparison with the days four weeks before. There
+// is so little traffic here that windows of minutes raise an incident by chance every week or two.
 func TestSlowLeak(t *testing.T) {
 	s := newShop()
 	s.spacing, s.epoch = 30*time.Second, time.Minute
@@ -270,8 +271,8 @@ func TestSlowLeak(t *testing.T) {
 	t.Logf("raised at a factor of %.2f; incidents %v", factor, s.summary(0))
 }
 
-// TestLeakStays keeps a service as slow as it was when a leak was noticed: the incident stays open, since its calls are
-// still slower than a week before.
+// TestLeakStays keeps a service as slow as it was when a leak was noticed. The incident stays open, because its calls
+// are still slower than a week before.
 func TestLeakStays(t *testing.T) {
 	s := healthyWeek(t)
 	factor := 1.0
@@ -284,8 +285,8 @@ func TestLeakStays(t *testing.T) {
 	}
 }
 
-// TestLeakReturns lets a leak begin again after the incident has closed. The incident opens again, hours later, and the
-// time between is the history then: without it, every service would seem slow.
+// TestLeakReturns starts a leak again after the incident has closed. The incident reopens hours later. The time between
+// is then its history: without it, every service would look slow.
 func TestLeakReturns(t *testing.T) {
 	s := healthyWeek(t)
 	grow := func(rate float64, until func(x *incident.Incident) bool) {
@@ -312,8 +313,8 @@ func TestLeakReturns(t *testing.T) {
 	}
 }
 
-// TestStopped stops the requests to a service. An hour of steady requests makes that an incident, which ends when they
-// return.
+// TestStopped stops the requests to a service. That is an incident if they were steady for an hour before. It ends when
+// they return.
 func TestStopped(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -331,7 +332,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestConsumerStops stops the requests whose messages a worker takes: it lacks them for the same reason, so that there
+// TestConsumerStops stops the requests whose messages a worker takes. Both lack requests for the same reason, so there
 // is one incident.
 func TestConsumerStops(t *testing.T) {
 	s := newShop()
@@ -352,8 +353,8 @@ func TestConsumerStops(t *testing.T) {
 	}
 }
 
-// TestRareStops stops a request type with four requests a minute. It is silent after five minutes, but not if only a
-// quarter of the other requests comes: then one is expected in a minute.
+// TestRareStops stops a request type with four requests a minute. It is silent after five minutes, unless the traffic
+// of all types drops to a quarter: then we expect only one of its requests per minute.
 func TestRareStops(t *testing.T) {
 	for _, c := range []struct {
 		spacing time.Duration
@@ -370,8 +371,8 @@ func TestRareStops(t *testing.T) {
 	}
 }
 
-// TestJobEnds ends requests that came for fifty minutes, and those that came for a minute in half an hour: neither were
-// steady.
+// TestJobEnds stops requests that came for fifty minutes, and others that came for a minute in half an hour. Neither
+// were steady.
 func TestJobEnds(t *testing.T) {
 	s := newShop()
 	s.stopped = "cart"
@@ -405,8 +406,8 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestSkippedCall makes a service call another one no more. Nothing is slower and nothing fails, so it is no incident,
-// but it is noted.
+// TestSkippedCall makes a service stop calling another one. Nothing is slower and nothing fails, so that is no
+// incident, but a note.
 func TestSkippedCall(t *testing.T) {
 	s := newShop()
 	s.extra = true
@@ -423,8 +424,8 @@ func TestSkippedCall(t *testing.T) {
 	}
 }
 
-// TestDeploy makes a version of a service call another one that it did not call before, whether the version is known or
-// not. That alone is no incident, and a quarter of an hour later the service is as closely watched as before.
+// TestDeploy deploys a version of a service that calls another service for the first time, whether or not the version
+// is known. That alone is no incident, and a quarter of an hour later the service is watched as closely as before.
 func TestDeploy(t *testing.T) {
 	for _, version := range []string{"1", "2"} {
 		s := newShop()

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
+// raise opens an incident for a service, unless the evidence belongs to an incident that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 	before := t.openOf(e.service)
 	replaces := before != nil && before.hides(now, &e)
@@ -28,15 +28,15 @@ func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 	}
 }
 
-// unfolding is the time for which the evidence of an incident may become more, and of other kinds, as windows fill and
-// queues grow. After that it is another fault.
+// unfolding is the time the evidence of an incident may keep growing and get further kinds, as windows fill and queues
+// grow. Evidence that appears later is another fault.
 const unfolding = 5 * time.Minute
 
-// larger is the growth of a score, after a time without growth, that makes it another fault.
+// larger is the minimum growth of a score, after a time without growth, that makes it another fault.
 const larger = 3
 
-// hides reports whether x, which is open, would hide another fault of its service: evidence of another kind, or of
-// another size, after the evidence of x had unfolded.
+// hides reports whether x, which is open, would hide another fault of its service: evidence of another kind or size
+// that appears after the evidence of x has unfolded.
 func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	if x.unexplained() || now.Sub(x.LastOpened()) < unfolding || x.Suspects[0].Service != e.service {
 		return false
@@ -48,7 +48,7 @@ func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	return e.symptoms&^x.symptoms != 0 || level > 0 && e.score >= larger*level
 }
 
-// open adds x, which begins now. Its ID is a hash of a number and the time.
+// open adds x, which starts now. Its ID is a hash of `of` and the time.
 func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
 	x.ID = trace.Mix(of, uint64(now))
 	x.affected, x.skipFrom = sites.Callers(x.service), skippedFrom(x.Onset, now)
@@ -59,8 +59,8 @@ func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Co
 	}
 }
 
-// renew gives the evidence to the incident of its service that is open, or that opens again. It reports whether there
-// is one.
+// renew gives the evidence to the incident of its service that is open or reopens. It reports whether there is such an
+// incident.
 func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	for _, x := range slices.Backward(t.incidents) {
 		if x.service != e.service || !x.IsOpen() &&
@@ -80,8 +80,8 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	return false
 }
 
-// joins reports whether the evidence belongs to an open incident of another service, which goes on: that service
-// explains it, or is explained by it.
+// joins reports whether the evidence belongs to an open incident of another service, because one service explains the
+// other. That incident goes on.
 func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
 	for _, x := range t.incidents {
 		if !x.IsOpen() {
@@ -96,7 +96,7 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
 		case explained(x.strongest(), e, sameTime, sites):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
-		case isNew && sites.Related(x.service, e.service): // it is not yet known which of them is the cause
+		case isNew && sites.Related(x.service, e.service): // we don't know yet which of them is the cause
 		default:
 			continue
 		}
@@ -106,17 +106,17 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 	return false
 }
 
-// stopping is the time between the last requests to services that lack them for one reason.
+// stopping is the maximum time between the last requests of services that stopped for one reason.
 const stopping = time.Minute
 
-// stopsWith reports whether the service of x and another one got their last requests at the same time: they lack them
-// for one reason, such as a service and the consumer behind its queue. Rarer requests are missed later, so the time at
-// which they exceed a threshold does not tell.
+// stopsWith reports whether the service of x and the service of e got their last requests at the same time. They
+// stopped for one reason, such as a service and the consumer behind its queue. The times when they exceed a threshold
+// don't show that, because rarer requests are missed later.
 func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Comparer) bool {
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
 }
 
-// stopped returns the time of the last request of those that no longer come; 0 if there are none.
+// stopped returns the time of the last of the requests that no longer come, or 0.
 func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
 	var of []trace.Op
 	for i := range e.from.Suspects {
@@ -134,31 +134,31 @@ func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos
 	return sites.LatestOf(e.service, of, now)
 }
 
-// skippedFrom returns the time from which the calls of an incident that opens now are skipped. Until it is known which
-// services it affects, the calls of all services are: half of their history must be left, even if the onset is long
-// past.
+// skippedFrom returns the start of the calls to exclude from the history when an incident opens now. Until we know
+// which services it affects, we exclude the calls of all services, so half of their history must remain even if the
+// onset is long past.
 func skippedFrom(onset, now trace.Nanos) trace.Nanos {
 	return max(min(onset, now.Add(-Window)), now.Add(-history.Span/2))
 }
 
-// reopen opens x again, by evidence since an instant. The calls of the time while it was closed stay in the history:
-// after hours there is no other history.
+// reopen opens x again. The evidence goes back to since. Calls during the time when x was closed stay in the history,
+// because after hours there is no other history.
 func (x *tracked) reopen(now, since trace.Nanos) {
 	x.skipFrom = max(x.Closed(), since)
 	x.Enter(Transition{At: now, Why: Returned})
 	x.grown, x.Alerted = now, x.Suspects[0].Service
 }
 
-// mayReturn reports whether evidence soon after the end of x opens it again.
+// mayReturn reports whether evidence soon after the end of x reopens it.
 func (x *tracked) mayReturn() bool {
 	last := x.Last()
 	return last.State == Closed && last.Why != Replaced && last.Why != Moved
 }
 
-// returningWindows is the number of windows by which evidence of the slower scales may return later.
+// returningWindows is the number of windows within which evidence of the slower scales reopens an incident.
 const returningWindows = 4
 
-// returning returns the time after the end of an incident within which it is the same if evidence returns.
+// returning returns the time after the end of an incident within which new evidence reopens it.
 func (t *Tracker) returning() time.Duration {
 	if t.dayIsKnown() {
 		return returningLonger
@@ -166,7 +166,7 @@ func (t *Tracker) returning() time.Duration {
 	return returning
 }
 
-// strongest returns the evidence against the service of x.
+// strongest returns the strongest evidence against the service of x so far.
 func (x *tracked) strongest() evidence {
 	if x.current.score > x.score {
 		return x.current
@@ -174,10 +174,13 @@ func (x *tracked) strongest() evidence {
 	return x.evidence
 }
 
-// explained reports whether a service is the victim of another one. A service that emits no spans and its callers are
-// charged with the same time. A neighbour with a much lower score is a victim, unless it has enough evidence apart from
-// the calls between both and from the operations that call the cause. Services that do not call each other must be at
-// fault since about the same time and have callers in common: then one may wait for the other without a span.
+// explained reports whether a service is the victim of another one.
+//
+//   - A service that emits no spans and its callers are charged with the same time.
+//   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
+//     two and from the operations that call the cause.
+//   - Services that don't call each other must be at fault since about the same time and share callers. Then one may
+//     wait for the other without a span.
 func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) bool {
 	switch {
 	case victim.service == cause.service:
@@ -191,7 +194,7 @@ func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) b
 	}
 }
 
-// exceededSince returns the time at which a service first exceeded its threshold, or now if a slower scale raised it.
+// exceededSince returns the time when a service first exceeded its threshold, or now if a slower scale raised it.
 func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
 	if since, ok := t.exceeded[service]; ok {
 		return since

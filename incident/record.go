@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// keptPeaks is the number of the highest peaks that are kept for each kind.
+	// keptPeaks is the number of peaks that are kept per kind, the highest ones.
 	keptPeaks = 6
-	// oddWindows is the part of the windows judged healthy that may not have been: as many of the highest peaks do not
-	// count, though at most mostOdd.
+	// oddWindows is the part of the windows judged healthy that may not have been healthy. The same number of the
+	// highest peaks is ignored, but at most mostOdd.
 	oddWindows = 1. / 50
 	mostOdd    = 2
-	// leastMargin is the least ratio of a threshold to the highest peak.
+	// leastMargin is the smallest ratio of a threshold to the highest peak.
 	leastMargin = 1.25
 )
 
-// peak is the highest level of healthy windows that follow each other.
+// peak is the highest level in a series of consecutive healthy windows.
 type peak struct {
 	level    float64
 	requests uint64      // in its window
-	last     trace.Nanos // end of the last of these windows
+	last     trace.Nanos // end of the last window of the series
 }
 
-// record holds the highest peaks of a service by kind, in descending order of level. A record of peaks tells the tail
-// of the levels, and a single odd window hardly moves it.
+// record holds the highest peaks of a service by kind, in descending order of level. Several peaks describe the tail of
+// the levels, and a single odd window hardly changes it.
 type record [numKinds][]peak
 
 // learn takes the levels of a healthy window.
@@ -39,7 +39,7 @@ func (r *record) learn(end trace.Nanos, requests uint64, l *levels) {
 	}
 }
 
-// withPeak returns the peaks with p. Windows that overlap have one peak together.
+// withPeak returns the peaks with p added. Overlapping windows share one peak.
 func withPeak(peaks []peak, p peak) []peak {
 	i := slices.IndexFunc(peaks, func(q peak) bool { return p.last.Sub(q.last).Abs() < Window })
 	switch {
@@ -58,7 +58,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	return peaks
 }
 
-// forget deletes the peaks before an instant. It reports whether others are left.
+// forget deletes the peaks before an instant. It reports whether any peak is left.
 func (r *record) forget(before trace.Nanos) (left bool) {
 	for k := range r {
 		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })
@@ -67,8 +67,8 @@ func (r *record) forget(before trace.Nanos) (left bool) {
 	return left
 }
 
-// in returns the level that chance would have made of p in a window with a number of requests: with fewer requests,
-// levels vary more.
+// in returns the level that p would have had by chance in a window with a number of requests. Levels vary more if there
+// are fewer requests.
 func (p *peak) in(requests uint64) float64 {
 	return p.level * max(1, math.Sqrt(float64(p.requests)/float64(max(1, requests))))
 }
@@ -81,9 +81,9 @@ func (r *record) highest(k kind) float64 {
 	return r[k][0].level
 }
 
-// usual returns the level of a kind that chance exceeds in one of n^ratio windows, if n of them were healthy.
+// usual returns the level of a kind that chance exceeds in one of n^ratio windows, if n windows were healthy.
 //
-// The tails of levels fall off about exponentially, with a mean θ. Of n windows the i-th highest level, counted from 0,
+// The tails of levels fall off about exponentially, with a mean θ. The i-th highest level of n windows, counted from 0,
 // is expected at θ·(1/(i+1) + … + 1/n), so each peak estimates θ. The highest estimate counts.
 func (r *record) usual(k kind, requests uint64, n, ratio float64) (level float64) {
 	if r == nil || len(r[k]) == 0 {
@@ -96,7 +96,7 @@ func (r *record) usual(k kind, requests uint64, n, ratio float64) (level float64
 	return max(leastMargin*r[k][0].in(requests), ratio*theta*math.Log(max(2, n)))
 }
 
-// harmonic returns 1 + 1/2 + … + 1/n, about.
+// harmonic returns an approximation of 1 + 1/2 + … + 1/n.
 func harmonic(n float64) float64 {
 	const euler = 0.5772156649015329
 	if n < 1 {

@@ -22,17 +22,17 @@ type SavedTracker struct {
 	Changed   []ChangedCalls // ascending by service
 
 	AgeBegan    trace.Nanos
-	FirstJudged trace.Nanos // end of the first window that was judged, 0 if there was no window
-	LastEpoch   trace.Nanos // end of the last epoch, 0 before the first
+	FirstJudged trace.Nanos // end of the first window that was judged, or 0
+	LastEpoch   trace.Nanos // end of the last epoch, or 0 before the first
 }
 
-// SavedScale is the knowledge of operations in healthy windows of one length.
+// SavedScale is the saved form of a scale.
 type SavedScale struct {
 	Healthy []float64        // by age of records
 	Records []SavedOperation // ascending by service and operation
 	Pending []SavedGrowth
 	Judged  trace.Nanos
-	Wholes  trace.Nanos // time since which the growth of whole services has been taken, 0 before
+	Wholes  trace.Nanos // when taking the growth of whole services started, or 0
 }
 
 // SavedOperation holds the highest growth of an operation in healthy windows. Op 0 stands for a whole service.
@@ -45,13 +45,13 @@ type SavedOperation struct {
 	Added    []float64
 }
 
-// SavedGrowth holds the growth of operations in a window that is not yet known to be healthy.
+// SavedGrowth holds the growth of operations in a pending window, which may not be healthy.
 type SavedGrowth struct {
 	End        trace.Nanos
-	Operations []SavedOperation // of one age
+	Operations []SavedOperation // of a single age
 }
 
-// SavedIncident is an incident with what the tracker knows of it.
+// SavedIncident is an incident with the state that the tracker keeps for it.
 type SavedIncident struct {
 	Incident
 	Service trace.Symbol
@@ -62,14 +62,14 @@ type SavedIncident struct {
 	Shared  []compare.SharedPart
 
 	Affected   []trace.Symbol // ascending
-	Every      time.Duration  // between windows that may have evidence, 0 for every epoch
-	Grown      trace.Nanos    // end of the epoch since which its evidence has not grown
+	Every      time.Duration  // time between windows that may have evidence; 0 means every epoch
+	Grown      trace.Nanos    // end of the epoch when its evidence last grew
 	Settled    float64        // the score at that time
 	Plateau    float64
 	Symptoms   uint8            // a set
 	Before     *compare.Suspect // of the incident that it replaced, or nil
-	Searched   trace.Nanos      // the last time that a cause was searched, if it is unexplained
-	SkipFrom   trace.Nanos      // since when calls are skipped in its present opening
+	Searched   trace.Nanos      // when a cause was last searched for, if unexplained
+	SkipFrom   trace.Nanos      // start of the excluded calls since it last opened
 	Acceptance *Acceptance      // since the last epoch, or nil
 }
 
@@ -86,13 +86,13 @@ type SavedPeak struct {
 	Last     trace.Nanos
 }
 
-// SavedTime is the time since when something is the case with a service.
+// SavedTime is a service and the start of something that applies to it.
 type SavedTime struct {
 	Service trace.Symbol
 	Since   trace.Nanos
 }
 
-// SavedWindow holds the scores of a window that is not yet known to be healthy.
+// SavedWindow holds the scores of a pending window, which may not be healthy.
 type SavedWindow struct {
 	End      trace.Nanos
 	Requests uint64

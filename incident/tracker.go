@@ -10,76 +10,77 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Constants of the tracker. None depends on the application: there are no times of requests and no names.
+// The constants of the tracker don't depend on the application: they contain no request durations and no names.
 const (
-	// Window is the time by which services are judged. In three minutes an application with a request a second has
-	// enough calls at most of its sites; an on-call engineer loses less than that before looking.
+	// Window is the length of the windows that we judge services by. In three minutes an application with one request
+	// per second makes enough calls at most sites, and an on-call engineer takes longer than that to look.
 	Window = 3 * time.Minute
-	// quiet is the time without evidence after which an incident is over.
+	// quiet is the minimum time without evidence before an incident is over.
 	quiet = 2 * time.Minute
-	// returning is the time after its end within which an incident that returns is the same one. Once a day is known it
-	// is longer: some faults come and go, and others are small enough to be seen now and then only.
+	// returning is the time after the end of an incident within which new evidence reopens it. It is longer once a day
+	// is known, because some faults come and go, and others are so small that they show only now and then.
 	returning       = 3 * time.Minute
 	returningLonger = 10 * time.Minute
-	// MaxClosed is the largest number of closed incidents that are kept.
+	// MaxClosed is the maximum number of closed incidents that are kept.
 	MaxClosed = 1000
-	// keptSuspects and keptOperations bound the suspects of an incident and their operations once it is closed.
+	// keptSuspects and keptOperations bound the suspects of a closed incident and their operations.
 	keptSuspects   = 20
 	keptOperations = 10
-	// recordAge is the length of an age of records, and ages the number of those that count, the current one included:
-	// many services and operations have their worst minutes once a week.
+	// recordAge is the length of an age of records, and ages the number of ages that count, including the current one.
+	// Many services and operations have their worst minutes once a week.
 	recordAge = 24 * time.Hour
 	ages      = 7
-	// leastFailures is the number of failures in a window from which they are related to the calls of the service.
+	// leastFailures is the minimum number of failures in a window that we relate to the calls of the service.
 	leastFailures = 5
-	// leastRecord is the highest healthy score that a service is assumed to have reached before it was observed.
+	// leastRecord is the score that we assume a service to have reached in a healthy window before we observed it.
 	leastRecord = 0.01
-	// leastHistory is the time before a window that must be known. In a shorter history most requests are unusual.
+	// leastHistory is the minimum length of the history before a window. In a shorter one most requests look unusual.
 	leastHistory = 2 * Window
-	// dominated is the share of the score of a neighbour below which a service is its victim, not a cause of its own.
+	// dominated is the maximum score of a victim, as a share of its neighbour's score. A service above it has a cause
+	// of its own.
 	dominated = 0.5
-	// waiting is the same for services that do not call each other: a service that waits for another one may have no
-	// span that says so.
+	// waiting is the same share for services that don't call each other: a service that waits for another one may have
+	// no span that shows it.
 	waiting = 0.1
-	// settling is the time after which scores tell victim from cause: while a window fills, they rise.
+	// settling is the time that scores need to tell the victim from the cause. They rise as a window fills.
 	settling = Window / 2
-	// spreading is the time after which an incident shows all services that it affects: earlier none is learned.
+	// spreading is the time an incident may take to show all services that it affects. We learn no service earlier.
 	spreading = 30 * time.Minute
-	// located is the number of suspects of an incident whose instances are told apart.
+	// located is the number of suspects per incident whose instances are compared.
 	located = 3
-	// falseRate is the expected number of false incidents in a week, of services and of the operations in each scale:
-	// one of all.
+	// falseRate is the expected number of false incidents per week from services, and from operations at each scale:
+	// they add up to one.
 	falseRate = 1.0 / (1 + numScales)
 )
 
 // Tracker raises, follows and closes incidents. It is not safe for concurrent use.
 type Tracker struct {
 	gates     Gates
-	incidents []*tracked // by the time of opening
+	incidents []*tracked // ordered by the time of opening
 	baseline
-	exceeded    map[trace.Symbol]trace.Nanos // time since which services exceed their thresholds
+	exceeded    map[trace.Symbol]trace.Nanos // time when services first exceeded their thresholds
 	changed     map[trace.Symbol]ChangedCalls
-	lastEpoch   trace.Nanos   // end of the last epoch, 0 before the first
-	epochLength time.Duration // between the last two epochs, 0 if unknown
+	lastEpoch   trace.Nanos   // end of the last epoch, or 0 before the first
+	epochLength time.Duration // time between the last two epochs, or 0 if unknown
 }
 
-// tracked is an incident with its state. Each field has one writer: raise gives it evidence, merge and gather move
-// evidence between incidents, and follow takes it.
+// tracked is an incident with the state that the tracker keeps for it. Each field has one writer: raise gives it
+// evidence, merge and gather move evidence between incidents, and follow takes it.
 type tracked struct {
 	Incident
 	evidence          // the strongest so far
-	current  evidence // of this epoch, if its score is above the threshold
-	// affected are the services whose calls may be those of the incident, ascending: its suspects so far, and their
+	current  evidence // evidence of this epoch, if its score is above the threshold
+	// affected are the services whose calls may belong to the incident, ascending: its suspects so far and their
 	// callers.
 	affected   []trace.Symbol
-	every      time.Duration    // between windows that may have evidence, 0 for every epoch
-	grown      trace.Nanos      // end of the epoch since which its evidence has neither grown nor returned after an end
-	settled    float64          // the score at that time
-	plateau    float64          // the score for which settled was steady for some time before, 0 if it never was
+	every      time.Duration    // time between windows that may have evidence; 0 means every epoch
+	grown      trace.Nanos      // end of the epoch when its evidence last grew, or returned after an end
+	settled    float64          // score at that time
+	plateau    float64          // a former score that was steady for some time before it settled at the present one, or 0
 	symptoms   symptoms         // since it opened
-	before     *compare.Suspect // what its service lost before, if it replaced an incident of that service, or nil
-	searched   trace.Nanos      // the last time that a cause was searched, if it is unexplained
-	skipFrom   trace.Nanos      // since when calls are no history, in its present opening
+	before     *compare.Suspect // the suspect of the incident that it replaced, or nil
+	searched   trace.Nanos      // when a cause was last searched for, if unexplained
+	skipFrom   trace.Nanos      // start of the excluded calls since it last opened
 	acceptance *Acceptance      // by a person since the last epoch, or nil
 }
 
@@ -93,8 +94,8 @@ func NewTracker() *Tracker {
 	}
 }
 
-// Incidents returns the open incidents and the closed ones that are kept, in the order in which they were opened. The
-// result is valid until the next step.
+// Incidents returns the open incidents and the closed ones that are kept, in order of opening. The result is valid
+// until the next step.
 func (t *Tracker) Incidents() []Incident {
 	all := make([]Incident, len(t.incidents))
 	for i, x := range t.incidents {
@@ -103,19 +104,19 @@ func (t *Tracker) Incidents() []Incident {
 	return all
 }
 
-// Step ends an epoch at time now, with the objectives that burn. It excludes the time of incidents from the history of
-// the services that they affect.
+// Step ends an epoch at time now. burns are the objectives that burn. Step excludes the time of incidents from the
+// history of the services that they affect.
 //
 //  1. Compare the window that ends now with the history, as it was before people accepted incidents in this epoch.
-//  2. Take the time: a downtime of the service is no quiet time of an incident, and records age.
-//  3. Accept incidents before judging, because their services are learned again and raise nothing meanwhile.
-//  4. Judge windows by the records of healthy ones. Judging changes nothing: the order of services is irrelevant.
-//  5. Raise incidents by what was judged.
-//  6. Merge incidents of one cause once all are raised: a younger one may explain an older one. Services that only make
-//     other calls are noted.
-//  7. Burn objectives after that: they join an incident on the way of their requests rather than opening one.
-//  8. Follow the open incidents once all evidence is known: renew their suspects, or close them.
-//  9. Learn last: only a window that no incident touches is healthy.
+//  2. Advance the time: if Sibyl itself was down, that was not a quiet time of an incident, and records age.
+//  3. Accept incidents before judging, because their services are then learned again and raise nothing.
+//  4. Judge windows by the records of healthy ones. Judging changes nothing, so the order of services is irrelevant.
+//  5. Raise incidents from the evidence.
+//  6. Merge incidents of one cause once all are raised, because a younger one may explain an older one. Note services
+//     whose only change is that they make other calls.
+//  7. Burn objectives after that: they join an incident on the path of their requests if there is one.
+//  8. Follow the open incidents once all evidence is known: update their suspects, or close them.
+//  9. Learn last, because a window is healthy only if no incident touches it.
 func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) {
 	f, brief := t.compare(now, sites)
 	t.resume(now, sites)
@@ -141,7 +142,7 @@ func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) 
 	}
 }
 
-// compare compares the window that ends now. A brief comparison leaves out services without evidence; it cannot be
+// compare compares the window that ends now. A brief comparison leaves out services without evidence. It can't be
 // repeated in full once the history has changed.
 func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding, brief bool) {
 	f = &finding{window: history.Interval{From: now.Add(-Window), To: now}}
@@ -167,7 +168,7 @@ func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer)
 	return j.raising
 }
 
-// followAll follows the open incidents. It reports whether any is open whose time teaches nothing.
+// followAll follows the open incidents. It reports whether any incident is open during which we learn nothing.
 func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool) {
 	for _, x := range t.incidents {
 		if x.IsOpen() {
@@ -177,8 +178,8 @@ func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool
 	return open
 }
 
-// resume leaves a time out of account in which the service did not run: there were no epochs, and hardly any minute of
-// it has traces. Nobody saw whether the evidence of the open incidents went on.
+// resume ignores a time when Sibyl did not run: there were no epochs, and hardly any minute of that time has traces.
+// Nobody saw whether the evidence of the open incidents went on.
 func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 	gap := now.Sub(t.lastEpoch)
 	if t.lastEpoch != 0 && gap >= time.Minute && gap > 2*t.epochLength {
@@ -195,20 +196,20 @@ func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 	t.lastEpoch = now
 }
 
-// Ready reports whether the history before the current window is long enough to judge it. Minutes with traces count,
-// not the time since the first one, which may have a wrong clock. The first minute may be incomplete.
+// Ready reports whether the history before the current window is long enough to judge it. It counts minutes with traces
+// instead of the time since the first trace, which may have a wrong clock. The first minute may be incomplete.
 func Ready(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
-// Ages of an installation from which more is judged than all calls of a service together.
+// An installation must have reached these ages before we judge more than all calls of a service together.
 const (
 	SilenceAfter    = compare.SteadyFor                       // requests that stop
-	OperationsAfter = 24 * time.Hour                          // operations by themselves
+	OperationsAfter = 24 * time.Hour                          // single operations
 	GrowthAfter     = 7*24*time.Hour + history.GrowthDuration // changes that take days
 )
 
-// Left returns how long requests must go on until [Ready] is true; 0 if it is.
+// Left returns how long requests must still go on until [Ready] is true, or 0.
 func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	if Ready(now, sites) {
 		return 0
@@ -216,7 +217,7 @@ func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Minutes(now))*time.Minute)
 }
 
-// Forget deletes the incidents that closed before a time, and the first closed ones beyond [MaxClosed].
+// Forget deletes the incidents that closed before a time, and the oldest closed ones beyond [MaxClosed].
 func (t *Tracker) Forget(before trace.Nanos) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return !x.IsOpen() && x.Closed() < before })
 	closed := 0
@@ -234,11 +235,11 @@ func (t *Tracker) Forget(before trace.Nanos) {
 	})
 }
 
-// Acceptance is the decision of a person that the behaviour since the onset of an incident is normal.
+// Acceptance is a person's decision that the behaviour since the onset of an incident is normal.
 type Acceptance struct{ By, Text string }
 
-// Accept marks an open incident as accepted by someone, with a note; both may be empty. The next step closes it and
-// takes the behaviour of its first suspect since the onset as normal. It reports whether the incident is open.
+// Accept marks an open incident as accepted by a person, with a note; both may be empty. The next step closes it and
+// takes the behaviour of its first suspect since the onset as normal. Accept reports whether the incident is open.
 func (t *Tracker) Accept(id uint64, by, text string) bool {
 	for _, x := range t.incidents {
 		if x.ID == id && x.IsOpen() {
@@ -249,8 +250,8 @@ func (t *Tracker) Accept(id uint64, by, text string) bool {
 	return false
 }
 
-// accept closes the accepted incidents. The service that raised one counts as its suspect, too: it may no longer be the
-// first one.
+// accept closes the accepted incidents. The service that raised an incident counts as a suspect, too, because it may no
+// longer be the first one.
 func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
 	maps.DeleteFunc(t.relearned, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) >= relearning })
 	for _, x := range t.incidents {

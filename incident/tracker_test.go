@@ -35,7 +35,7 @@ type shop struct {
 	consumer bool
 	gateway  map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 	failing  string                 // a service that fails a tenth of its requests, or most of them if it is rare
-	rare     int                    // seconds between two requests to the service rare; 0: there are none
+	rare     int                    // seconds between two requests to the service rare; 0: no requests
 	routes   int                    // number of operations of rare; 0: one
 	spacing  time.Duration          // between requests to a service
 	epoch    time.Duration
@@ -64,7 +64,7 @@ func newShop() *shop {
 	}
 }
 
-// play plays some time, in which the work of each service or pod takes the given factor longer.
+// play plays some time. The work of each service or pod takes the given factor longer.
 func (s *shop) play(d time.Duration, slower map[string]float64) {
 	x, rng := critpath.NewExtractor(critpath.DefaultOptions()), rand.New(&s.random)
 	for end := s.now.Add(d); s.now < end; {
@@ -161,7 +161,7 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 	return t
 }
 
-// summary describes the incidents: the first suspect, the times from an instant on, and whether the incident is open.
+// summary describes each incident: its first suspect, its times relative to from, and whether it is open.
 func (s *shop) summary(from trace.Nanos) (all []string) {
 	for _, x := range s.tracker.Incidents() {
 		text := s.table.Text(x.Suspects[0].Service) + " " + x.Opened().Sub(from).String()
@@ -209,13 +209,13 @@ func TestIncident(t *testing.T) {
 	}
 }
 
-// TestOnset slows a service down some time before the incident opens: the onset is the beginning of
-// the change, within 20 seconds.
+// TestOnset slows a service down some time before the incident opens. The onset is the start of the change, within 20
+// seconds.
 func TestOnset(t *testing.T) {
 	for _, slower := range []float64{1.5, 2, 3, 6} {
 		s := newShop()
 		s.play(time.Hour, nil)
-		s.play(50*time.Second, nil) // the change does not begin on a full minute
+		s.play(50*time.Second, nil) // the change doesn't start on a full minute
 		began := s.now
 		s.play(5*time.Minute, map[string]float64{"cart": slower})
 		all := s.tracker.Incidents()
@@ -229,8 +229,8 @@ func TestOnset(t *testing.T) {
 	}
 }
 
-// TestOnsetOfOutage stops the answers of a service: the calls to it are then at sites without a history. The onset is
-// the beginning of the outage, within 20 seconds.
+// TestOnsetOfOutage makes a service stop answering, so that calls to it are at sites without a history. The onset is
+// the start of the outage, within 20 seconds.
 func TestOnsetOfOutage(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour+50*time.Second, nil)
@@ -246,8 +246,8 @@ func TestOnsetOfOutage(t *testing.T) {
 	}
 }
 
-// TestScoresSinceOnset slows down a service that answers half of the requests: as soon as its incident opens, the score
-// is what a request since the onset takes longer.
+// TestScoresSinceOnset slows down a service that answers half of the requests. As soon as its incident opens, the score
+// is the mean added latency of a request since the onset.
 func TestScoresSinceOnset(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -287,8 +287,8 @@ func TestTwoCauses(t *testing.T) {
 	}
 }
 
-// TestOrderOfSuspects slows two services and, a little, their caller: behind the first suspect of each incident the
-// others follow in the order of the scores that are shown.
+// TestOrderOfSuspects slows two services and, a little, their caller. In each incident the suspects after the first are
+// ordered by the scores that are shown.
 func TestOrderOfSuspects(t *testing.T) {
 	s := newShop()
 	s.gateway = map[string]trace.Nanos{"cart": 5e6, "search": 5e6}
@@ -312,8 +312,8 @@ func TestOrderOfSuspects(t *testing.T) {
 	}
 }
 
-// TestTwoNeighbours slows down cart, more than anything else, and the gateway, which calls it. The gateway has an
-// incident of its own unless it is late only where it calls cart: there it may wait for it without a span.
+// TestTwoNeighbours slows down cart most and also its caller, the gateway. The gateway has an incident of its own
+// unless it is slower only where it calls cart: there it may wait for cart without a span.
 func TestTwoNeighbours(t *testing.T) {
 	for _, c := range []struct {
 		late string // the service whose caller is late
@@ -338,7 +338,7 @@ func TestTwoNeighbours(t *testing.T) {
 	}
 }
 
-// TestLearnBeforeOnset alternates between healthy times shorter than what proves a window healthy, and faults. The
+// TestLearnBeforeOnset alternates between faults and healthy times that are too short to prove a window healthy. The
 // windows before each onset are learned.
 func TestLearnBeforeOnset(t *testing.T) {
 	s := newShop()
@@ -353,8 +353,8 @@ func TestLearnBeforeOnset(t *testing.T) {
 	}
 }
 
-// TestFailuresOfVaryingService lets a service fail whose times vary so much that the failures alone are small next to
-// its record.
+// TestFailuresOfVaryingService makes a service fail whose times vary so much that the failures alone are small compared
+// with its record.
 func TestFailuresOfVaryingService(t *testing.T) {
 	s := newShop()
 	for i := range 15 {
@@ -377,7 +377,8 @@ func TestFailuresOfVaryingService(t *testing.T) {
 	}
 }
 
-// TestFailuresOfRareService lets most requests to a service fail that few requests call: few of all requests.
+// TestFailuresOfRareService makes a service fail that few requests call. It fails most of these, but few of all
+// requests.
 func TestFailuresOfRareService(t *testing.T) {
 	s := newShop()
 	s.rare = 12
@@ -393,8 +394,8 @@ func TestFailuresOfRareService(t *testing.T) {
 	}
 }
 
-// TestPast judges the first window when an hour of history is known at once: the windows of that hour count as healthy,
-// without those of a fault.
+// TestPast judges the first window when an hour of history becomes known at once. The windows of that hour count as
+// healthy, except the windows of a fault.
 func TestPast(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -427,7 +428,7 @@ func TestPast(t *testing.T) {
 }
 
 // TestPastInPieces receives half an hour of history over several epochs, in one of two cases the latest minutes first.
-// Its windows count as healthy once all of it is there, and each counts once.
+// Its windows count as healthy once the whole history is there, and each counts once.
 func TestPastInPieces(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -468,7 +469,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestColdStart slows a service down at the beginning: without a history nothing is raised.
+// TestColdStart slows a service down from the start. Without a history nothing is raised.
 func TestColdStart(t *testing.T) {
 	s := newShop()
 	s.play(5*time.Minute, nil)
@@ -478,7 +479,7 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// An accepted incident closes, and the same level raises nothing: neither while its service is learned anew, nor later.
+// An accepted incident closes, and the same level raises nothing, neither while its service is learned again nor later.
 // A further slowdown does.
 func TestAccept(t *testing.T) {
 	for _, saves := range []bool{false, true} {
@@ -520,7 +521,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Accepting an incident is proposed once, after a day in which it has neither grown nor ended.
+// Accepting an incident is proposed once, after a day without growth or an end.
 func TestProposal(t *testing.T) {
 	s := newShop()
 	s.saves, s.spacing = true, 2*time.Second
@@ -545,7 +546,7 @@ func TestProposal(t *testing.T) {
 	}
 }
 
-// An incident that returns soon after its end is opened again.
+// An incident that returns soon after its end reopens.
 func TestReopen(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -586,7 +587,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// An incident that was reported before it is merged into another stays, closed, with the other's ID.
+// An incident that was reported before it is merged into another one stays in the list, closed, with the ID of the
+// other.
 func TestMerge(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -612,8 +614,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestWaitingWithoutSpan slows cart down; search waits for some of its work, and no span says so: one incident, of
-// cart, although search alone would be another.
+// TestWaitingWithoutSpan slows cart down. search waits for some of its work, and no span shows it. There is one
+// incident, of cart, although search alone would raise another.
 func TestWaitingWithoutSpan(t *testing.T) {
 	for name, slower := range map[string]map[string]float64{"cart": {"cart": 40, "search": 3}, "search": {"search": 3}} {
 		s := newShop()
@@ -626,7 +628,7 @@ func TestWaitingWithoutSpan(t *testing.T) {
 	}
 }
 
-// TestFirstMinutes begins with minutes in which everything varies. They are no record that masks a later fault.
+// TestFirstMinutes starts with minutes when everything varies. They don't become a record that masks a later fault.
 func TestFirstMinutes(t *testing.T) {
 	s := newShop()
 	for i := range 6 {
@@ -640,7 +642,7 @@ func TestFirstMinutes(t *testing.T) {
 	}
 }
 
-// TestWrongClocks receives requests from hosts whose clocks are wrong, before any other and in an incident. They end
+// TestWrongClocks receives requests from hosts with wrong clocks, before all others and during an incident. They end
 // neither the time until windows can be judged, nor the history, nor the incident.
 func TestWrongClocks(t *testing.T) {
 	s := newShop()
@@ -696,7 +698,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestSilentService slows a service down that emits no spans. Its time is also the gateway's: one incident.
+// TestSilentService slows a service down that emits no spans. Its time is also the gateway's, but there is one
+// incident.
 func TestSilentService(t *testing.T) {
 	s := newShop()
 	s.silent = "cart"
@@ -708,8 +711,8 @@ func TestSilentService(t *testing.T) {
 	}
 }
 
-// TestScoreFollows plays a fault that becomes weaker. The score is the mean since the onset, not that of the time with
-// the most evidence, and the time after the recovery does not lower it.
+// TestScoreFollows plays a fault that becomes weaker. The score is the mean since the onset, not the mean over the time
+// with the most evidence, and the time after the recovery doesn't lower it.
 func TestScoreFollows(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -728,8 +731,9 @@ func TestScoreFollows(t *testing.T) {
 	}
 }
 
-// TestAddedCalls has the gateway call a fast service 21 times instead of once (N+1), which no call takes longer for. It
-// is the first suspect within three minutes, and its new calls are named. A restart at each epoch changes nothing.
+// TestAddedCalls makes the gateway call a fast service 21 times instead of once (N+1), although no call takes longer.
+// The gateway is the first suspect within three minutes, and its new calls are named. A restart at each epoch changes
+// nothing.
 func TestAddedCalls(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := newShop()
@@ -755,8 +759,8 @@ func TestAddedCalls(t *testing.T) {
 	}
 }
 
-// TestAddedCallsInFewRequests has the gateway call a fast service 16 times instead of once in one of 33 requests: they
-// take two thirds longer, and all requests together 2 %, which is too little for an incident.
+// TestAddedCallsInFewRequests makes the gateway call a fast service 16 times instead of once, in one of 33 requests.
+// These take two thirds longer, and all requests together 2 %, which is too little for an incident.
 func TestAddedCallsInFewRequests(t *testing.T) {
 	s := newShop()
 	s.spacing, s.rare, s.priced, s.prices = time.Second/2, 16, "rare", 1
@@ -771,7 +775,8 @@ func TestAddedCallsInFewRequests(t *testing.T) {
 	}
 }
 
-// TestFastAdditions deploys versions of a service that make one more span, or one more fast call: they raise nothing.
+// TestFastAdditions deploys versions of a service that emit one more span, or make one more fast call. They raise
+// nothing.
 func TestFastAdditions(t *testing.T) {
 	for name, deploy := range map[string]func(s *shop){
 		"internal span": func(s *shop) { s.inner = []string{"validate"} },

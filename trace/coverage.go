@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Part is a number of spans with the sum of their durations, of those shorter than [LongSpan].
+// Part is a number of spans and the sum of their durations. The sum leaves out spans of [LongSpan] or more.
 type Part struct {
 	Spans int64 `json:"spans"`
 	Nanos int64 `json:"ns"` // at least 0; saturates
@@ -21,17 +21,18 @@ func (p *Part) add(q Part) {
 	}
 }
 
-// LongSpan is the duration from which the time of a span is counted apart. A span that nobody ended, or whose end is
-// wrong, can have more time than all others together: the share of the time that is judged would be about that span.
+// LongSpan is the minimum duration of spans whose time we count separately. A span that nobody ended, or whose end is
+// wrong, can have more time than all others together, and would then decide alone which share of the time is judged.
 const LongSpan = time.Hour
 
-// Accounts divides spans by outcome. Its parts add up to all of them. Long has the spans of an hour or more, which are
-// in the parts without their time.
+// Accounts divides spans by outcome: its parts add up to all spans. Long holds the spans of LongSpan or more, which are
+// also in the parts, but without their time.
 type Accounts struct {
 	Requests Part // of judged requests
-	// of judged requests that others started or called: detached work, and entries below a missing span
+	// Own holds the spans of judged requests that others started or called: detached work, and entries below a missing
+	// span.
 	Own  Part
-	Left map[Reason]Part // left out; nil: none
+	Left map[Reason]Part // left out
 	Long Part
 }
 
@@ -54,7 +55,7 @@ func (a *Accounts) leave(reason Reason, p Part) {
 	a.Left[reason] = sum
 }
 
-// Judged returns the spans that are judged.
+// Judged returns the judged spans.
 func (a *Accounts) Judged() Part {
 	p := a.Requests
 	p.add(a.Own)
@@ -70,14 +71,14 @@ func (a *Accounts) Received() Part {
 	return p
 }
 
-// Distinct returns all spans but duplicates, whose content is judged with the spans that they copy.
+// Distinct returns all spans except duplicates. Their content is judged with the spans that they copy.
 func (a *Accounts) Distinct() Part {
 	p, copies := a.Received(), a.Left[Duplicate]
 	return Part{p.Spans - copies.Spans, p.Nanos - copies.Nanos}
 }
 
-// Shares returns the shares (0–1) of the distinct spans and of their time, without long ones, that are judged; 1 if
-// there are no spans.
+// Shares returns the judged shares (0–1) of the distinct spans and of their time without long spans. Both are 1 without
+// spans.
 func (a *Accounts) Shares() (spans, time float64) {
 	if a.Distinct().Spans == 0 {
 		return 1, 1
@@ -85,7 +86,7 @@ func (a *Accounts) Shares() (spans, time float64) {
 	return a.share(a.Judged())
 }
 
-// share returns the shares (0–1) of the distinct spans and of their time that p is. Both are equal if none took time.
+// share returns p as shares (0–1) of the distinct spans and of their time. Both are equal if no span took time.
 func (a *Accounts) share(p Part) (spans, time float64) {
 	all := a.Distinct()
 	spans = float64(p.Spans) / float64(max(1, all.Spans))
@@ -95,7 +96,7 @@ func (a *Accounts) share(p Part) (spans, time float64) {
 	return spans, float64(p.Nanos) / float64(all.Nanos)
 }
 
-// enoughCovered is the share of the spans, and of their time, that has to be judged so that nothing need be said.
+// enoughCovered is the share of the spans, and of their time, that must be judged to need no warning.
 const enoughCovered = 0.95
 
 // LacksRecords reports whether so many records could not be read that judgements of the rest are incomplete.
@@ -105,7 +106,7 @@ func (c *Coverage) LacksRecords() bool {
 }
 
 // Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest are
-// incomplete. It returns the reason that leaves out most, and its shares (0–1) of the distinct spans and their time.
+// incomplete. It returns the reason that leaves out most, with its shares (0–1) of the distinct spans and their time.
 func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
 	if spans, time := a.Shares(); min(spans, time) >= enoughCovered {
 		return "", 0, 0, false
@@ -119,7 +120,7 @@ func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
 	return reason, spans, time, true
 }
 
-// Reasons yields the spans that are left out by reason, most spans first.
+// Reasons yields the reasons for leaving out spans with their spans, most spans first.
 func (a *Accounts) Reasons() iter.Seq2[Reason, Part] {
 	reasons := slices.SortedFunc(maps.Keys(a.Left), func(x, y Reason) int {
 		return cmp.Or(cmp.Compare(a.Left[y].Spans, a.Left[x].Spans), cmp.Compare(x, y))
@@ -133,19 +134,20 @@ func (a *Accounts) Reasons() iter.Seq2[Reason, Part] {
 	}
 }
 
-// Hop is a place between two services where a hop exports no spans.
+// Hop is a place between two services where a proxy or gateway emits no spans.
 type Hop struct {
 	Caller, Callee Symbol // services before and behind the hop
 }
 
-// HopCount counts the requests that passed a hop without spans, and those that did not.
+// HopCount counts the requests that passed a hop without spans, and the calls that did not.
 type HopCount struct {
 	Requests int64
 	Direct   int64 // calls between the same services with nothing in between
-	Peer     Op    // the hop as the attributes of its caller mostly name it; 0: unknown
+	Peer     Op    // the hop as the attributes of its callers name it most often; 0 if unknown
 }
 
-// namedHop is a hop as the attributes of its caller name it; 0: they do not, or the calls passed none.
+// namedHop is a hop with the name that its caller's attributes give it. The name is 0 if they don't, or if the calls
+// passed no hop.
 type namedHop struct {
 	Hop
 	peer Op
@@ -155,23 +157,23 @@ func (h namedHop) compare(o namedHop) int {
 	return cmp.Or(h.Hop.compare(o.Hop), cmp.Compare(h.peer, o.peer))
 }
 
-// hopCalls counts calls that passed a hop, and those that passed none.
+// hopCalls counts the calls that passed a hop and the direct ones.
 type hopCalls struct{ missing, direct int64 }
 
-// Shares of calls from which a hop without spans is between two services. If a few calls seem to pass it, their spans
-// got lost: of the callee, of the calls that it makes, or of both.
+// Minimum shares of the calls that must seem to pass a hop without spans. If only a few calls do, spans were lost:
+// spans of the callee, of the calls that it makes, or of both.
 const (
 	passed      = 0.9  // of the calls between both
 	leastPassed = 0.02 // of the calls of the caller
 )
 
-// Coverage accounts for spans by service: every span that was received ends in exactly one part. It also counts the
-// hops without spans. The zero value is empty. A Coverage must not be used concurrently.
+// Coverage accounts for spans by service: every received span is in exactly one part. It also counts the hops without
+// spans. The zero value is empty. A Coverage must not be used concurrently.
 type Coverage struct {
 	Traces     int64 // closed
-	Incomplete int64 // of these, traces in which the parent of a span is missing
+	Incomplete int64 // closed traces with a span whose parent is missing
 
-	// records of files that were read, and those that could not be
+	// Records counts the records of files that were read, and Unread the records that could not be.
 	Records int64
 	Unread  map[Reason]int64
 
@@ -185,7 +187,7 @@ type recentAccounts struct {
 	accounts *Accounts
 }
 
-// Bounds of a Coverage. Further services share the accounts of Symbol 0; calls between further pairs of services are
+// Bounds of a Coverage. Further services share the accounts of Symbol 0. Calls between further pairs of services are
 // not counted.
 const (
 	maxServices = 4096
@@ -214,7 +216,7 @@ func (c *Coverage) of(service Symbol) *Accounts {
 	return a
 }
 
-// part returns s alone, and counts it if it is long.
+// part returns the Part of s alone. It counts s if s is long.
 func (a *Accounts) part(s *Span) Part {
 	p := Part{1, max(0, int64(s.End-s.Start))}
 	if p.Nanos >= int64(LongSpan) {
@@ -257,7 +259,7 @@ func (c *Coverage) LeaveSpans(n int64, reason Reason) {
 	}
 }
 
-// LeaveRecords counts n records of the input that could not be read. Their spans are not known.
+// LeaveRecords counts n records of the input that could not be read. Nobody knows their spans.
 func (c *Coverage) LeaveRecords(n int64, reason Reason) {
 	if n == 0 {
 		return
@@ -268,7 +270,7 @@ func (c *Coverage) LeaveRecords(n int64, reason Reason) {
 	c.Unread[reason] += n
 }
 
-// UnreadRecords returns the number of records that could not be read, and their share of all (0–1).
+// UnreadRecords returns the number of records that could not be read, and their share (0–1) of all records.
 func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	for _, of := range c.Unread {
 		n += of
@@ -276,10 +278,10 @@ func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	return n, float64(n) / float64(max(1, n+c.Records))
 }
 
-// CountHop counts a request that passed a hop without spans, unless spans got lost.
+// CountHop counts a request that passed a hop without spans, or whose spans were lost: Hops tells them apart.
 func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(namedHop{h, peer}, hopCalls{missing: 1}) }
 
-// CountCall counts a call between two services that passed nothing else.
+// CountCall counts a direct call between two services.
 func (c *Coverage) CountCall(h Hop) { c.addHop(namedHop{Hop: h}, hopCalls{direct: 1}) }
 
 func (c *Coverage) addHop(h namedHop, n hopCalls) {
@@ -294,7 +296,7 @@ func (c *Coverage) addHop(h namedHop, n hopCalls) {
 }
 
 // Lost returns the number of traces with missing spans that no hop without spans explains: spans get lost on their way.
-// t has their names.
+// t holds the names.
 func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
 	for _, x := range c.Hops(t, c) {
@@ -303,7 +305,7 @@ func (c *Coverage) Lost(t *Table) int64 {
 	return max(0, lost)
 }
 
-// Merge adds o, which it does not change.
+// Merge adds o to c. It doesn't change o.
 func (c *Coverage) Merge(o *Coverage) {
 	c.Traces += o.Traces
 	c.Incomplete += o.Incomplete
@@ -319,7 +321,8 @@ func (c *Coverage) Merge(o *Coverage) {
 	}
 }
 
-// keys yields the keys of m, in order if there may not be room for all of them: then the order decides which have it.
+// keys yields the keys of m. They are in order if there may not be room for all of them, because then the order decides
+// which ones fit.
 func keys[K comparable, V any](m map[K]V, room int, compare func(a, b K) int) iter.Seq[K] {
 	if len(m) <= room {
 		return maps.Keys(m)
@@ -349,8 +352,8 @@ func (c *Coverage) Total() Accounts {
 	return all
 }
 
-// Services yields the accounts by service, those with the most time left out first. Symbol 0 stands for spans whose
-// service is not known.
+// Services yields the accounts by service, the service with the most time left out first. Symbol 0 stands for spans of
+// unknown services.
 func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	left := func(s Symbol) int64 {
 		a := c.services[s]
@@ -368,14 +371,14 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// sends reports whether c has spans of a service other than callee. Symbol 0 is no service: it stands for the rest.
+// sends reports whether c has spans of a service other than callee. Symbol 0 is not a service: it stands for the rest.
 func (c *Coverage) sends(service, callee Symbol) bool {
 	_, sends := c.services[service]
 	return sends && service != 0 && service != callee
 }
 
-// Hops yields the hops without spans, those with the most requests first. A service with spans in seen, which may cover
-// more time than c, is no hop: its spans got lost. t has the names.
+// Hops yields the hops without spans, the hop with the most requests first. A service with spans in seen, which may
+// cover more time than c, is no hop: its spans were lost. t holds the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)

@@ -2,7 +2,8 @@ package trace
 
 import "testing"
 
-// A hop without a name stays one although spans of an unknown service were rejected; a service with spans is none.
+// A hop without a name stays a hop even if spans of an unknown service were rejected. A service with spans is not a
+// hop.
 func TestHopsAndRejectedSpans(t *testing.T) {
 	table := &Table{}
 	shop, stock, cart := table.Symbol("shop"), table.Symbol("stock"), table.Symbol("cart")

@@ -12,10 +12,11 @@ import (
 // tableVersion is the first byte of an encoded [Table].
 const tableVersion = 1
 
-// AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
+// AppendBinary appends t to b, without its limit. Tables with equal entries have equal encodings. It takes O(n log n)
+// for n entries.
 func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
 
-// appendBinary is AppendBinary for the entries in m, or for all if m is nil.
+// appendBinary is AppendBinary for the entries in m, or for all entries if m is nil.
 func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))
@@ -31,7 +32,7 @@ func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	})
 }
 
-// EncodedSize returns the largest number of bytes that AppendBinary and AppendMentioned append.
+// EncodedSize returns an upper bound on the number of bytes that AppendBinary and AppendMentioned append.
 func (t *Table) EncodedSize() int {
 	n := 1 + 5*binary.MaxVarintLen64
 	for _, s := range t.text.all() {
@@ -50,9 +51,9 @@ func appendEntries[K ~uint64, V any](b []byte, m *mentions, of *entries[K, V], v
 	return b
 }
 
-// DecodeTable returns the Table that AppendBinary wrote, of the given limit (0: DefaultLimit), and the bytes behind it.
-// It returns an error wrapping [codec.ErrCorrupt] for any other bytes and for more entries than the limit. It keeps
-// nothing of b.
+// DecodeTable returns the Table that AppendBinary wrote, with the given limit (0 means DefaultLimit), and the bytes
+// after it. It returns an error wrapping [codec.ErrCorrupt] for any other bytes and for more entries than the limit. It
+// does not retain b.
 func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r := codec.NewReader(b)
 	r.Version(tableVersion)
@@ -77,8 +78,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	return t, r.Rest(), nil
 }
 
-// decodeEntries reads into a new map at most limit entries, each of at least size bytes, in ascending order of their
-// keys.
+// decodeEntries reads at most limit entries into a new map. Each takes at least size bytes, and keys must be ascending.
 func decodeEntries[K ~uint64, V any](r *codec.Reader, limit, size int, into *map[K]V, value func() V) {
 	n := r.Below(uint64(min(limit, r.Len()/size)) + 1)
 	m := make(map[K]V, n)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// entries holds the entries of a [Table] of one kind. The zero value is empty.
+// entries holds the entries of one kind in a [Table]. The zero value is empty.
 type entries[K cmp.Ordered, V any] struct {
 	added  map[K]V // since the last call of freeze
 	frozen map[K]V // not written to until thaw
@@ -27,7 +27,7 @@ func (e *entries[K, V]) has(k K) bool {
 
 func (e *entries[K, V]) len() int { return len(e.added) + len(e.frozen) }
 
-// all yields all entries, in any order.
+// all yields all entries, in no particular order.
 func (e *entries[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, m := range []map[K]V{e.frozen, e.added} {
@@ -58,7 +58,7 @@ func (e *entries[K, V]) clear() {
 	e.frozen = nil
 }
 
-// freeze returns the entries, which may be read while others are added to e, until thaw.
+// freeze returns the entries of e. They may be read while others are added to e, until thaw.
 func (e *entries[K, V]) freeze() entries[K, V] {
 	e.thaw()
 	e.frozen, e.added = e.added, nil
@@ -73,7 +73,7 @@ func (e *entries[K, V]) thaw() {
 	}
 }
 
-// Freeze returns a table with the entries of t, which another goroutine may read while t is used and changed, until
+// Freeze returns a table with the entries of t. Another goroutine may read it while t is used and changed, until
 // [Table.Thaw].
 func (t *Table) Freeze() *Table {
 	return &Table{

@@ -2,16 +2,16 @@ package trace
 
 import "slices"
 
-// FailureRule is the convention by which a span counts as failed.
+// FailureRule is a convention that marks a span as failed.
 type FailureRule uint8
 
-// The conventions, strongest first. Each has the name that selects it in the configuration.
+// The rules, strongest first. The configuration selects each by its name.
 const (
 	ByStatus    FailureRule = iota // status code ERROR
 	ByHTTP                         // status code of the HTTP response
 	ByGRPC                         // status code of the gRPC response
 	ByErrorType                    // attribute error.type
-	ByErrorTag                     // attribute error, as of OpenTracing and Zipkin
+	ByErrorTag                     // attribute error, used by OpenTracing and Zipkin
 	ByException                    // event exception
 	FailureRules
 )
@@ -41,7 +41,7 @@ const failureShift = 2
 // Fail returns the flags of a span that failed by rule r.
 func (r FailureRule) Fail() Flags { return Error | Flags(r)<<failureShift }
 
-// FailedBy returns the rule by which the span failed, and whether it did.
+// FailedBy returns the rule that marked the span as failed, and whether it failed.
 func (f Flags) FailedBy() (FailureRule, bool) {
 	return FailureRule(f>>failureShift) & (1<<3 - 1), f&Error != 0
 }

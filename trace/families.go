@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Family is a number of operations of one service and kind whose names differ in some parts only, as GET /users/anna
-// and GET /users/ben do. These parts probably hold identities.
+// Family is a set of operations of one service and kind whose names differ only in some parts, such as GET /users/anna
+// and GET /users/ben. These parts are probably identifiers.
 type Family struct {
 	Service Symbol
 	Name    string // with "{}" for each of these parts
 	Names   int
 }
 
-// Rules by which the parts in which names differ are probably identities rather than words of the code.
+// Differing parts of names are probably identifiers, not words of the code, according to these rules.
 const (
 	fewestKeys  = 10 // different parts with a digit, or a capital within a word
-	fewestWords = 50 // different parts of any form: few interfaces have as many methods or resources
-	mostParts   = 12 // of a name that are looked at
+	fewestWords = 50 // different parts of any form: few interfaces have this many methods or resources
+	mostParts   = 12 // parts of a name to look at
 	mostNames   = 1 << 14
 	mostVarying = 3 // parts of a name
 )
@@ -26,14 +26,14 @@ const (
 // separators are the bytes between parts of a name. Words in one part are joined by '.', '-', '_', '@' and '%'.
 const separators = "/ :?=&,;()'\"#|"
 
-// familyName is the name of an operation, with the parts replaced in which others differ.
+// familyName is the name of an operation after replacing the parts that differ.
 type familyName struct {
 	service Symbol
 	kind    Kind
 	text    string
 }
 
-// place identifies a part of names by what stands before it and by the part that follows it.
+// place identifies a part of names by the text before it and the part after it.
 type place struct {
 	service       Symbol
 	kind          Kind
@@ -46,7 +46,7 @@ type distinct struct {
 	keys, all int
 }
 
-// Families returns the families among the operations of t, or among 16,384 of them, the largest first.
+// Families returns the families among the operations of t, or among the first mostNames of them, the largest first.
 func (t *Table) Families() (all []Family) {
 	var names []familyName
 	t.ops.each(func(_ Op, o Operation) {
@@ -75,8 +75,8 @@ func (t *Table) Families() (all []Family) {
 	return all
 }
 
-// replaceVarying replaces one part, or none, of each name by "{}": the first at whose place are many different ones. It
-// reports whether it replaced any.
+// replaceVarying replaces at most one part of each name by "{}": the first part whose place has many different parts.
+// It reports whether it replaced any part.
 func replaceVarying(names []familyName) (replaced bool) {
 	places := make(map[place]*distinct)
 	for i := range names {
@@ -125,8 +125,8 @@ func (d *distinct) add(part string) {
 	}
 }
 
-// eachPart yields the ranges of the first parts of a name that are neither empty nor replaced, except for a part at its
-// beginning: it is a method or a function.
+// eachPart yields the ranges of the first parts of a name that are neither empty nor replaced. It leaves out a part at
+// the start of the name, because it is a method or a function.
 func eachPart(name string) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		parts := 0
@@ -146,7 +146,7 @@ func eachPart(name string) func(yield func(from, to int) bool) {
 	}
 }
 
-// isKeyLike reports whether a part has the form of an identity rather than of words.
+// isKeyLike reports whether a part looks like an identifier rather than like words.
 func isKeyLike(part string) bool {
 	small := false
 	for _, c := range part {
@@ -158,7 +158,7 @@ func isKeyLike(part string) bool {
 	return false
 }
 
-// isCamel reports whether each capital of a part begins a word of two small letters at least, as in getOrderList.
+// isCamel reports whether each capital of a part starts a word of at least two small letters, as in getOrderList.
 func isCamel(part string) bool {
 	for i := range len(part) {
 		if c := part[i]; 'A' <= c && c <= 'Z' && (i+2 >= len(part) || !isSmall(part[i+1]) || !isSmall(part[i+2])) {

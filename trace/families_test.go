@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Names that differ in one part are a family if they are many, or if these parts look like keys; methods, resources
-// and numbered versions are not.
+// Names that differ in one part are a family if there are many of them, or if these parts look like keys. Methods,
+// resources and numbered versions are not.
 func TestFamilies(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	word := func(letters string) string {
@@ -21,7 +21,7 @@ func TestFamilies(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		name func() string
-		want string // of its family; empty: none
+		want string // of its family, or empty
 	}{
 		{100, func() string { return "GET /blog/" + word(small) + "-" + word(small) }, "GET /blog/{}"},
 		{100, func() string { return "/api/v1/users/" + word(small) + "." + word(small) + "/permissions" }, "/api/v1/users/{}/permissions"},

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Renew begins a period. [Table.Forget] keeps the symbols and operations that were added in this period or in the one
-// before, whether or not they were in the table already.
+// Renew starts a period. [Table.Forget] keeps the symbols and operations that were added in this or the previous
+// period, whether or not they were already in the table.
 func (t *Table) Renew() {
 	if t.renewed == nil {
 		t.renewed = &renewals{}
@@ -26,14 +26,13 @@ type added struct {
 
 func newAdded() added { return added{make(map[Symbol]struct{}), make(map[Op]struct{})} }
 
-// Forget deletes all entries except those that the encoded parts of a state mention, and the symbols and operations
-// that were added lately (see [Table.Renew]). It returns the number of deleted entries. It takes time linear in the
-// size of t and of the parts. It deletes nothing before the third call of Renew, and if a part has an error, which it
-// returns.
+// Forget deletes all entries except those mentioned by the encoded parts of a state and the recently added ones (see
+// [Table.Renew]). It returns the number of deleted entries. It takes time linear in the size of t and of the parts. It
+// deletes nothing before the third call of Renew, or if a part has an error, which it returns.
 //
 // A part mentions an entry if its identity is in the bytes, as a word of package codec or a number of CBOR, or if a
-// mentioned entry refers to it. So no field can be overlooked, whatever the layout of the state. Bytes that equal a
-// hash by chance keep a name too many, which does no harm.
+// mentioned entry refers to it. We therefore can't miss a field, whatever the layout of the state. If bytes equal a
+// hash by chance, we keep a name too many, which does no harm.
 func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) {
 	if t.renewed == nil || t.renewed.before.text == nil {
 		return 0, nil
@@ -59,7 +58,7 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	return before - t.Len(), nil
 }
 
-// kept returns the entries of all that are mentioned, in memory of its own.
+// kept returns the mentioned entries in newly allocated memory.
 func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	some := make(map[K]V)
 	for k, v := range from.all() {
@@ -73,29 +72,30 @@ func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 // Len returns the number of entries.
 func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len() + t.edges.len() }
 
-// Crowded reports whether less than a quarter of the room for entries of a kind is left.
+// Crowded reports whether more than three quarters of the room for any kind of entries is used.
 func (t *Table) Crowded() bool {
 	return max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len()) > t.limit()/4*3
 }
 
-// AppendMentioned appends to b the entries that an encoded state mentions (see [Table.Forget]), as [Table.AppendBinary]
-// does. The bytes do not depend on the other names that t has seen.
+// AppendMentioned is like [Table.AppendBinary] for the entries that an encoded state mentions (see [Table.Forget]). The
+// bytes don't depend on the other names that t has seen.
 func (t *Table) AppendMentioned(b, state []byte) []byte {
 	m := newMentions(t)
 	m.scan(state)
 	return t.appendBinary(b, m)
 }
 
-// mentions is a set of entries of a table, each with the entries that it refers to. Entries with equal identities are
-// in the set together.
+// mentions is a set of entries of a table, together with all entries that they refer to. Entries with equal identities
+// are always in the set together.
 type mentions struct {
 	of *Table
-	// slots is a hash table of the identities of all entries, with open addressing and at least as many free slots, 0.
+	// slots is a hash table with the identities of all entries. It uses open addressing; at least half of the slots are
+	// free, and hold 0.
 	slots []uint64
 	in    []bool   // by slot: whether the entries are in the set
-	known []uint64 // bits of the identities by their lowest bits, for most of the words that are none
+	known []uint64 // bits of the identities by their lowest bits: a fast path for words that are not identities
 	stack []uint64 // scratch
-	// recent caches identities that were mentioned: those of a group are mentioned several times in its windows.
+	// recent caches mentioned identities, because the windows of a group mention its identities several times.
 	recent [1 << 12]uint64
 }
 
@@ -110,7 +110,7 @@ func newMentions(t *Table) *mentions {
 	return m
 }
 
-// maxKnown is the largest number of bits in mentions.known: 2 MiB fit into the cache of a core.
+// maxKnown is the maximum number of bits in mentions.known: 2 MiB fit into a core's cache.
 const maxKnown = 1 << 24
 
 func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
@@ -121,10 +121,10 @@ func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
 	}
 }
 
-// slot returns the slot of x, or the free one where it belongs. x is a hash.
+// slot returns the slot that holds x, or the free slot where x belongs. x is a hash.
 func (m *mentions) slot(x uint64) uint64 {
 	mask := uint64(len(m.slots) - 1)
-	i := x >> 8 & mask // the lowest bits are those of known
+	i := x >> 8 & mask // the lowest bits are used by known
 	for m.slots[i] != x && m.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
@@ -150,14 +150,14 @@ func (m *mentions) scan(b []byte) {
 	}
 }
 
-// cborUint64 is the first byte of a number of eight bytes in CBOR, which are big-endian (RFC 8949, section 3.1).
+// cborUint64 is the first byte of an eight-byte number in CBOR, which is big-endian (RFC 8949, section 3.1).
 const cborUint64 = 0x1b
 
 func (m *mentions) mayKnow(x uint64) bool {
 	return m.known[x/64%uint64(len(m.known))]&(1<<(x%64)) != 0
 }
 
-// keep adds the entries with identity x, if there are any, and those that they refer to.
+// keep adds the entries with identity x, if there are any, and all entries that they refer to.
 func (m *mentions) keep(x uint64) {
 	t := m.of
 	for m.stack = append(m.stack[:0], x); len(m.stack) > 0; {
@@ -180,7 +180,7 @@ func (m *mentions) keep(x uint64) {
 	}
 }
 
-// mentionedKeys returns the keys in m, ascending; all if m is nil.
+// mentionedKeys returns the keys in m, ascending, or all keys if m is nil.
 func mentionedKeys[K ~uint64, V any](m *mentions, of *entries[K, V]) []K {
 	keys := make([]K, 0, of.len())
 	for k := range of.all() {

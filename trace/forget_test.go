@@ -21,7 +21,7 @@ func parts(all ...[]byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// forget begins enough periods for names to be forgotten, and forgets those that b does not mention.
+// forget starts enough periods for names to be forgotten, and forgets the names that b does not mention.
 func forget(t *testing.T, table *trace.Table, b []byte) int {
 	t.Helper()
 	for range 4 {
@@ -34,7 +34,7 @@ func forget(t *testing.T, table *trace.Table, b []byte) int {
 	return n
 }
 
-// A mentioned entry stays, at any offset and in either order of its bytes, with all entries that it refers to.
+// A mentioned entry stays, at any offset and in either byte order, with all entries that it refers to.
 func TestForgetKeepsMentioned(t *testing.T) {
 	for offset := range 9 {
 		for name, append64 := range map[string]func([]byte, uint64) []byte{
@@ -90,7 +90,7 @@ func TestForgetKeepsRecent(t *testing.T) {
 	}
 }
 
-// A table that is full has room again for the names that appear after it has forgotten others.
+// A full table has room for new names after it has forgotten others.
 func TestForgetMakesRoom(t *testing.T) {
 	table := &trace.Table{Limit: 100}
 	for i := range 200 {
@@ -107,8 +107,7 @@ func TestForgetMakesRoom(t *testing.T) {
 	}
 }
 
-// A frozen table has the entries of the time at which it was frozen, and may be read while others are added and
-// forgotten.
+// A frozen table keeps the entries that it had when it was frozen. It may be read while others are added and forgotten.
 func TestFreeze(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		table := &trace.Table{}

@@ -7,10 +7,10 @@ import (
 )
 
 // NormalName returns name with the parts that vary between requests replaced by "{}", which keeps the number of
-// operations small. It replaces numbers, UUIDs, words of at least 8 hexadecimal digits with at least one decimal digit
-// among them, keys (see [isKey]), e-mail addresses, percent-encoded segments and the literals of SQL, and omits query
-// strings. A word that merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_' and '-'. A
-// line number stays, too, as in Foo#343: it identifies a location in code.
+// operations small. It replaces numbers, UUIDs, words of at least 8 hexadecimal digits that include a decimal digit,
+// keys (see [isKey]), e-mail addresses, percent-encoded segments and SQL literals, and omits query strings. A word that
+// merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_' and '-'. A line number stays,
+// too, as in Foo#343, because it identifies a location in code.
 //
 // NormalName returns name itself if there is nothing to replace, and otherwise an extension of buf[:0]. It is
 // idempotent.
@@ -49,12 +49,12 @@ func NormalName(name, buf []byte) []byte {
 	return out
 }
 
-// textTraits are the parts of a name that are longer than words.
+// textTraits describes the parts longer than words that a name may have.
 type textTraits struct{ sql, encoded, query bool }
 
 func (t textTraits) any() bool { return t.sql || t.encoded || t.query }
 
-// textual returns the parts that a name may have.
+// textual returns the traits of a name.
 func textual(name []byte) (t textTraits) {
 	for _, c := range name {
 		t.encoded = t.encoded || c == '@' || c == '%'
@@ -67,7 +67,7 @@ func textual(name []byte) (t textTraits) {
 
 var sqlVerbs = [...]string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "MERGE ", "CALL ", "WITH ", "EXEC "}
 
-// isSQL reports whether a name is a statement: elsewhere a quotation mark is an apostrophe.
+// isSQL reports whether a name is a statement. A quotation mark in any other name is an apostrophe.
 func isSQL(name []byte) bool {
 	for _, verb := range sqlVerbs {
 		if len(name) >= len(verb) && strings.EqualFold(string(name[:len(verb)]), verb) {
@@ -77,8 +77,8 @@ func isSQL(name []byte) bool {
 	return false
 }
 
-// end returns the end of the literal, address or query that begins at name[i], and whether "{}" stands for it; i if
-// none begins there.
+// end returns the end of the literal, address or query that starts at name[i], and whether "{}" stands for it. It
+// returns i if nothing of that kind starts there.
 func (t textTraits) end(name []byte, i int) (int, bool) {
 	switch {
 	case t.sql && name[i] == '\'':
@@ -100,7 +100,7 @@ func (t textTraits) end(name []byte, i int) (int, bool) {
 	return i, false
 }
 
-// literalEnd returns the end of the SQL literal that begins at name[i]. Two quotation marks in it stand for one. A
+// literalEnd returns the end of the SQL literal that starts at name[i]. Two quotation marks inside it stand for one. A
 // literal that was cut off ends with the name.
 func literalEnd(name []byte, i int) int {
 	for i++; i < len(name); i++ {
@@ -115,7 +115,8 @@ func literalEnd(name []byte, i int) int {
 	return len(name)
 }
 
-// beginsQuery reports whether the question mark name[i] follows a path. Others are placeholders of SQL, or punctuation.
+// beginsQuery reports whether the question mark name[i] follows a path. Other question marks are SQL placeholders or
+// punctuation.
 func beginsQuery(name []byte, i int) bool {
 	path := name[bytes.LastIndexByte(name[:i], ' ')+1 : i]
 	return bytes.IndexByte(path, '/') >= 0
@@ -139,7 +140,7 @@ func isEmail(segment []byte) bool {
 	return !slices.ContainsFunc(domain[dot+1:], func(c byte) bool { return !isLetter(c) })
 }
 
-// isEncoded reports whether a segment is percent-encoded, as texts of users are and routes are not.
+// isEncoded reports whether a segment is percent-encoded. Text entered by users is, routes are not.
 func isEncoded(segment []byte) bool {
 	for i := 0; i+2 < len(segment); i++ {
 		if segment[i] == '%' && isHex(segment[i+1]) && isHex(segment[i+2]) {
@@ -149,7 +150,8 @@ func isEncoded(segment []byte) bool {
 	return false
 }
 
-// appendParts appends a word. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, only the parts before it stay.
+// appendParts appends a word. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, it appends only the parts before the
+// key.
 func appendParts(out, word []byte) []byte {
 	before, found := beforeKey(word)
 	if isVarying(before) && found {
@@ -161,7 +163,7 @@ func appendParts(out, word []byte) []byte {
 	return out
 }
 
-// beforeKey returns the parts of a word before the first one that is a key, and whether there is one.
+// beforeKey returns the parts of a word before the first key, and whether there is a key.
 func beforeKey(word []byte) (before []byte, found bool) {
 	for i := 0; i < len(word); {
 		j := i
@@ -180,7 +182,7 @@ func beforeKey(word []byte) (before []byte, found bool) {
 type letters struct {
 	upper, lower, digits int
 	changes              int  // between letters and digits
-	lone                 bool // a lower-case letter behind a capital one has no other one beside it
+	lone                 bool // a lower-case letter after a capital one stands alone
 	inner                bool // a digit precedes a letter
 	other                bool // it has other characters
 }
@@ -214,8 +216,8 @@ func isKey(word []byte) bool {
 	return !l.other && l.changes >= 3 && (len(word) >= 10 || len(word) >= 6 && l.upper > 0 && l.lower > 0)
 }
 
-// isSegmentKey reports whether a word that is a whole segment of a path, where keys are, is one: at least eight capital
-// letters and digits, or letters of both cases around a digit that are no words in camel case.
+// isSegmentKey reports whether a word that is a whole segment of a path is a key: at least eight capital letters and
+// digits, or letters of both cases around a digit that are not camel case.
 func isSegmentKey(word []byte) bool {
 	l := lettersOf(word)
 	switch {
@@ -237,7 +239,7 @@ func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func isLetter(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' }
 
-// mayVary is a fast path for most names: without a digit or one of some marks there is nothing to replace.
+// mayVary is a fast path for most names: without a digit or one of these marks there is nothing to replace.
 func mayVary(name []byte) bool {
 	return slices.ContainsFunc(name,
 		func(c byte) bool { return isDigit(c) || c == '@' || c == '%' || c == '?' || c == '\'' })
@@ -254,7 +256,7 @@ func inWord(c byte) bool {
 }
 
 // isVarying reports whether word is a number, a UUID or a hash: only hexadecimal digits and dashes, and either all
-// digits are decimal or there are at least eight, including a decimal one.
+// digits are decimal or there are at least eight of them, including a decimal one.
 func isVarying(word []byte) bool {
 	digits, hex := 0, 0
 	for _, c := range word {
@@ -274,7 +276,7 @@ func isVarying(word []byte) bool {
 // maxLine is the largest number of digits of a line number.
 const maxLine = 5
 
-// isLine reports whether name[i:j], a word, is the number of a line: digits behind an identifier and '#'.
+// isLine reports whether the word name[i:j] is a line number: digits after an identifier and '#'.
 func isLine(name []byte, i, j int) bool {
 	if i < 2 || name[i-1] != '#' || j-i > maxLine || slices.ContainsFunc(name[i:j], func(c byte) bool { return !isDigit(c) }) {
 		return false

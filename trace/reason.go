@@ -4,9 +4,9 @@ package trace
 // so that a Reason can be a metric label or a JSON key.
 type Reason string
 
-// Reasons for refusing input. The first group applies to records and spans and is decided while reading; the second
-// applies to spans and roots of traces and is decided when these are closed. A missing parent is no reason: see package
-// critpath.
+// Reasons for refusing input. The first group applies to records and spans and is decided while reading. The second
+// group applies to spans and roots of traces and is decided when traces are closed. A missing parent is not a reason:
+// see package critpath.
 const (
 	Malformed  Reason = "malformed"    // not valid in its format
 	BadTraceID Reason = "bad_trace_id" // wrong length or all zero
@@ -25,8 +25,8 @@ const (
 	Cut        Reason = "cut"         // its trace was closed early, by a limit on its age, its size, or the memory
 )
 
-// LeftOut lists the reasons for which a [Coverage] leaves out spans, of files and of a running service. Misdated
-// applies to files only: a service times traces by their arrival, and judges them whatever their clocks say.
+// LeftOut lists the reasons why a [Coverage] leaves out spans, of files and of a running service. Misdated applies to
+// files only: a service times traces by their arrival, and judges them whatever their clocks say.
 var LeftOut = []Reason{
 	Malformed, BadTraceID, BadSpanID, BadTime, TooLarge,
 	TooLong, NoDuration, Misdated, Outside, Duplicate, Conflict, Late, Cut,

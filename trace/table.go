@@ -12,7 +12,8 @@ import (
 type Symbol uint64
 
 // Op identifies an operation by a hash of service, normalised name and kind. An operation is code. A step of a request
-// is code together with the operation that it calls, its target: [Op.To] identifies both in one Op. Zero means none.
+// is code together with the operation that it calls, its target: [Op.To] identifies both in one Op. Zero is not an
+// operation.
 type Op uint64
 
 // Context identifies a calling context, the path of operations from the root of a request to a span: a hash of the
@@ -20,7 +21,7 @@ type Op uint64
 type Context uint64
 
 // Edge identifies a section of a critical path: a hash of the calling context and of the critical operations before and
-// after (see [EdgeInfo]). Zero means none.
+// after (see [EdgeInfo]). Zero is not an edge.
 type Edge uint64
 
 // SymbolOf returns the symbol of s without storing the text.
@@ -44,7 +45,7 @@ func OpOf(service, name Symbol, kind Kind) Op {
 	return Op(Mix(Mix(uint64(service), uint64(name)), uint64(kind)))
 }
 
-// To returns the identity of the step in which op calls target. If target is 0, that is op itself.
+// To returns the identity of the step from op to target. It is op itself if target is 0.
 func (op Op) To(target Op) Op {
 	if target == 0 {
 		return op
@@ -52,7 +53,7 @@ func (op Op) To(target Op) Op {
 	return Op(Mix(uint64(op), uint64(target)^stepSalt))
 }
 
-// stepSalt keeps the calling context of a step distinct from the edge, next to it, between op and target.
+// stepSalt keeps the calling context of a step distinct from the edge between op and target.
 const stepSalt = 0xbb67ae8584caa73b
 
 // Child returns the context of op when called from c.
@@ -65,15 +66,15 @@ func EdgeOf(ctx Context, before, after Op) Edge {
 }
 
 // ContextEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a
-// request type use these edges. They are ordered as their contexts are.
+// request type use these edges. They have the same order as their contexts.
 func ContextEdge(ctx Context) Edge { return Edge(ctx) }
 
 // Operation is the content of an [Op].
 type Operation struct {
 	Service, Name Symbol
 	Kind          Kind
-	// Target is the operation that a step calls; 0 for an operation, and for a step without a known target. A target is
-	// no step.
+	// Target is the operation that a step calls. It is 0 for an operation, and for a step without a known target. A
+	// target is never a step.
 	Target Op
 }
 
@@ -100,7 +101,7 @@ type EdgeInfo struct {
 // name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty and holds up to [DefaultLimit]
 // entries of each kind. A Table is not safe for concurrent use.
 type Table struct {
-	Limit int // maximum number of entries of each kind; 0: DefaultLimit
+	Limit int // maximum number of entries of each kind; 0 means DefaultLimit
 
 	text     entries[Symbol, string]
 	ops      entries[Op, Operation]
@@ -112,11 +113,11 @@ type Table struct {
 	newText   []Symbol // since the last call of TakeAdditions
 	newOps    []Op
 
-	renewed *renewals // nil: Renew was never called
+	renewed *renewals // nil before the first call of Renew
 }
 
-// DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations of
-// real systems; at about 100 bytes an entry, a full table is still small compared with the statistics.
+// DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations in
+// real systems. A full table, at about 100 bytes per entry, is still small compared with the statistics.
 const DefaultLimit = 1 << 20
 
 // Overflow is the name of every entry that a full [Table] refused.
@@ -169,8 +170,8 @@ func (t *Table) Op(service, name Symbol, kind Kind) Op {
 	return t.addOp(Operation{Service: service, Name: name, Kind: kind})
 }
 
-// Step stores the step in which op calls target and returns its identity. If target is 0, or t does not contain op, it
-// stores nothing.
+// Step stores the step from op to target and returns its identity. If target is 0, or t does not contain op, it stores
+// nothing.
 func (t *Table) Step(op, target Op) Op {
 	if o, ok := t.ops.get(op); ok && target != 0 {
 		o.Target = target
@@ -194,8 +195,8 @@ func (t *Table) putOp(op Op, o Operation) {
 	}
 }
 
-// Base returns the operation of a step, without its target. For an operation, and if t does not contain the step, it
-// returns step itself.
+// Base returns the operation of a step, without its target. It returns step itself if that is an operation or if t
+// doesn't contain it.
 func (t *Table) Base(step Op) Op {
 	if o := t.Operation(step); o.Target != 0 {
 		return OpOf(o.Service, o.Name, o.Kind)
@@ -203,7 +204,7 @@ func (t *Table) Base(step Op) Op {
 	return step
 }
 
-// Target returns the target of a step; 0 if it has none.
+// Target returns the target of a step, or 0.
 func (t *Table) Target(step Op) Op { return t.Operation(step).Target }
 
 // Child stores the context of op when called from parent and returns its identity.
@@ -213,7 +214,7 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e, unless it is a [ContextEdge]: its context says as much.
+// AddEdge stores the content of e, unless e is a [ContextEdge]: its context has the same content.
 func (t *Table) AddEdge(e Edge, info EdgeInfo) {
 	if e != ContextEdge(info.Context) {
 		add(t, &t.edges, e, info)
@@ -236,8 +237,8 @@ func (t *Table) Text(sym Symbol) string {
 	return Overflow
 }
 
-// HostOf returns the symbol of the first part of a name that is an address: cart of cart.default.svc:7070. Of other
-// names it returns sym.
+// HostOf returns the symbol of the first part of a name that is an address: cart for cart.default.svc:7070. It returns
+// sym if the name is not an address.
 func (t *Table) HostOf(sym Symbol) Symbol {
 	text := t.Text(sym)
 	if end := strings.IndexAny(text, ".:"); end > 0 {
@@ -279,8 +280,8 @@ func (t *Table) OpName(op Op) string {
 	return t.Text(o.Name)
 }
 
-// Path returns the operations from the root to ctx, root first. It is empty for the zero context. If t does not contain
-// some ancestor, Path begins below the nearest such ancestor.
+// Path returns the operations from the root to ctx, root first. It is empty for the zero context. If t lacks an
+// ancestor, Path starts below the nearest missing one.
 func (t *Table) Path(ctx Context) []Op {
 	var path []Op
 	for ctx != 0 && len(path) < maxPath {
@@ -307,7 +308,7 @@ func (t *Table) Merge(u *Table) {
 	t.refused += u.refused
 }
 
-// Clear deletes all entries, also those that [Table.TakeAdditions] would return.
+// Clear deletes all entries, including those that [Table.TakeAdditions] would return.
 func (t *Table) Clear() {
 	t.text.clear()
 	t.ops.clear()
@@ -320,7 +321,7 @@ func (t *Table) Clear() {
 func (t *Table) RecordAdditions() { t.recording = true }
 
 // TakeAdditions returns a new table with the symbols and operations added since the last call, or since
-// [Table.RecordAdditions]. It returns nil if there are none.
+// [Table.RecordAdditions]. It returns nil if nothing was added.
 func (t *Table) TakeAdditions() *Table {
 	if len(t.newText) == 0 && len(t.newOps) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Identities are stored, and compared across releases and machines: these numbers must never change.
+// Identities are stored, and compared across releases and machines, so these numbers must never change.
 func TestIdentitiesAreStable(t *testing.T) {
 	service, name := trace.SymbolOf([]byte("cart")), trace.SymbolOf([]byte("Get"))
 	op := trace.OpOf(service, name, trace.Server)
@@ -98,7 +98,7 @@ func TestTableLimit(t *testing.T) {
 	}
 }
 
-// A step has the names of its operation, and a target. Without a target it is the operation itself.
+// A step has the names of its operation, and a target. It is the operation itself if it has no target.
 func TestTableStep(t *testing.T) {
 	var table trace.Table
 	get := table.Op(table.Symbol("frontend"), table.Symbol("GET"), trace.Client)
@@ -128,7 +128,7 @@ func TestStepIdentity(t *testing.T) {
 	}
 }
 
-// An edge between a call of op and one of target is not the context in which op calls target.
+// An edge between a call of op and a call of target is not the context where op calls target.
 func TestEdgesAreNoContexts(t *testing.T) {
 	const parent, op, target = trace.Context(1), trace.Op(2), trace.Op(3)
 	if edge := trace.EdgeOf(parent, op, target); edge == trace.ContextEdge(parent.Child(op.To(target))) {

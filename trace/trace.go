@@ -30,8 +30,8 @@ func (t Nanos) Sub(u Nanos) time.Duration { return time.Duration(t - u) }
 // Add returns the time t+d.
 func (t Nanos) Add(d time.Duration) Nanos { return t + Nanos(d) }
 
-// MaxDuration is the least duration of traces that are excluded from statistics: 2^47 ns (39 h). The limit keeps sums
-// of squares within 128 bits.
+// MaxDuration is the shortest duration of traces that are excluded from statistics: 2^47 ns (39 h). The limit keeps
+// sums of squares within 128 bits.
 const MaxDuration = time.Duration(1) << 47
 
 // ID identifies a trace. The zero ID is invalid.
@@ -74,7 +74,7 @@ func ParseID(s string) (ID, error) {
 }
 
 // SpanID identifies a span within its trace. It is the eight bytes of the wire format as a big-endian number, so that
-// numeric order is the order of the bytes. Zero means none.
+// numeric order equals the order of the bytes. Zero is not a span.
 type SpanID uint64
 
 // String returns id as 16 lower-case hex digits.
@@ -95,7 +95,7 @@ const (
 	Client
 	Producer
 	Consumer
-	External // of operations that emit no spans: only the attributes of their callers name them
+	External // an operation without spans: only the attributes of its callers name it
 )
 
 var kindNames = [...]string{"unspecified", "internal", "server", "client", "producer", "consumer", "external"}
@@ -133,17 +133,17 @@ type Span struct {
 	Start, End Nanos  // as sent: End may be before Start
 	Op         Op     // service, normalised name and kind
 	Service    Symbol
-	Host       Symbol // identifies the clock, for skew correction; 0: unknown
-	Tracepoint Symbol // value of sibyl.tracepoint.id; 0: a baseline span
-	Peer       Op     // the callee as the attributes of the span name it, of kind External; 0: unknown
+	Host       Symbol // identifies the clock, for skew correction; 0 if unknown
+	Tracepoint Symbol // value of sibyl.tracepoint.id; 0 for a baseline span
+	Peer       Op     // the callee as named by the span's attributes, of kind External; 0 if unknown
 	Address    Address
 	Kind       Kind
 	Flags      Flags
 }
 
-// Address is a hash of a network address and port: the callee's of a client or producer span, the span's own of a
-// server span. 0 means unknown. It tells replicas apart, which Peer does not. Few addresses have equal hashes: a
-// million of them have about a hundred pairs.
+// Address is a hash of a network address and port: the callee's for a client or producer span, the span's own for a
+// server span. 0 means unknown. Unlike Peer, it tells replicas apart. Few addresses have equal hashes: a million of
+// them have about a hundred pairs.
 type Address uint32
 
 // Duration returns End−Start, which is negative if the span ends before it starts.
@@ -166,8 +166,8 @@ type Join struct {
 	Linked  SpanID // the span that it waits for
 }
 
-// MessageID returns an identity of the message that span s of trace t sent: a hash of both, since the ID of a span is
-// unique in its trace only.
+// MessageID returns an identity of the message that span s of trace t sent. It is a hash of both, because the ID of a
+// span is unique only in its trace.
 func MessageID(t ID, s SpanID) SpanID { return SpanID(Mix(t.Hash(), uint64(s))) }
 
 // Trace is one closed trace with all of its spans that arrived, in any order.

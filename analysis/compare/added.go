@@ -13,9 +13,9 @@ import (
 type AddedCall struct {
 	Op          trace.Op // the operation called; a step of the caller if no other service is known to answer
 	Caller      trace.Op // a step
-	Before, Now float64  // calls in each call of Caller
-	// Nanos is the time in ns that they add to a call of Caller, at their usual times, without the time that it saves
-	// by other calls that it makes less often.
+	Before, Now float64  // calls per call of Caller
+	// Nanos is the time in ns that they add to a call of Caller, at their usual times. It doesn't include the time
+	// saved by other calls that Caller makes less often.
 	Nanos float64
 }
 
@@ -29,16 +29,17 @@ func (s *callSum) add(o callSum) { s.calls, s.nanos = s.calls+o.calls, s.nanos+o
 
 func (s callSum) mean() float64 { return s.nanos / max(1, s.calls) }
 
-// leastMore is the least ratio of the calls that a caller makes to those that it made before.
+// leastMore is the minimum ratio of the calls that a caller makes now to the calls that it made before.
 const leastMore = 1.1
 
-// added looks for calls that callers make more often than before. Own times are compared by call, so a caller that
+// added looks for calls that callers make more often than before. Own times are compared per call, so a caller that
 // repeats a fast call shows nowhere else.
 //
-// The calls at a site are counted in each call of the caller's step. If a site has more, the sites below it do not:
-// only the topmost change is charged, to the caller. It costs the inclusive time of a usual call, own times at the
-// site and all sites below it. Time that calls take longer than usual is charged as own time already. Time that they
-// take less, because they now run in parallel or do less, is no cost.
+// The calls at a site are counted per call of the caller's step. If a site has more calls, the sites below it don't
+// have more per call of their own caller, so only the topmost change is charged, to the caller. It costs the inclusive
+// time of a usual call: own times at the site and all sites below it. If calls take longer than usual, that time is
+// already charged as own time. If they take less, because they now run in parallel or do less, the difference is no
+// cost.
 type added struct {
 	*ledger
 	of   source
@@ -47,7 +48,7 @@ type added struct {
 	memo map[int32]*inclusives // by step
 }
 
-// inclusives are inclusive times of calls in ns, or numbers of calls: usual, now, and the least of both.
+// inclusives holds inclusive times of calls in ns, or numbers of calls: usual, now, and the smaller of both.
 type inclusives struct{ usual, now, least float64 }
 
 var once = inclusives{1, 1, 1}
@@ -58,7 +59,7 @@ func (t *inclusives) add(o, times inclusives) {
 	t.least += times.least * o.least
 }
 
-// moreCalls is a site with more calls than before. Numbers of calls are in each call of the caller.
+// moreCalls is a site with more calls than before. Numbers of calls are per call of the caller.
 type moreCalls struct {
 	site               int32
 	before, now, limit float64
@@ -72,8 +73,7 @@ func (a *added) chargeAdded() {
 	}
 }
 
-// callers returns the steps with sites that may have more calls than before, beyond chance, in the order of their
-// operations.
+// callers returns the steps with sites that may have more calls than before, beyond chance, ordered by operation.
 func (a *added) callers() (steps []int32) {
 	now, before := make([]float64, a.x.steps), make([]float64, a.x.steps)
 	for i := int32(1); int(i) < len(a.sites); i++ {
@@ -101,8 +101,8 @@ func (a *added) callers() (steps []int32) {
 // op returns the operation of a step that has sites.
 func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
 
-// own reports whether the caller makes the calls at a site itself: others are answers to its calls, or waits of the
-// messages that it takes, as far as we know who sent them.
+// own reports whether the caller itself makes the calls at a site. Other sites are answers to its calls, or waits of
+// the messages that it takes, as far as we know who sent them.
 func (a *added) own(site int32) bool {
 	s := &a.sites[site]
 	return s.Parent != 0 && !s.Queue && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
@@ -115,8 +115,8 @@ func (a *added) below(step int32) []int32 {
 	return below
 }
 
-// judgeCaller charges the calls that a step makes more often than before, beyond the variation of the history. It may
-// make them instead of others, or call them within a new span: the time that it saves by that is no cost.
+// judgeCaller charges the calls that a step makes more often than before, beyond the variation of the history. If it
+// makes them instead of others, or within a new span, the time that it saves is subtracted.
 func (a *added) judgeCaller(step int32) {
 	now, before := a.step(step)
 	if now.calls == 0 || before.calls < history.MinHistory {
@@ -141,7 +141,7 @@ func (a *added) judgeCaller(step int32) {
 	for k := range more {
 		m := &more[k]
 		base := a.sites[m.site].Base
-		same := min(fewer[base], m.now-m.limit) // the same operation has another target, or gets no answer
+		same := min(fewer[base], m.now-m.limit) // the same operation with another target, or without an answer
 		fewer[base] -= same
 		t := a.inclusive(m.site)
 		m.nanos = max(0, (m.now-same)*t.least-m.limit*t.usual)
@@ -155,8 +155,8 @@ func (a *added) judgeCaller(step int32) {
 	}
 }
 
-// beyond sets the calls at a site, out of a number of calls of its caller, and their fence. It reports whether there
-// are more. Each call that failed may have been repeated.
+// beyond sets the calls at a site, given the number of calls of its caller, and their fence. It reports whether there
+// are more. Additional failed calls don't count, because they may have been repeated.
 func (a *added) beyond(m *moreCalls, callers float64) bool {
 	rate, usual, pieces := a.of.perCall(m.site)
 	rate -= a.failing[m.site] / callers
@@ -193,7 +193,7 @@ func (a *added) whole(step int32) inclusives {
 	return t
 }
 
-// site returns the calls at a site in the window and before it.
+// site returns the calls at a site in the window and before.
 func (a *added) site(i int32) (now, before callSum) {
 	s, known := a.sums[i]
 	if !known {
@@ -213,7 +213,7 @@ func (a *added) step(step int32) (now, before callSum) {
 	return now, before
 }
 
-// inclusive returns the inclusive times of a call at a site. A border only has the wire to the span that answers.
+// inclusive returns the inclusive times of a call at a site. A border has only the wire to the span that answers.
 func (a *added) inclusive(site int32) inclusives {
 	t := ownTimes(a.site(site))
 	step := a.x.step[site]
@@ -235,7 +235,7 @@ func ownTimes(now, before callSum) inclusives {
 	return inclusives{before.mean(), now.mean(), min(before.mean(), now.mean())}
 }
 
-// inBelow returns the time that a call of a step spends at the sites below it.
+// inBelow returns the time that a call of a step spends at the sites below.
 func (a *added) inBelow(step int32) inclusives {
 	if t, known := a.memo[step]; known {
 		return *t // 0 for a step below itself
@@ -246,11 +246,11 @@ func (a *added) inBelow(step int32) inclusives {
 	sum := inclusives{}
 	for _, i := range a.below(step) {
 		if a.sites[i].Queue {
-			continue // the time before its caller began
+			continue // the time before its caller started
 		}
 		n, b := a.site(i)
 		rates := ownTimes(callSum{now.calls, n.calls}, callSum{before.calls, b.calls})
-		if !a.own(i) { // the history of a caller may be longer than the history of the service that answers
+		if !a.own(i) { // a caller may have a longer history than the service that answers
 			rates = inclusives{min(1, rates.usual), min(1, rates.now), min(1, rates.least)}
 		}
 		times := ownTimes(n, b)

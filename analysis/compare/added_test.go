@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shopWith returns a request to a shop that calls its items a number of times, 10 ms each.
+// shopWith returns a request to a shop that calls its items some number of times, 10 ms each.
 func shopWith(items int) string {
 	var b strings.Builder
 	const ms = 1_000_000
@@ -26,8 +26,8 @@ func shopWith(items int) string {
 	return b.String()
 }
 
-// TestAddedCallsLive adds calls in a running service, once they were accepted as normal and once not. All judges find
-// the same calls and their time, which counts once.
+// TestAddedCallsLive adds calls in a running service, with and without accepting them as normal. All judges find the
+// same calls and their time, which counts once.
 func TestAddedCallsLive(t *testing.T) {
 	table, x := &trace.Table{}, critpath.NewExtractor(critpath.DefaultOptions())
 	h := history.NewSites(table)

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// longestBackoff is the longest time for which a caller waits after a call that failed, in usual durations of a
-	// request. Waits are set with those in mind: a tenth of a second to some seconds.
+	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
+	// People choose such waits with request durations in mind: a tenth of a second to some seconds.
 	longestBackoff = 10
-	// leastBegun is the part of the failures of calls that their callee shows, too, so that its caller is not their
-	// cause.
+	// leastBegun is the minimum part of the failures of calls that their callee shows, too. Below it, the caller causes
+	// them.
 	leastBegun = 0.5
 )
 
-// chargeBackoff charges the own time in which callers wait before they repeat failed calls to the service where the
-// failures begin: to the way to it, since no span shows the wait. Both begin at the same time; a caller that is slow
-// for another reason is so whether or not its calls fail.
+// chargeBackoff charges the own time that callers wait before they repeat failed calls to the service where the
+// failures start. It charges the way to that service, because no span shows the wait. The wait and the failures start
+// at the same time. A caller that is slow for another reason is slow whether or not its calls fail.
 func (l *ledger) chargeBackoff() {
 	for _, number := range l.failingSites() {
 		s, called := &l.sites[number], l.callee[number].Service
@@ -43,8 +43,8 @@ func (l *ledger) chargeBackoff() {
 	}
 }
 
-// begins returns the site where the failures of a site with calls to another service begin: the site itself, or one
-// where that service, or one behind it, calls another whose failures explain most of them.
+// begins returns the site where the failures of a site with calls to another service start. It is the site itself, or
+// one where that service, or one behind it, calls another service whose failures explain most of them.
 func (l *ledger) begins(number int32) int32 {
 	seen := make(map[int32]bool)
 	for !seen[number] {
@@ -60,7 +60,7 @@ func (l *ledger) begins(number int32) int32 {
 	return number
 }
 
-// callsBehind returns the sites with calls to other services that the callee of a site makes to answer it.
+// callsBehind returns the sites of the calls to other services that the callee of a site makes to answer it.
 func (l *ledger) callsBehind(number int32) (calls []int32) {
 	service, seen := l.callee[number].Service, make(map[int32]bool)
 	for left := []int32{l.index.step[number]}; len(left) > 0; {
@@ -83,14 +83,14 @@ func (l *ledger) callsBehind(number int32) (calls []int32) {
 	return calls
 }
 
-// failingSites returns the sites whose calls fail more often than before, in the order of their keys.
+// failingSites returns the sites whose calls fail more often than before, ordered by their keys.
 func (l *ledger) failingSites() []int32 {
 	return slices.SortedFunc(maps.Keys(l.failing), func(a, b int32) int {
 		return l.sites[a].SiteKey.Compare(l.sites[b].SiteKey)
 	})
 }
 
-// failingAt returns the failures that the callee of a site shows in these calls, and the calls that it did not answer,
+// failingAt returns the failures that the callee of a site shows in these calls, plus the calls that it did not answer,
 // per request.
 func (l *ledger) failingAt(number int32) float64 {
 	service, calls := l.callee[number].Service, 0.0
@@ -102,7 +102,7 @@ func (l *ledger) failingAt(number int32) float64 {
 	return calls/l.requests + l.evidence[service].unanswered
 }
 
-// explain takes away a part of the growth of the own times of calls.
+// explain removes a part of the growth of the own times of calls.
 func (c *operationCalls) explain(part float64) {
 	for _, t := range []*callTimes{&c.known, &c.young} {
 		t.excess *= 1 - part

@@ -2,11 +2,11 @@ package compare
 
 import "github.com/sibyl-trace/sibyl/analysis/history"
 
-// calledOperations holds the operations with calls in a window. Nearly every site has its operation looked up several
-// times in a comparison, so we find the operations of sites by number.
+// calledOperations holds the operations with calls in a window. A comparison looks up the operation of nearly every
+// site several times, so we find the operations of sites by number.
 type calledOperations struct {
-	all    []*operationCalls // in the order of their first call
-	byNode []*operationCalls // by number of a node of calling; nil: it has no calls
+	all    []*operationCalls // in order of their first call
+	byNode []*operationCalls // by number of a node of calling; nil without calls
 	others map[history.Callee]*operationCalls
 	x      *calling
 	spare  []operationCalls // memory for the next ones
@@ -48,7 +48,7 @@ func (m *calledOperations) of(operation history.Callee) *operationCalls {
 	return c
 }
 
-// known returns the calls of an operation; nil without calls.
+// known returns the calls of an operation, or nil without calls.
 func (m *calledOperations) known(operation history.Callee) *operationCalls {
 	if node, isNode := m.x.nodes[operation]; isNode {
 		return m.byNode[node]
@@ -59,7 +59,7 @@ func (m *calledOperations) known(operation history.Callee) *operationCalls {
 func (m *calledOperations) add(operation history.Callee) *operationCalls {
 	const first, block = 4, 64
 	if len(m.spare) == 0 {
-		m.spare = make([]operationCalls, min(block, first+len(m.all))) // most windows of small applications have few
+		m.spare = make([]operationCalls, min(block, first+len(m.all))) // most windows of small applications need few
 	}
 	c := &m.spare[0]
 	m.spare, c.operation = m.spare[1:], operation

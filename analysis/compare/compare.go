@@ -1,10 +1,10 @@
 // Package compare ranks the services of an application by their additional cost in some traces, the window, over a
 // history: [Suspect]s. The choice of the window is its only hint. There are two kinds of history:
 //
-//   - A [Recording] keeps every call of recorded traces. Any [Traces] of it are a window, any others the [Normal] that
-//     the window is compared with.
-//   - [history.Sites] of a running service count calls by slice of time. A [Comparer] compares its last minutes with
-//     the time before: into a [Comparison]. It also estimates when a change began ([Comparer.Onset]), names the
+//   - A [Recording] keeps every call of recorded traces. Any [Traces] of it can be a window, and any others the
+//     [Normal] that the window is compared with.
+//   - [history.Sites] of a running service count calls by slice of time. A [Comparer] compares the last minutes with
+//     the time before, into a [Comparison]. It also estimates when a change started ([Comparer.Onset]), names the
 //     instances that carry it ([Comparer.Instances]), and compares with the week before ([Comparer.Crept]).
 //
 // Both collect evidence site by site in a ledger, and attribute time on the wire between services with [Wires].
@@ -20,58 +20,62 @@ import (
 // Suspect is a service with its additional cost in a window.
 type Suspect struct {
 	Service trace.Symbol
-	// Score is the equivalent of requests lost per request: critical-path time above the variation of the history, in
+	// Score is the equivalent of lost requests per request: critical-path time above the variation of the history, in
 	// mean durations of normal requests, plus the fraction of requests with a changed shape above the variation of the
-	// history. 0 means noise only. For a running service it leaves out Shape, which still orders the suspects: a new
-	// version makes other calls, and if these are slower or fail, that counts.
+	// history. 0 means that there is only noise. The score of a running service leaves out Shape, which still orders
+	// the suspects: a new version makes other calls, and if these are slower or fail, that counts.
 	Score float64
-	// Soft orders suspects without a score. It is the largest distance, over the sites charged to it, of the mean in
-	// the window above the median of the history, in units of the distance between median and fence.
+	// Soft orders suspects without a score. It is the maximum, over the sites charged to the suspect, of the distance
+	// between the mean in the window and the median of the history, in units of the distance between median and fence.
 	Soft float64
-	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late for all of its callers, or
-	// with all of its callees. Added: time of calls that it makes more often, see AddedCalls. Errors, Unanswered,
-	// Shape: requests with a changed shape, because a span failed, because a call to the service was not answered, or
-	// for another reason. Silent: requests that came steadily before and stopped; only in histories of a running
-	// service. Rest: unexplained time on the wire to the service. If the service emits no spans, Rest is also counted
-	// as Own of its callers: an alternative explanation, not an additional loss.
+	// These are the parts of Score:
+	//
+	//   - Own: time spent in the service.
+	//   - In, Out: time that the service is late for all of its callers, or with all of its callees.
+	//   - Added: time of calls that it makes more often, see AddedCalls.
+	//   - Errors, Unanswered, Shape: requests with a changed shape, because a span failed, because a call to the
+	//     service was not answered, or for another reason.
+	//   - Silent: requests that came steadily before and stopped; only in histories of a running service.
+	//   - Rest: unexplained time on the wire to the service. If the service emits no spans, Rest also counts as Own of
+	//     its callers: an alternative explanation, not an additional loss.
 	Own, Added, In, Out, Errors, Unanswered, Silent, Shape, Rest float64
 	// AddedCalls are the calls of Added, in descending order of Nanos.
 	AddedCalls []AddedCall
 	// Calls is the number of calls to the service by others per request of the window, at most 1. It is 1 for a service
-	// that no other one calls.
+	// without callers.
 	Calls float64
 	// Failures is the number of requests of the window in Errors and Unanswered.
 	Failures float64
-	// Opaque marks a service that emits no spans: CLIENT spans name it.
+	// Opaque means that the service emits no spans: CLIENT spans name it.
 	Opaque bool
-	// From is the caller on the way from which requests lose time, or get lost, outside of the spans of both: in a hop
-	// without spans, in the network, or in the queue of the service. 0: the service itself is at fault, or late for
-	// several callers.
+	// From is a caller. It is set if time or requests are lost on the way from that caller, outside the spans of both
+	// services: in a hop without spans, in the network, or in the queue of the service. It is 0 if the service itself
+	// is at fault, or late for several callers.
 	From trace.Symbol
-	// Shared has the parts of Score that a neighbour may cause, in the order of their names: they come from calls
-	// between both services, or from own time and changed shapes of operations that call it. The parts of several
+	// Shared holds the parts of Score that a neighbour may cause, ordered by name. They come from calls between both
+	// services, or from own time and changed shapes of operations that call the neighbour. The parts of several
 	// neighbours overlap.
 	Shared []SharedPart
-	// Operations are those with evidence, in descending order of Score.
+	// Operations are the operations with evidence, in descending order of Score.
 	Operations []SuspectOperation
-	// Whole has the number of all calls of the service and the growth of their typical own time, each relative to the
+	// Whole holds the number of all calls of the service and the growth of their typical own time, each relative to the
 	// calls at its site. Only comparisons of a running service, other than Plain, set it.
 	Whole SuspectOperation
-	// Young tells that most calls in Whole are at sites that have been known for less than a day.
+	// Young means that most calls in Whole are at sites that have been known for less than a day.
 	Young bool
-	// Unfailed tells that most calls in Unanswered did not fail: they go on without the service, or it answers, and
-	// only its spans are missing.
+	// Unfailed means that most calls in Unanswered did not fail: they go on without the service, or it answers and only
+	// its spans are missing.
 	Unfailed bool
 	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
-	// Only histories of a running service tell instances apart.
+	// Only histories of a running service distinguish instances.
 	Instances []InstancePart
 }
 
 // AddedTime returns the part of the score that is time.
 func (s *Suspect) AddedTime() float64 { return s.Own + s.Added + s.In + s.Out + s.Rest }
 
-// AddedTime returns the time that all suspects add, and the part of the first one. The Rest of a service that emits no
-// spans is also the Own of its callers.
+// AddedTime returns the time that all suspects add, and the share of the first one. The Rest of a service without spans
+// is also the Own of its callers.
 func AddedTime(suspects []Suspect) (total float64) {
 	for i := range suspects {
 		x := &suspects[i]
@@ -86,7 +90,7 @@ func AddedTime(suspects []Suspect) (total float64) {
 	return total
 }
 
-// LostShare returns the share of the first suspect in the time that all of them add, 0–1; 0 if they add no time.
+// LostShare returns the first suspect's share (0–1) of the time that all suspects add, or 0 if they add no time.
 func LostShare(suspects []Suspect) float64 {
 	total := AddedTime(suspects)
 	if total <= 0 {
@@ -101,8 +105,7 @@ type SharedPart struct {
 	Score   float64
 }
 
-// InstancePart is the part of the additional cost of a service that calls with one value of an attribute carry, in
-// [0, 1].
+// InstancePart is the part (0–1) of the additional cost of a service that calls with one value of an attribute carry.
 type InstancePart struct {
 	Key, Value trace.Symbol
 	Calls      uint64 // in the window
@@ -110,8 +113,8 @@ type InstancePart struct {
 	Of         int // number of values of Key with calls in the window
 }
 
-// Queue returns the operation of s that stands for a queue, if most of the evidence against s is the time for which
-// messages wait in it; else nil. No request waits for them.
+// Queue returns the operation of s that stands for a queue, if most of the evidence against s is the time that messages
+// wait in it, or else nil. No request waits for these messages.
 func (s *Suspect) Queue() *SuspectOperation {
 	if len(s.Operations) == 0 || !s.Operations[0].Queue || s.Operations[0].Score < s.Score/2 {
 		return nil
@@ -119,35 +122,35 @@ func (s *Suspect) Queue() *SuspectOperation {
 	return &s.Operations[0]
 }
 
-// SuspectOperation is an operation of a suspect, with its calls by themselves: unlike Score, they do not depend on its
-// part in all requests.
+// SuspectOperation is an operation of a suspect, with figures about its calls alone. Unlike Score, these don't depend
+// on its part in all requests.
 type SuspectOperation struct {
 	Op    trace.Op
-	Queue bool    // Op is a queue, and its calls are messages, which waited in it until the suspect took them
-	Score float64 // like Suspect.Score; may exceed it, because it includes wire times that other services explain
-	// Calls is the number of calls in the window; 0 if the operation cannot be judged by itself, because its history is
-	// too short or its evidence is time on the wire. For an operation of a service that emits no spans, they are the
-	// calls to it.
+	Queue bool    // Op is a queue, and its calls are messages that waited in it until the suspect took them
+	Score float64 // like Suspect.Score, but may exceed it: it includes wire times that other services explain
+	// Calls is the number of calls in the window. It is 0 if the operation can't be judged separately, because its
+	// history is too short or its evidence is time on the wire. If a service emits no spans, Calls counts the calls to
+	// it.
 	Calls float64
-	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
-	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
-	// The times of messages are known even if Calls is 0.
+	// Usual and Excess are own times per call in ns, means over sites. Usual is the upper limit of the history, and
+	// Excess the time beyond it. If means are compared, as with Plain, Usual is the mean of the history, and Excess the
+	// time added to it. The times of messages are known even if Calls is 0.
 	Excess, Usual float64
-	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
+	// Rise is the growth of the typical own time of the calls in octaves: 1 means twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.
 	Rise float64
-	// RiseCalls is the number of calls that show Rise, and Risen the time of a call in ns that it makes up.
+	// RiseCalls is the number of calls that show Rise, and Risen the growth per call in ns.
 	RiseCalls, Risen float64
 	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
-	Stopped          float64 // calls per second that came steadily before, and that no longer come
+	Stopped          float64 // calls per second that came steadily before and no longer come
 	Added            Addition
 }
 
 // Addition is the time of the calls that an operation makes more often than before.
 type Addition struct {
-	Calls float64 // of the operation in the window; 0: it adds no calls
-	Nanos float64 // that they add to each of these calls, see [AddedCall]
-	Usual float64 // inclusive time in ns that a call of the operation took before
+	Calls float64 // of the operation in the window; 0 if it adds no calls
+	Nanos float64 // added per call, see [AddedCall]
+	Usual float64 // inclusive time in ns of a call of the operation before
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The
@@ -156,18 +159,18 @@ type Addition struct {
 // Traces are compared site by site; a site is an operation together with its caller.
 //
 //  1. Slow. The mean own time in the window is compared with the means over pieces of the history with as many
-//     occurrences, see [pieces]. The excess is the time above their fence, and above the mean of the history: less
-//     than the whole change, but free of noise. Own time is charged to the service itself, except on the wire. The own
-//     time of a CLIENT span is on the wire to its callee. If a call has no CLIENT span, so is the caller's time
-//     immediately before and after it, see [pathReader.share].
+//     occurrences, see [pieces]. The excess is the time above their fence, and above the mean of the history: less than
+//     the whole change, but free of noise. Own time is charged to the service itself, except on the wire. The own time
+//     of a CLIENT span is on the wire to its callee. If a call has no CLIENT span, so is the caller's time immediately
+//     before and after it, see [history.PathReader].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
-//     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
-//     is charged, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
-//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span. For
-//     CLIENT spans that fail although the callee does not see [ledger.chargeFailures].
-//  3. Added. The number of calls at a site in each call of its caller is compared in the same way. The usual inclusive
-//     time of those beyond the history is charged to the caller, see [added].
+//     that become more frequent count: if one vanishes, another appears. Within a trace we charge the deepest span with
+//     such a shape, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
+//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span. If CLIENT
+//     spans fail although the callee does not, see [ledger.chargeFailures].
+//  3. Added. The number of calls at a site per call of its caller is compared in the same way. The usual inclusive time
+//     of the calls beyond the history is charged to the caller, see [added].
 //  4. Wire times are attributed to services, see [Wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.

@@ -218,7 +218,7 @@ func compareWindow(rec *Recording, window history.Interval) []Suspect {
 	return rec.Outside([]history.Interval{window}).Normal().Compare(rec.Within(window))
 }
 
-// TestCompareSets compares two sets of traces: the ranking does not depend on the times between them.
+// TestCompareSets compares two sets of traces. The ranking does not depend on the times between them.
 func TestCompareSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newCase(rapid.Uint64().Draw(t, "seed"), true, false, "cpu", "delay", "code", "exc")
@@ -305,7 +305,7 @@ func TestUsualScores(t *testing.T) {
 	}
 }
 
-// TestSameTraces compares traces with themselves: nothing has changed, although one of 40 requests is slow.
+// TestSameTraces compares traces with themselves. Nothing has changed, although one of 40 requests is slow.
 func TestSameTraces(t *testing.T) {
 	s := newScript()
 	for _, window := range []bool{false, true} {
@@ -326,7 +326,7 @@ func TestSameTraces(t *testing.T) {
 	}
 }
 
-// TestCompareUnusual compares malformed and unusual traces: scores are finite and the parts add up.
+// TestCompareUnusual compares malformed and unusual traces. Scores are finite and the parts add up.
 func TestCompareUnusual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
@@ -351,7 +351,7 @@ func TestCompareUnusual(t *testing.T) {
 	})
 }
 
-// noiselessApp is an application without noise: random calls, with a constant own time each.
+// noiselessApp is an application without noise: random calls, each with a constant own time.
 type noiselessApp struct {
 	table *trace.Table
 	tree  []noiselessCall // the parent before its children
@@ -373,7 +373,7 @@ func drawNoiseless(t *rapid.T) noiselessApp {
 	return s
 }
 
-// request returns the trace of a request. Every span of service slow takes longer by delay.
+// request returns the trace of a request. Every span of the service slow takes longer by delay.
 func (s *noiselessApp) request(n int, start trace.Nanos, slow int, delay trace.Nanos) *trace.Trace {
 	t := &trace.Trace{ID: trace.ID{0: byte(n >> 8), 1: byte(n), 15: 1}}
 	var visit func(i int, parent trace.SpanID, at trace.Nanos) trace.Nanos
@@ -455,7 +455,7 @@ func TestCompareNoiseless(t *testing.T) {
 }
 
 // TestCompareAccuracy counts how often the faulty service of simulated applications is ranked first, or among the first
-// three. The required counts are those measured at the time of writing, less two to three standard errors.
+// three. The required counts are the measured ones, less two to three standard errors.
 func TestCompareAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays simulations")

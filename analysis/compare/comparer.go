@@ -9,27 +9,31 @@ import (
 type Comparison struct {
 	Suspects []Suspect // as [Normal.Compare] returns them
 	Requests uint64    // traces in the window
-	// mean duration of a trace in the history in ns, at least 1: the unit of the times in Suspects
+	// Duration is the mean duration of a trace in the history in ns, at least 1. It is the unit of the times in
+	// Suspects.
 	Duration float64
 	Mean     float64          // mean duration of a trace in the window in ns
 	Young    []YoungOperation // ascending by service and operation
 }
 
-// YoungOperation is an operation that cannot be judged by itself yet, because it has been known for less than a day.
+// YoungOperation is an operation that can't be judged separately yet, because it has been known for less than a day.
 type YoungOperation struct {
 	Service trace.Symbol
-	Before  float64 // calls in the history at the sites with calls in the window
+	Before  float64 // calls in the history at sites with calls in the window
 	SuspectOperation
 }
 
 // Compare ranks all services by their additional cost in a window relative to the traces before it that were not
-// skipped. It does so as [Normal.Compare] does, except that history and window are divided at slices of time instead of
-// at calls, and that the shapes of callers are charged beyond the shapes of their callees by site instead of by trace,
-// which is the same unless a call has several changed callees, and that services whose inner spans have changed are
-// judged by local times. A lasting judge also charges silence and typical times.
+// skipped. It differs from [Normal.Compare] in a few ways:
 //
-// It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it remembers
-// its verdicts on sites whose calls did not change since the last window, see [verdict].
+//   - History and window are divided at slices of time instead of at calls.
+//   - The shapes of callers are charged beyond the shapes of their callees by site instead of by trace. The result is
+//     the same unless a call has several changed callees.
+//   - Services whose inner spans have changed are judged by local times.
+//   - A lasting judge also charges silence and typical times.
+//
+// It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it caches its
+// verdicts on sites whose calls did not change since the last window, see [verdict].
 func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	h, w := m.Sites, history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
 	c := m.begin(w, judge)
@@ -71,19 +75,19 @@ func tied(suspects []Suspect) bool {
 
 // Comparer compares windows of a history with the time before. It is not safe for concurrent use.
 //
-// It keeps the memory of one comparison for the next, and remembers verdicts on sites, see [verdict]: so a comparison
-// by [Brief] looks only at the sites whose calls have changed.
+// It reuses memory from one comparison to the next, and caches verdicts on sites, see [verdict], so a comparison by
+// [Brief] looks only at the sites whose calls have changed.
 type Comparer struct {
 	*history.Sites
 	memory   comparing
-	indexed  *siteIndex // nil: not known yet
+	indexed  *siteIndex // nil if not yet known
 	numbered uint64     // value of [history.Sites.Renumbered] for indexed
-	changes  uint64     // of the history, when the comparison began
+	changes  uint64     // changes of the history when the comparison started
 	verdicts []verdict  // by number of the site
 	about    verdictsAbout
 }
 
-// verdictsAbout identifies the comparisons for which verdicts hold.
+// verdictsAbout identifies the comparisons that verdicts hold for.
 type verdictsAbout struct {
 	judge      Judge
 	length     history.Slice // of the windows
@@ -126,7 +130,7 @@ func (m *Comparer) index() *siteIndex {
 	return m.indexed
 }
 
-// comparison returns a comparison of a window, with memory of its own.
+// comparison returns a comparison of a window that uses new memory.
 func (m *Comparer) comparison(w history.Range, skipped history.Ranges) *liveWindow {
 	return &liveWindow{comparing: &comparing{}, of: m, h: m.Sites, window: w, skipped: skipped.Before(w.From)}
 }

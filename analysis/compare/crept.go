@@ -8,8 +8,9 @@ import (
 )
 
 // Crept compares calls with calls of an earlier time. It charges the local times that have been longer in all of the
-// last three hours, or days: the lowest of their three ratios, for each call in the last hour. It also compares all
-// calls of each service together, where chance largely cancels. Inner spans count in the local times around them.
+// last three hours, or days. It uses the lowest of their three ratios for each call in the last hour. It also compares
+// all calls of each service together, where chance largely cancels out. Inner spans count in the local times around
+// them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	h, w := m.Sites, history.LastHour(now)
 	c := m.comparison(w.Slices(), h.SkippedAny())
@@ -57,15 +58,15 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	return result
 }
 
-// creptTimes sums up the local times of all calls of a service, in ns: in the last hours or days, the last one first,
-// and in those before. Each site counts with its calls in the last hour, and the part of their time on the critical
-// path.
+// creptTimes sums up the local times of all calls of a service in ns: in the last hours or days, the last one first,
+// and in the earlier ones. Each site counts with its calls in the last hour, and with the part of their time on the
+// critical path.
 type creptTimes struct {
 	calls       float64
 	now, before [len(history.Recent{})]float64
 }
 
-// add adds calls at a site, whose growth is known.
+// add adds the calls at a site. Its growth must be known.
 func (t *creptTimes) add(last *history.Recent, calls, onPath float64) {
 	t.calls += calls
 	calls *= onPath

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestCrept compares the last hours with the same hours a week before: all three must be slower.
+// TestCrept compares the last hours with the same hours a week before. All three must be slower.
 func TestCrept(t *testing.T) {
 	table := &trace.Table{}
 	h := history.NewSites(table)
@@ -42,7 +42,7 @@ func TestCrept(t *testing.T) {
 	}
 }
 
-// TestCreptMonth compares the last three days with the same days four weeks before: they show a leak of 1 % a day,
+// TestCreptMonth compares the last three days with the same days four weeks before. They show a leak of 1 % per day,
 // which a comparison with the week before hardly does.
 func TestCreptMonth(t *testing.T) {
 	table := &trace.Table{}
@@ -76,8 +76,8 @@ func TestCreptMonth(t *testing.T) {
 	}
 }
 
-// TestCreptInnerSpans removes an INTERNAL span from a service after a week. Its own time is more than twice as long,
-// but its calls take as long as before: nothing crept. If they take longer, that is told.
+// TestCreptInnerSpans removes an INTERNAL span from a service after a week. The service's own time is more than twice
+// as long, but its calls take as long as before: nothing crept. If they take longer, that is reported.
 func TestCreptInnerSpans(t *testing.T) {
 	for _, factor := range []float64{1, 1.4} {
 		table := &trace.Table{}

@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// Grown compares the calls of a window with the first ones of the day: growth that takes hours hides in the hours just
-// before, and growth since the first minutes in all that is known. It sets the Whole of suspects and their Operations
-// only. Growth that most services share, as with more traffic, does not count.
+// Grown compares the calls of a window with the first ones of the day. Growth that takes hours doesn't show in a
+// comparison with the hours just before, and growth since the first minutes doesn't show against any history. Grown
+// sets only Whole and Operations of suspects. Growth that most services share, as with more traffic, doesn't count.
 func (m *Comparer) Grown(window history.Interval) Comparison {
 	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
 	c := m.comparison(w, m.SkippedAny())
@@ -80,8 +80,8 @@ func (s *Suspect) grown() float64 {
 	return score
 }
 
-// sharedGrowth returns the growth of the middle one of the services, at least 1: more traffic makes most of them
-// slower. A single service shares nothing.
+// sharedGrowth returns the median growth of the services, at least 1, because more traffic makes most of them slower. A
+// single service shares nothing.
 func sharedGrowth(wholes []grownTimes) float64 {
 	var growth []float64
 	for i := range wholes {
@@ -97,15 +97,16 @@ func sharedGrowth(wholes []grownTimes) float64 {
 	return max(1, growth[(len(growth)-1)/2])
 }
 
-// grownTimes sums up the local times of calls in ns, in the parts of a window and in those of an early time. Each site
-// counts with its calls in the window, so that more calls at slow sites are no growth, and with the part of their time
-// in the window that is on the critical path.
+// grownTimes sums up the local times of calls in ns, in the parts of a window and in the parts of an early time. Each
+// site counts with its calls in the window, so that more calls at slow sites are no growth, and with the part of their
+// time in the window that is on the critical path.
 type grownTimes struct {
 	calls float64
 	parts [history.SteadyParts]float64
 	whole history.Mean
 	early history.Early
-	// typical sums up the growth of the typical time in octaves, over the calls whose early one is known.
+	// typical sums up the growth of the typical time in octaves. It covers only the known calls: calls whose early time
+	// is known.
 	typical, known float64
 }
 
@@ -137,21 +138,23 @@ func addMean(sum *history.Mean, m history.Mean, calls float64) {
 	sum.Variance += m.Variance * calls * calls
 }
 
-// least returns the lowest time of a part of the window, and the lowest early one: what is slow when it starts, or for
-// minutes, does not count.
+// least returns the lowest time of a part of the window, and the lowest early one. A service that is slow when it
+// starts, or for some minutes, thus doesn't count.
 func (t *grownTimes) least() (now float64, early history.Mean) {
 	return slices.Min(t.parts[:]), t.early.Lowest()
 }
 
-// grownErrors is the number of standard deviations that growth exceeds. Thousands of operations are compared every few
-// minutes for a day.
+// grownErrors is the number of standard deviations that growth must exceed, because thousands of operations are
+// compared every few minutes for a day.
 const grownErrors = 5
 
-// leastTypicalGrowth is the part of the growth of a mean, in octaves, that the typical time must show. Few calls of a
-// half hour take a hundred times as long: whether they are among the first ones is chance, and the cells do not tell.
+// leastTypicalGrowth is the minimum growth of the typical time, as a part of the growth of the mean, both in octaves. A
+// few calls of a half hour take a hundred times as long. Chance decides whether they are among the first ones, and
+// cells don't show that.
 const leastTypicalGrowth = 0.5
 
-// operation returns the calls as an operation with Op 0; zero if chance may explain their growth beyond the shared one.
+// operation returns the calls as an operation with Op 0. It returns the zero value if chance may explain the growth
+// beyond the shared one.
 func (t *grownTimes) operation(shared float64, l *ledger) (o SuspectOperation) {
 	if t.calls == 0 {
 		return o

@@ -13,7 +13,7 @@ type siteIndex struct {
 	at     lists   // by number of a step: its sites without borders, ascending
 	below  lists   // by number of a step: the sites that it calls, ascending
 
-	pools   lists // by number of the site: its pools, see [site.Wider]
+	pools   lists // by number of the site: its pools, see [history.Site.Wider]
 	members lists // by number of a pool: its sites, ascending
 
 	calling calling
@@ -31,10 +31,10 @@ func (n numbers[K]) of(k K) int32 {
 	return i
 }
 
-// lists holds lists one after the other: list i is values[ends[i−1]:ends[i]].
+// lists holds several lists one after another: list i is values[ends[i−1]:ends[i]].
 type lists struct{ ends, values []int32 }
 
-// listsOf returns n lists. pairs yields a list and a value for it, in the order of the values of each list.
+// listsOf returns n lists. pairs yields a list and a value for it. The values of each list must come in order.
 func listsOf(n int, pairs func(yield func(list, value int32))) lists {
 	l := lists{ends: make([]int32, n+1)}
 	pairs(func(list, _ int32) { l.ends[list+1]++ })
@@ -96,12 +96,12 @@ func indexOf(sites []history.Site, names []trace.Symbol, table *trace.Table) *si
 	return x
 }
 
-// calling lists the sites that operations of a service call, by themselves or through others of the service.
+// calling lists the sites that operations of a service call, directly or through others of the service.
 type calling struct {
 	nodes  numbers[history.Callee]
 	node   []int32 // by number of the site: the node of its operation
 	nested lists   // by node: the nodes that it calls within its service
-	sites  lists   // by node: its sites, also of borders
+	sites  lists   // by node: its sites, including borders
 }
 
 func callingOf(sites []history.Site, names []trace.Symbol, table *trace.Table) calling {

@@ -8,33 +8,34 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Constants of [Comparer.Instances]. They are ratios of costs within one service and window, so they do not depend on
+// Constants of [Comparer.Instances]. They are ratios of costs within one service and window, so they don't depend on
 // the application.
 const (
-	// clearlyMore is the least ratio of the costs of a call with a value and of a call with another value.
+	// clearlyMore is the minimum ratio of the cost of a call with a value to the cost of a call with another value.
 	clearlyMore = 2
-	// leastVisible is the part of the score of a service that its calls must show. Where they show less, their cost is
-	// noise: calls were not answered, or were made in another way.
+	// leastVisible is the minimum part of the score of a service that its calls must show. If they show less, their
+	// cost is noise: calls were not answered, or were made in another way.
 	leastVisible = 0.5
-	// carried is the part of the cost of a value that one with a more specific key must carry to account for it.
+	// carried is the minimum part of the cost of a value that another value with a more specific key must carry to
+	// explain it.
 	carried = 0.8
 	// maxListed bounds the values that are listed.
 	maxListed = 10
 )
 
-// Instances returns the values of attributes that tell instances, hosts, zones and versions apart and that carry most
-// of the cost of a service in a window: those whose calls cost clearly more than the other calls of the service. c is
-// the comparison of the window, and s one of its suspects.
+// Instances returns the values of attributes that distinguish instances, hosts, zones and versions and carry most of
+// the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
+// comparison of the window, and s one of its suspects.
 //
-// The cost of a value is the time and the errors of its calls above its own history or, if that has fewer calls than
-// the window, above the median of the other values in the window; without other values, above the history of the
-// service. A value is listed if its calls cost at least twice as much as the calls of all others, not only in the whole
-// window, but also in each third of it, with enough calls on both sides. If all values are equally slow, the ratio is
-// near 1, and chance exceeds 2 in three thirds of at least four calls in less than one of 10,000 cases for exponential
-// times. If one of several values is slow, the ratio is large, whatever the service does.
+// The cost of a value is the time and the errors of its calls above its own history. If that has fewer calls than the
+// window, it is the cost above the median of the other values in the window, or above the history of the service if
+// there are no other values. A value is listed if its calls cost at least twice as much as the calls of all others,
+// both in the whole window and in each third of it, with enough calls on both sides. If all values are equally slow,
+// the ratio is near 1: with exponential times and at least four calls per third, it exceeds 2 in all thirds in less
+// than one of 10,000 cases. If one of several values is slow, the ratio is large, whatever the service does.
 //
-// A slow instance makes its host, its zone and its version slow. They are not listed beside it, unless no other
-// instance has the version.
+// A slow instance makes its host, its zone and its version slow. These are not listed as well, unless no other instance
+// has the version.
 func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
 	x := m.instancesOf(window, c, s)
 	var all []InstancePart
@@ -58,8 +59,8 @@ func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspec
 	}
 }
 
-// accountsFor reports whether p, of a more specific key, carries nearly all that q carries. A version that no other
-// instance has tells more than the instance.
+// accountsFor reports whether p, with a more specific key, carries nearly all of q's cost. A version that only one
+// instance has says more than the instance.
 func (p *InstancePart) accountsFor(q *InstancePart) bool {
 	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
 }
@@ -67,10 +68,10 @@ func (p *InstancePart) accountsFor(q *InstancePart) bool {
 // instanceComparison is the state of one call of Instances.
 type instanceComparison struct {
 	*liveWindow
-	duration, least float64 // the unit of times; the least cost of all values
+	duration, least float64 // the unit of times; the minimum cost of all values
 }
 
-// usage is the calls with a value in a time.
+// usage counts the calls with one value in a time.
 type usage struct{ calls, nanos, errors float64 }
 
 func (u *usage) add(v usage) {
@@ -85,11 +86,11 @@ type instanceCost struct {
 	whole  usage
 	thirds [history.SteadyParts]usage
 	before usage
-	usual  usage // for one call
+	usual  usage // per call
 	cost   float64
 }
 
-// compare returns the values, all of one service and key, whose calls cost clearly more than the others.
+// compare returns the values whose calls cost clearly more than the others. All values have the same service and key.
 func (x *instanceComparison) compare(values []history.Instance) (listed []InstancePart) {
 	costs, total := x.costs(values)
 	if total <= 0 || total < x.least {
@@ -140,11 +141,12 @@ func (x *instanceComparison) costs(values []history.Instance) (costs []instanceC
 	return costs, total
 }
 
-// mostlyCheaper is the ratio of the times of calls to the usual ones below which they take less, not only by chance.
+// mostlyCheaper is the ratio of the present to the usual times of calls. If most values are below it, that isn't
+// chance.
 const mostlyCheaper = 0.9
 
-// cheaper lowers the usual times if calls take less with most of the values, as after a change of the calls that come
-// most often: the times of the slow ones would be hidden in it.
+// cheaper lowers the usual times if calls became faster with most of the values, as after a change of the most frequent
+// calls: otherwise the change would hide the times of the slow ones.
 func cheaper(costs []instanceCost) {
 	ratios := make([]float64, 0, len(costs))
 	for i := range costs {
@@ -173,17 +175,17 @@ func (x *instanceComparison) before(s *history.InstanceSeries) usage {
 	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
 }
 
-// inWhole returns the usage in the window, and inThird that in one of its thirds.
+// inWhole returns the usage in the window, and inThird the usage in one of its thirds.
 func inWhole(v *instanceCost) *usage { return &v.whole }
 
 func inThird(k int) func(*instanceCost) *usage {
 	return func(v *instanceCost) *usage { return &v.thirds[k] }
 }
 
-// perCall returns the usage of one call. There are calls.
+// perCall returns the usage per call. u must have calls.
 func (u *usage) perCall() usage { return usage{1, u.nanos / u.calls, u.errors / u.calls} }
 
-// siblings returns the medians of time and errors of a call, in a part of the time, over all values except i.
+// siblings returns the medians of time and errors per call, in a part of the time, over all values except i.
 func siblings(costs []instanceCost, i int, part func(*instanceCost) *usage) usage {
 	var nanos, errors []float64
 	for k := range costs {
@@ -195,7 +197,7 @@ func siblings(costs []instanceCost, i int, part func(*instanceCost) *usage) usag
 	return usage{1, stats.Median(nanos), stats.Median(errors)}
 }
 
-// excess returns the mean cost of the calls in u above the usual, in the unit of scores; 0 without calls.
+// excess returns the mean cost per call in u above the usual cost, in the unit of scores, or 0 without calls.
 func (x *instanceComparison) excess(v *instanceCost, u *usage) float64 {
 	if u.calls == 0 {
 		return 0
@@ -204,8 +206,7 @@ func (x *instanceComparison) excess(v *instanceCost, u *usage) float64 {
 	return max(0, now.nanos-v.usual.nanos)/x.duration + max(0, now.errors-v.usual.errors)
 }
 
-// standsOut reports whether the calls of value i cost clearly more than all others, in the window and in each of its
-// thirds.
+// standsOut reports whether the calls of value i cost clearly more than all others, in the window and in each third.
 func (x *instanceComparison) standsOut(costs []instanceCost, i int) bool {
 	clear := func(of func(v *instanceCost) *usage) bool {
 		cost, calls := 0.0, 0.0 // of the others

@@ -87,7 +87,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// TestInstancesByChance slows all instances down in many simulations: at most one of them lists one.
+// TestInstancesByChance slows all instances down in many simulations. At most one simulation lists an instance.
 func TestInstancesByChance(t *testing.T) {
 	wrong := 0
 	for seed := range uint64(40) {

@@ -16,14 +16,14 @@ type graph struct {
 	sites  []history.Site   // by number
 	names  []trace.Symbol   // by number of the service
 	opaque []bool           // by number of the service: whether it emits no spans
-	callee []history.Callee // by number of the site: the usual callee of a CLIENT span; service 0: unknown
-	behind []history.Callee // by number of the site, also of borders: see [graph.setBehind]; service 0: no callee
+	callee []history.Callee // by number of the site: the usual callee of a CLIENT span; service 0 if unknown
+	behind []history.Callee // by number of the site, including borders: see [graph.setBehind]; service 0 without a callee
 
 	index *siteIndex // of sites
 }
 
-// setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it, as proxies
-// and gateways do. The callee is the operation of that service that is called most often.
+// setBehind sets the callees of spans that call only one other service and have no CLIENT spans to show it, like
+// proxies and gateways. The callee is the most frequently called operation of that service.
 func (g *graph) setBehind(calls func(site int32) uint64) {
 	type usual struct {
 		history.Callee
@@ -64,27 +64,28 @@ type ledger struct {
 	Judge
 	requests float64 // in the window
 	duration float64 // mean duration of a request of the history in ns, at least 1
-	// long returns the typical duration in ns of the requests with calls at a site, if they take much longer than most:
-	// their times are measured by it. Else a few streams would outweigh all other requests. nil: unknown.
+	// long returns the typical duration in ns of the requests with calls at a site, if they take much longer than most.
+	// Their times are then measured by it, because a few streams would otherwise outweigh all other requests. nil means
+	// unknown.
 	long func(site int32) (nanos float64, long bool)
-	// running tells that the history is that of a running service. There a deploy changes the calls of a service for
-	// hours. That is no loss, and as a part of the score it would hide a fault that is.
+	// running means that the history belongs to a running service. A deploy changes the calls of a service for hours.
+	// That is no loss, and as a part of the score it would hide a fault that is.
 	running bool
 
 	source    source
 	evidence  []evidence                 // by number of the service
 	ops       map[history.Callee]float64 // evidence against each operation
-	own       map[history.Callee]float64 // the part of it that is not on the wire: own time and changed shapes
-	slow      map[history.Callee]float64 // the part of that which is own time
+	own       map[history.Callee]float64 // the part of ops that is not on the wire: own time and changed shapes
+	slow      map[history.Callee]float64 // the part of own that is own time
 	outExcess map[history.Callee]float64 // wire excess of the calls that each operation makes
 	wire      Wires
 	failures  Wires // failed calls whose callee answered without a failure
 	called    calledOperations
 	missing   []missingAnswers // at sites with excess
 	alive     map[int32]bool   // by number of the service: see [ledger.isAlive]
-	// by number of the site: calls that failed or got no answer, more often than before
+	// failing counts, by number of the site, the calls that failed or got no answer more often than before.
 	failing map[int32]float64
-	wholes  []wholeTimes                // by number of the service; nil: not known
+	wholes  []wholeTimes                // by number of the service; nil if not known
 	adding  map[history.Callee]Addition // of the operations that make calls more often than before
 }
 
@@ -95,7 +96,7 @@ type operationCalls struct {
 
 	calls, failed float64
 	stopped       float64   // per second, see [SuspectOperation]
-	unit          float64   // of times, in ns: the longest one of the sites
+	unit          float64   // unit of times in ns: the longest of the sites
 	known, young  callTimes // at sites with a long enough history, and at others
 }
 
@@ -106,7 +107,7 @@ type callTimes struct {
 	typical       typicalTimes
 }
 
-// times returns the times of calls, at sites with a short history or at others.
+// times returns the times of calls at sites with a short history (young), or at others.
 func (c *operationCalls) times(young bool) *callTimes {
 	if young {
 		return &c.young
@@ -120,7 +121,8 @@ type evidence struct {
 
 	calls    []AddedCall
 	unfailed float64 // the part of unanswered whose calls did not fail
-	// by number of the caller: the part of unanswered that failed on the way, since the service answers others
+	// lost is, by number of the caller, the part of unanswered that failed on the way, because the service answers
+	// other callers.
 	lost map[int32]float64
 }
 
@@ -144,19 +146,19 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 	}
 }
 
-// siteTime is the own time of the calls at a site, or the local time, on the critical path or beside it.
+// siteTime is the own time of the calls at a site, or the local time, on or off the critical path.
 type siteTime struct {
 	number int32
 	calls  float64       // in the window
-	onPath float64       // part of the time in the window that is on the critical path: requests lose no other
+	onPath float64       // part of the time in the window that is on the critical path: only this delays requests
 	mean   float64       // in the window, in ns
-	usual  float64       // the least mean that is no excess, in ns
-	means  []float64     // in the pieces of the history, in ns; empty: the mean is within their fence
+	usual  float64       // the smallest mean that is no excess, in ns
+	means  []float64     // in the pieces of the history, in ns; empty if the mean is within their fence
 	leaves bool          // too many calls of the window made no calls
-	inside bool          // it is part of the local time of another site, which is charged
-	young  bool          // the site has not been known for long enough to judge its calls by themselves
-	window history.Cells // of the window: the excess of an operation must not come from few of them
-	// mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
+	inside bool          // it is part of the local time of another site, and charged there
+	young  bool          // the site has not been known for long enough to judge its calls separately
+	window history.Cells // the excess of an operation must not come from few of these calls
+	// before is the mean of the history in ns that the excess of an operation is measured from; 0 means the limit.
 	before float64
 }
 
@@ -170,8 +172,8 @@ func (l *ledger) unit(site int32) float64 {
 	return l.duration
 }
 
-// leastLag is the ratio of the time of messages in a queue to the usual one from which they lose time. Batches and
-// polls make most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+// leastLag is the minimum ratio of the time of messages in a queue to the usual time that counts as a loss. Batches and
+// polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
 const leastLag = 2
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -220,7 +222,7 @@ func (l *ledger) charge(x *siteTime, limit, soft float64) {
 	if wired {
 		w := Wire{p.Service, suspect.Service, border}
 		l.wire.Add(w, x.calls/l.requests, excess)
-		if !border || l.behind[x.number].Service != 0 { // else its failures do not show which of its calls failed
+		if !border || l.behind[x.number].Service != 0 { // otherwise its failures don't show which of its calls failed
 			l.failures.Add(w, x.calls/l.requests, 0)
 		}
 	}
@@ -238,8 +240,8 @@ func (l *ledger) charge(x *siteTime, limit, soft float64) {
 }
 
 // chargeShape charges part of a request to a site, for a changed shape. A call without an answer is charged to the
-// callee: a CLIENT span, or a span that failed before anything answered the only service that it calls. It counts if it
-// failed, or if nothing else shows that the callee is alive.
+// callee. Such a call is a CLIENT span, or a span that failed before the only service that it calls had answered. It
+// counts if it failed, or if nothing else shows that the callee is alive.
 func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
 	p := &l.sites[number]
 	suspect := history.Callee{Service: p.Service, Op: p.Op}
@@ -250,7 +252,7 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	known := called.Service != 0 && !l.opaque[called.Service]
 	unanswered := !answered && known
 	if unanswered && !failed && l.isAlive(called.Service) {
-		return // the answer got lost on the way to us, not on the way to the caller
+		return // the answer was lost on the way to us, not on the way to the caller
 	}
 	if unanswered {
 		suspect = called
@@ -285,8 +287,8 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	}
 }
 
-// count counts the calls at a site for its operation, whose own time they are or whose failures, and for the suspect if
-// that emits no spans. limit is the time of a call in ns above which it is excess.
+// count counts the calls at a site for the operation that their own time or failures belong to, and also for the
+// suspect if that emits no spans. Time per call above limit, in ns, is excess.
 func (l *ledger) count(x *siteTime, suspect history.Callee, limit float64) {
 	p := &l.sites[x.number]
 	own := history.Callee{Service: p.Service, Op: p.Op}
@@ -322,8 +324,7 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 // outlying is the number of slices that single slow calls may fill: one in each part of a window.
 const outlying = history.SteadyParts
 
-// exceeds reports whether the mean time of calls exceeds a limit in most slices, not only with the few that take
-// longest.
+// exceeds reports whether the mean time of calls exceeds a limit in most slices, not only because of the longest few.
 func exceeds(c history.Cells, limit float64) bool {
 	byTime := slices.SortedFunc(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Own(), a.Own()) })
 	rest := history.Cells(byTime[min(outlying, len(byTime)):])
@@ -331,11 +332,11 @@ func exceeds(c history.Cells, limit float64) bool {
 	return calls > 0 && float64(rest.Own())/float64(calls) > limit
 }
 
-// chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
-// wait any longer, or one end takes the answer for a failure. Like wire times they are attributed to a callee whose
-// callers all see such failures, or to a caller that sees them with all of its callees. Others count against the
-// caller, whose span failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are
-// as in [ledger.rank]. It returns the services with the parts that they share with their neighbours.
+// chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller stopped
+// waiting, or one end considers the answer a failure. Like wire times they are attributed to a callee whose callers all
+// see such failures, or to a caller that sees them with all of its callees. Others count against the caller, whose span
+// failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are as in
+// [ledger.rank]. It returns the services with the parts that they share with their neighbours.
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service {
 	services := make([]Service, len(numbers))
 	if !l.failures.late() {
@@ -415,7 +416,7 @@ func (l *ledger) countCalls(services []Service, index map[int32]int) {
 	}
 }
 
-// byName returns the numbers of all services in the order of their names.
+// byName returns the numbers of all services, ordered by name.
 func (l *ledger) byName() []int32 {
 	numbers := make([]int32, 0, len(l.names))
 	for i := 1; i < len(l.names); i++ {
@@ -430,7 +431,7 @@ func ByName(t *trace.Table, a, b trace.Symbol) int {
 	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
 }
 
-// operations fills in the operations of services with evidence. The Out of a service is divided over its operations in
+// operations fills in the operations of services with evidence. It divides the Out of a service over its operations in
 // proportion to the excess of their calls.
 func (l *ledger) operations(services []Service, index map[int32]int) {
 	total := make(map[int32]float64)
@@ -483,7 +484,7 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score, Stopped: c.stopped}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
-	} else if c.queue { // a sentence gives the times of messages, as their score means little to people
+	} else if c.queue { // texts give the times of messages, because their score means little to people
 		o.setMeans(&c.young)
 	}
 	return o
@@ -504,8 +505,8 @@ func (o *SuspectOperation) setMeans(times *callTimes) {
 	}
 }
 
-// young returns the operations with evidence, or typical times that grew, whose calls are mostly at sites without a
-// long enough history, ordered by service and operation.
+// young returns the operations with evidence, or with typical times that grew, whose calls are mostly at sites without
+// a long enough history. They are ordered by service and operation.
 func (l *ledger) young() (all []YoungOperation) {
 	for _, c := range l.called.all {
 		k := c.operation
@@ -532,7 +533,7 @@ func (l *ledger) young() (all []YoungOperation) {
 }
 
 // share sets the parts of the scores that services share with their neighbours: calls between both, and the own time
-// and changed shapes of operations that call the neighbour, which may wait for it without a span.
+// and changed shapes of operations that call the neighbour, because they may wait for it without a span.
 func (l *ledger) share(services, failures []Service, index map[int32]int) {
 	for i := range services {
 		for k, part := range failures[i].shared {
@@ -551,8 +552,8 @@ func (l *ledger) share(services, failures []Service, index map[int32]int) {
 	}
 }
 
-// callingParts returns the own evidence against the operations of a service that call another service, by themselves or
-// through others of their service, for each such pair of services.
+// callingParts returns, for each pair of services, the own evidence against the operations of the first that call the
+// second, directly or through others of their service.
 func (l *ledger) callingParts() map[neighbours]float64 {
 	x := &l.index.calling
 	parts := make(map[neighbours]float64)
@@ -561,7 +562,7 @@ func (l *ledger) callingParts() map[neighbours]float64 {
 	for at := range l.own {
 		keys = append(keys, at)
 	}
-	slices.SortFunc(keys, history.Callee.Compare) // the order of the sums
+	slices.SortFunc(keys, history.Callee.Compare) // fixes the order of the sums
 	for _, at := range keys {
 		node, known := x.nodes[at]
 		if !known || at.Op == 0 {
@@ -590,5 +591,5 @@ func (l *ledger) callingParts() map[neighbours]float64 {
 	return parts
 }
 
-// neighbours are the numbers of a service and of one that it calls.
+// neighbours is the numbers of a service and of a service that it calls.
 type neighbours struct{ caller, called int32 }

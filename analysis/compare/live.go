@@ -16,10 +16,10 @@ type liveWindow struct {
 	of      *Comparer
 	h       *history.Sites
 	window  history.Range
-	skipped history.Ranges // that are no history: of the current service, or of all
+	skipped history.Ranges // excluded from the history of the current service, or of all
 	skips   []serviceSkips // the same by number of the service
-	local   []bool         // by number of the service: whether it is judged by local times; nil: no service is
-	// by number of the pool: histories pooled over sites, for those that have too little of their own
+	local   []bool         // by number of the service: whether it is judged by local times; nil if no service is
+	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
 	wide map[int32]*pooledSeries
 }
 
@@ -29,13 +29,13 @@ type serviceSkips struct {
 	known bool
 }
 
-// comparing is memory that comparisons use one after the other.
+// comparing is memory that comparisons use one after another.
 type comparing struct {
 	bad    []badCalls // by site
 	now    []float64  // by site: calls in the window
 	judged []int32    // sites with calls in the window
 
-	otherTargets bool // the current site is compared with all calls of its operation, whatever they call
+	otherTargets bool // the current site is compared with all calls of its operation, whatever their targets
 
 	pieces    []livePiece // of the history of the current site
 	means     []float64
@@ -94,7 +94,7 @@ type badShape struct {
 	calls float64
 }
 
-// skip takes the skipped times of a service.
+// skip selects the skipped times of a service.
 func (c *liveWindow) skip(service int32) {
 	if c.skips == nil {
 		c.skips = make([]serviceSkips, len(c.h.Names()))
@@ -115,8 +115,8 @@ func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells 
 	return all[:end].Without(c.skipped, kept)
 }
 
-// usual returns the mean duration of a trace of the history, in ns and at least 1. If all of the history is skipped,
-// the skipped traces count, and without these the window: as the unit of all times the mean must not vanish.
+// usual returns the mean duration of a trace of the history, in ns and at least 1, because it is the unit of all times.
+// If all of the history is skipped, the skipped traces count, and without any, the window.
 func (c *liveWindow) usual() float64 {
 	skipped := c.skipped
 	traces := c.past(c.h.Total(), &c.kept)
@@ -149,8 +149,8 @@ func (c *liveWindow) graph() graph {
 	return g
 }
 
-// each yields the sites with calls in the window. It charges those on which there is a verdict, the growth of typical
-// times, and silence.
+// each yields the sites with calls in the window. It charges the sites with a verdict, the growth of typical times, and
+// silence.
 func (c *liveWindow) each() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := int32(1); int(i) < len(c.sites); i++ {
@@ -177,7 +177,7 @@ func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at a site in the window by the verdict on the site. It reports whether there is one.
+// pass charges the calls at a site in the window by its verdict. It reports whether there is a verdict.
 func (c *liveWindow) pass(number int32) bool {
 	v, ok := c.screen(number)
 	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
@@ -197,8 +197,8 @@ func (c *liveWindow) pass(number int32) bool {
 	return true
 }
 
-// siteTime returns the mean own time of the calls at a site in the window, with the expectation at that hour, and the
-// part of it on the critical path.
+// siteTime returns the mean own time of the calls at a site in the window, with the expectation for that hour, and the
+// part on the critical path.
 func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
 		number: number,
@@ -211,7 +211,7 @@ func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTim
 	}
 }
 
-// sample returns the calls at a site in the window; nil without calls, or with too few in the history.
+// sample returns the calls at a site in the window. It returns nil without calls, or with too few in the history.
 func (c *liveWindow) sample(number int32) *sample {
 	c.site.Cells = c.times(number).Unpack(c.site.Cells)
 	now := c.site.Within(c.window)
@@ -249,9 +249,9 @@ func (c *liveWindow) sample(number int32) *sample {
 	return s
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,
-// or, with too few calls, the series of its step under all callers or of its operation, whatever it calls, without
-// shapes.
+// history returns the series that a site is compared with, its past, and the number of calls in it. This is its own
+// series, c.site. If it has too few calls, it is the series of its step under all callers, or of its operation with any
+// target, both without shapes.
 func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells, before uint64) {
 	s, c.otherTargets = &c.site, false
 	past = c.past(s.Cells, &c.kept)
@@ -268,8 +268,8 @@ func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells,
 	return s, past, before
 }
 
-// divide divides the past of a site, of total calls, into pieces of whole cells, each with about as many calls as the
-// window, n, but into at least minPieces if there are as many cells.
+// divide divides the past of a site, of total calls, into pieces of whole cells. Each has about n calls, as many as the
+// window, but there are at least minPieces if there are as many cells.
 func (c *liveWindow) divide(past history.Cells, total, n uint64) {
 	number := max(1, total/n, min(minPieces, total))
 	c.pieces = c.pieces[:0]
@@ -309,14 +309,14 @@ func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 // count returns the number of calls in a part of the window.
 func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
 
-// share returns the share of a shape in the calls of the window, the lowest of its parts.
+// share returns the share of a shape in the calls of the window: the lowest share over its parts.
 func (c *liveWindow) share(all, shape history.Cells) float64 {
 	share := count(shape, c.window) / count(all, c.window)
 	for i := range c.parts {
 		part := c.window.Part(i, c.parts)
 		calls := count(all, part)
 		if calls == 0 {
-			return 0 // a part without calls does not show that the change lasts
+			return 0 // a part without calls doesn't show that the change lasts
 		}
 		share = min(share, count(shape, part)/calls)
 	}
@@ -330,7 +330,7 @@ func (c *liveWindow) note(number int32, calls uint64) {
 }
 
 // addShapes adds the shapes of the calls at a site in the window to its sample, unless all calls of the history have
-// the same one.
+// the same shape.
 func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	own := c.h.Series(number)
 	if series == &c.site && len(own.Shapes) == 1 {
@@ -368,8 +368,8 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	}
 }
 
-// readPieces sets c.known to the shares of the shapes of a history in its pieces, and returns the share in each piece
-// of the shapes that occur in no other.
+// readPieces sets c.known to the shares of the shapes of a history in its pieces. It returns the share in each piece of
+// the shapes that occur in no other piece.
 func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	c.shares = scratch.Sized(c.shares, (1+len(series.shapes))*len(c.pieces))
 	unique, all := c.shares[:len(c.pieces)], c.shares[len(c.pieces):]
@@ -423,7 +423,7 @@ func (c *liveWindow) chargeShapes() {
 	w.chargeInner()
 }
 
-// counts returns the numbers of calls at a site in the window and, about, before it: also skipped ones.
+// counts returns the approximate numbers of calls at a site in the window and before it, including skipped ones.
 func (c *liveWindow) counts(number int32) (now, before float64) {
 	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
 }
@@ -437,9 +437,9 @@ func (c *liveWindow) sums(number int32) (now, before callSum) {
 		callSum{float64(past.Calls()), float64(past.Time())}
 }
 
-// perCall returns the number of calls at a site in each call of its caller's step, in the window, the lowest of its
-// parts, in the history of the step and in its pieces. The history begins with the first call at the site if there is
-// one: earlier calls may have been deleted, see [history.Sites.Accept].
+// perCall returns the number of calls at a site per call of its caller's step: in the window (the lowest of its parts),
+// in the history of the step, and in its pieces. The history starts with the first call at the site, if any, because
+// earlier calls may have been deleted, see [history.Sites.Accept].
 func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	c.skip(c.sites[number].Service)
 	x := c.of.index()

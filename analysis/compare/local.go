@@ -8,22 +8,22 @@ import (
 
 // A deploy may add spans inside a service, rename them or remove some. Own time then moves between its sites: into new
 // ones without a history, or into sites that had less of it before. Neither says anything about the work of the
-// service. A service whose inner spans are called more or less often than in its history is judged by local times,
-// which contain them (see [history.Series]), until its history has them as often as the window does.
+// service. If the inner spans of a service are called more or less often than in its history, we judge it by local
+// times, which contain them (see [history.Series]), until its history has them as often as the window does.
 
-// Constants of [liveWindow.chooseTimes]. They are ratios, and depend on no application.
+// Constants of [liveWindow.chooseTimes]. They are ratios, and don't depend on the application.
 const (
-	// moved is the change in the number of calls at an inner site, relative to the larger number, above which own times
-	// moved. A deploy that replaces a pod after the other exceeds it with the second of four.
+	// moved is the minimum change in the number of calls at an inner site, relative to the larger number, that moves
+	// own times. A deploy that replaces one pod after another exceeds it with the second of four.
 	moved = 0.25
-	// movedErrors is the number of standard deviations of a Poisson distribution that the change exceeds.
+	// movedErrors is the number of standard deviations of a Poisson distribution that the change must exceed.
 	movedErrors = 3
-	// leastMoved is the part of the local time of a service that its moved inner spans take. Less neither hides nor
-	// feigns a change that would be judged.
+	// leastMoved is the minimum part of the local time of a service that its moved inner spans take. Less can neither
+	// hide nor fake a change that would be judged.
 	leastMoved = 0.05
 )
 
-// callsOfService sums up the calls of a service at sites that are not inner, nor on the wire.
+// callsOfService sums up the calls of a service at sites that are neither inner nor on the wire.
 type callsOfService struct {
 	inner       bool    // it has inner sites
 	before, now float64 // calls in the history and in the window
@@ -72,8 +72,8 @@ func (s *callsOfService) add(c *liveWindow, number int32) {
 	s.nanos += float64(now.Own())
 }
 
-// addInner adds the time of an inner site if that is called more or less often than before. The other sites have been
-// added.
+// addInner adds the time of an inner site if it is called more or less often than before. All other sites must have
+// been added.
 func (s *callsOfService) addInner(c *liveWindow, number int32) {
 	if s.before == 0 || s.now == 0 {
 		return
@@ -105,7 +105,7 @@ func (c *liveWindow) inside(number int32) bool {
 	return s.Inner && c.byLocal(s.Service)
 }
 
-// times returns the times by which a site is judged.
+// times returns the times to judge a site by.
 func (c *liveWindow) times(number int32) *history.Times {
 	if c.byLocal(c.h.All()[number].Service) {
 		return c.h.Series(number).LocalTimes()
@@ -113,8 +113,8 @@ func (c *liveWindow) times(number int32) *history.Times {
 	return &c.h.Series(number).Times
 }
 
-// usualTime returns the mean that calls at a site usually reach at the hour of the window, in ns; 0 if it is unknown.
-// Weeks have local times: own times are shorter by the mean of the spans inside.
+// usualTime returns the mean that calls at a site usually reach at the hour of the window, in ns, or 0 if it is
+// unknown. A week has local times. Own times are shorter by the mean of the spans inside.
 func (c *liveWindow) usualTime(number int32) float64 {
 	s := c.h.Series(number)
 	usual := s.Week.Usual(c.window.To - 1)

@@ -4,16 +4,16 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// longRequests tells apart the requests of recorded traces that take much longer than most, such as streams, as
-// [history.Sites] does for a running service: a few of them would outweigh all others.
+// longRequests finds the requests of recorded traces that take much longer than most, such as streams, as
+// [history.Sites] does for a running service. A few of them would outweigh all others.
 type longRequests struct {
 	rec   *Recording
-	from  float64 // see [history.LongFrom]; 0: no request is known
+	from  float64 // see [history.LongFrom]; 0 if no request is known
 	kinds map[requestKind]history.Logs
 	sites []history.Logs // by number of the site: the requests with its calls
 }
 
-// requestKind identifies requests by the site of their root and that of its first call; 0: none.
+// requestKind identifies requests by the sites of their root and its first call, or 0 without a call.
 type requestKind struct{ root, first int32 }
 
 // kindOf returns the kind of a trace.
@@ -53,7 +53,7 @@ func longRequestsOf(t Traces) longRequests {
 	return l
 }
 
-// others returns the number of the traces that are not long, and their total duration in ns.
+// others returns the number and the total duration in ns of the traces that are not long.
 func (l *longRequests) others(traces []recordedTrace) (requests, nanos float64) {
 	for i := range traces {
 		if x := &traces[i]; l.from == 0 || l.kinds[l.rec.kindOf(x)].Octaves() < l.from {
@@ -64,7 +64,7 @@ func (l *longRequests) others(traces []recordedTrace) (requests, nanos float64) 
 	return requests, nanos
 }
 
-// at is the field long of a ledger.
+// at implements the field long of a ledger.
 func (l *longRequests) at(site int32) (nanos float64, long bool) {
 	if of := l.sites[site]; l.from > 0 && of.Calls > 0 && of.Octaves() >= l.from {
 		return of.Nanos(), true

@@ -7,17 +7,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Spans get lost: an exporter drops them under load, or a sampler decides by span. A call whose answer got lost looks
-// like one that nobody answered, and its own time is all of its time. Neither is evidence if the call took about as
-// long as those with answers and did not fail, and if its callee is alive.
+// Spans get lost: an exporter drops them under load, or a sampler decides by span. A call whose answer was lost looks
+// like one that nobody answered, and its own time is all of its time. But neither the missing answer nor the time is
+// evidence if the call took about as long as answered ones and did not fail, and if its callee is alive.
 
-// missingAnswers are the times of calls without answers at a site, above a limit in ns.
+// missingAnswers holds the times of calls without answers at a site, above a limit in ns.
 type missingAnswers struct {
 	siteTime
 	limit, soft float64
 }
 
-// unusuallyLong is the ratio of the time of calls without answers to that of answered ones from which they lose time.
+// unusuallyLong is the minimum ratio of the time of calls without answers to the time of answered ones that counts as a
+// loss.
 const unusuallyLong = 2
 
 // missesAnswers reports whether the calls at a site got no answer although the service that they call emits spans.
@@ -31,7 +32,7 @@ func (l *ledger) missesAnswers(number int32) bool {
 }
 
 // chargeMissing charges the time of calls without answers beyond the time of answered ones, which includes the work of
-// the callee. If that takes longer now, the answered calls are the evidence.
+// the callee. If that work takes longer now, the answered calls are the evidence.
 func (a *added) chargeMissing() {
 	for i := range a.missing {
 		m := &a.missing[i]
@@ -48,8 +49,8 @@ func (a *added) chargeMissing() {
 	}
 }
 
-// answered returns the inclusive time in ns, the usual one or if it is longer that of the window, of the calls like
-// those at a site that got an answer, of several callees the longest; 0 if there are none.
+// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at a site, or 0 without
+// such calls. It returns the larger of usual and present time, and the longest of several callees.
 func (a *added) answered(number int32) (longest float64) {
 	for _, i := range a.alike(number) {
 		t := a.inclusive(i)
@@ -58,8 +59,8 @@ func (a *added) answered(number int32) (longest float64) {
 	return longest
 }
 
-// alike returns the sites where calls get an answer that differ from a site without answers in nothing else: calls of
-// the same operation by the same caller, and to the same callee if that is known by its name.
+// alike returns the sites of answered calls that otherwise equal the calls at a site without answers: calls of the same
+// operation by the same caller, and to the same callee if its name is known.
 func (l *ledger) alike(number int32) (sites []int32) {
 	s, named := &l.sites[number], l.table.Target(l.sites[number].Op) != 0
 	for _, i := range l.index.below.of(l.index.caller[number]) {
@@ -72,13 +73,13 @@ func (l *ledger) alike(number int32) (sites []int32) {
 	return sites
 }
 
-// callCounts are numbers of calls in the window and before it.
+// callCounts holds numbers of calls in the window and before it.
 type callCounts struct{ now, before float64 }
 
 func (c *callCounts) add(now, before float64) { c.now, c.before = c.now+now, c.before+before }
 
-// nameMissing sets the callees of calls that got no answer and do not name the service that they call: it is the one
-// that answers most calls less than before.
+// nameMissing sets the callees of calls that got no answer and don't name their service. The callee is the service
+// whose answers decreased most.
 func (l *ledger) nameMissing() {
 	callee := slices.Clone(l.callee)
 	for i := range l.sites {
@@ -101,12 +102,12 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the share of the calls to a service that reach it, of the usual share, from which it is alive.
+// leastAlive is the minimum share of the calls to a service that reach it, relative to the usual share, if it is alive.
 const leastAlive = 0.5
 
-// isAlive reports whether a service, by its number, emits spans in the window for most of the calls to it, or other
-// requests: calls that it did not answer, and that did not fail, tell nothing about it. All calls of a proxy without
-// CLIENT spans count as calls to the service behind it, with or without an answer.
+// isAlive reports whether a service, given by its number, is alive: it emits spans in the window for most of the calls
+// to it, or for other requests. Calls that it did not answer, and that did not fail, are then no evidence against it.
+// All calls of a proxy without CLIENT spans count as calls to the service behind it, with or without an answer.
 func (l *ledger) isAlive(service int32) bool {
 	alive, known := l.alive[service]
 	if known {

@@ -7,15 +7,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ResolvedNames are the services that the names in a recording denote.
+// ResolvedNames maps the names in a recording to services.
 type ResolvedNames struct {
 	rec     *Recording
-	Service []int32 // by number of a name: the service it denotes, itself or the one that an address refers to
+	Service []int32 // by number of a name: the service of this name, or the service that an address refers to
 	Opaque  []bool  // by number of the service: whether it emits no spans
 }
 
-// ResolveNames maps names from attributes of CLIENT spans to services that emit spans: a service of the same name,
-// or of the first label of an address, like cart in cart.default.svc:7070.
+// ResolveNames maps names from attributes of CLIENT spans to services that emit spans: a service of the same name, or
+// of the first label of an address, like cart in cart.default.svc:7070.
 func ResolveNames(r *Recording) ResolvedNames {
 	h := ResolvedNames{rec: r, Service: make([]int32, len(r.Names)), Opaque: make([]bool, len(r.Names))}
 	for i := range r.Names {
@@ -38,8 +38,7 @@ func ResolveNames(r *Recording) ResolvedNames {
 	return h
 }
 
-// Peer returns the number of the service that emits spans and that the attributes of s name; 0 if they name no such
-// service.
+// Peer returns the number of the service that the attributes of s name, or 0 if they name no service that emits spans.
 func (h *ResolvedNames) Peer(s *history.Site) int32 {
 	if s.Peer == 0 {
 		return 0

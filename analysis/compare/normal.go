@@ -9,7 +9,7 @@ import (
 )
 
 // Normal is the history that a window is compared with: own times and shapes of the spans of some [Traces], by site and
-// in the order of time.
+// in order of time.
 type Normal struct {
 	ResolvedNames
 	list     []recordedTrace
@@ -19,7 +19,7 @@ type Normal struct {
 	series   []series         // by number of the site
 	nanos    []int64          // own times, site after site
 	shape    []int32          // shapes, parallel to nanos
-	callee   []history.Callee // by number of the site: the usual callee of a CLIENT span; service 0: unknown
+	callee   []history.Callee // by number of the site: the usual callee of a CLIENT span; service 0 if unknown
 }
 
 // series is the history of a site: nanos[first:last] and shape[first:last].
@@ -27,8 +27,8 @@ type series struct{ first, last int }
 
 func (s series) len() int { return s.last - s.first }
 
-// Normal returns the history that t makes. It becomes invalid if a trace is added to the recording. Normal takes time
-// linear in the number of spans, and 12 bytes of memory for each.
+// Normal returns the history made of t. It becomes invalid if a trace is added to the recording. Normal takes time
+// linear in the number of spans, and 12 bytes of memory per span.
 func (t Traces) Normal() *Normal {
 	h := &Normal{ResolvedNames: ResolveNames(t.rec), list: t.list, sums: sumsOf(t.rec, t.list)}
 	h.long = longRequestsOf(t)
@@ -39,9 +39,9 @@ func (t Traces) Normal() *Normal {
 	return h
 }
 
-// resolveCallees determines the usual callee of the CLIENT spans of each site: the service most often called, and of
-// that service the operation most often called. Ties are resolved in favour of the smallest symbols. A site without
-// history gets the service that its attributes name, or the callee of the same step under other callers, or of the same
+// resolveCallees determines the usual callee of the CLIENT spans of each site: the most frequently called service, and
+// its most frequently called operation. Ties are resolved in favour of the smallest symbols. A site without history
+// gets the service that its attributes name, or the callee of the same step under other callers, or of the same
 // operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
@@ -95,9 +95,9 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 	}
 }
 
-// group groups the calls of traces by site, each group in the order of time. A site with too little history, because
-// its caller is new or rare, gets the history of its step under all callers. If that is too little, as for calls that
-// are no longer answered, it gets the history of its operation, whatever it calls.
+// group groups the calls of traces by site, each group in order of time. A site with too little history, because its
+// caller is new or rare, gets the history of its step under all callers. If that is too little, as for calls that are
+// no longer answered, it gets the history of its operation, whatever the target.
 func (h *Normal) group(traces []recordedTrace) {
 	sites := h.rec.Sites
 	h.series = make([]series, len(sites))
@@ -143,8 +143,8 @@ func (h *Normal) group(traces []recordedTrace) {
 	}
 }
 
-// allocate places empty series one after another, from index from, each with room for its previous length. It returns
-// the end of the last.
+// allocate places empty series one after another, starting at all[from], each with room for its previous length. It
+// returns the end of the last.
 func allocate(all []series, from int) int {
 	for i := range all {
 		n := all[i].len()
@@ -168,20 +168,20 @@ func (h *Normal) Duration() float64 { return h.duration }
 
 // The constants of a comparison. They contain no times and no names, so they hold for any application.
 const (
-	// minPieces is the smallest number of pieces of a history with enough occurrences. The third quartile of 16 is
-	// robust against up to 3 faulty pieces. History contains faults of its own if labels begin late.
+	// minPieces is the minimum number of pieces of a history with enough occurrences. The third quartile of 16 is
+	// robust against up to 3 faulty pieces. A history contains faults of its own if labels start late.
 	minPieces = 16
 	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
 	// data these are 0.35 %.
 	whisker = 1.5
 	// rare is the share of the pieces above which values are usual, too: where requests come in bursts, some pieces
-	// differ by more than quartiles tell.
+	// differ by more than quartiles show.
 	rare = 0.95
 )
 
-// pieces divides the history of a site into contiguous pieces, each with about as many occurrences as the window, but
-// into at least minPieces if there are as many occurrences. The pieces differ by everything that may also differ
-// between history and window without a fault: noise, correlation between neighbours, drift. A window of a single
+// pieces divides the history of a site into contiguous pieces. Each has about as many occurrences as the window, but
+// there are at least minPieces if there are as many occurrences. The pieces differ by everything that may also differ
+// between history and window without a fault: noise, correlation between neighbours, drift. A window with a single
 // occurrence is compared with single occurrences.
 type pieces struct{ occurrences, number int }
 
@@ -194,7 +194,7 @@ func (b pieces) bounds(i int) (from, to int) {
 	return i * b.occurrences / b.number, (i + 1) * b.occurrences / b.number
 }
 
-// pieceMeans appends the mean of history in each piece to means; window is the number of values in the window.
+// pieceMeans appends the mean of each piece of the past to means. window is the number of values in the window.
 func pieceMeans(means []float64, past []int64, window int) []float64 {
 	b := piecesOf(len(past), window)
 	for i := range b.number {
@@ -204,9 +204,9 @@ func pieceMeans(means []float64, past []int64, window int) []float64 {
 	return means
 }
 
-// Rise returns the mean of the durations in a window, in ns, above the fence of the means over pieces of their history,
-// or above the mean of the whole history if that is larger: 0 if the mean does not exceed the variation of the history.
-// Both are in the order of time. It returns NaN if one has fewer than four durations: too few to judge.
+// Rise returns the excess of the mean duration in a window, in ns, over the fence of the means over pieces of the past,
+// or over the mean of the whole past if that is larger. It is 0 if the mean is within the variation of the past. Both
+// must be in order of time. It returns NaN if one has fewer than four durations, which are too few to judge.
 func Rise(past, window []int64) float64 {
 	if min(len(past), len(window)) < history.MinHistory {
 		return math.NaN()
@@ -222,7 +222,8 @@ const (
 )
 
 // atMost reports whether x is at most the value of the rank below the q-quantile of values, and hence at most the
-// quantile; the fence is at least the upper quartile. It is much faster than the quantile.
+// quantile. Since the fence is at least the upper quartile, x is then within the fence. This is much faster than the
+// quantile.
 func atMost(x float64, values []float64, q float64) bool {
 	n := 0
 	for _, v := range values {

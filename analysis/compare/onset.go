@@ -10,18 +10,18 @@ import (
 
 // Constants of [Comparer.Onset].
 const (
-	settled = 3 * time.Minute // at the end of an interval, which shows the extent of a change
-	loudest = 4               // times the extent of the change, the most that a slice counts
+	settled = 3 * time.Minute // at the end of an interval: shows the extent of a change
+	loudest = 4               // maximum weight of a slice, in multiples of the extent of the change
 )
 
-// Onset estimates when a change began that a service shows at the end of an interval: more time in the service or in
-// calls to or from it, or calls that fail or get no answer. Other changed shapes do not count, because a deploy may
-// precede a fault. It returns the beginning of a slice in the interval.
+// Onset estimates when a change started. A service shows the change at the end of an interval: more time in the service
+// or in calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy
+// may precede a fault. Onset returns the start of a slice in the interval.
 //
-// For each slice it adds up what requests lose relative to the means before the interval. The change begins where the
-// sum of these losses, each less half of what a slice loses at the end, is largest up to the end: the estimate by
-// maximum likelihood of a shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41,
-// 1954). Single slices count little, so that one slow request shortly before a change is not its beginning.
+// Each slice scores its losses relative to the means before the interval, minus half of the loss of a slice at the end.
+// The change starts where the sum of these scores up to the end is largest: the estimate by maximum likelihood of a
+// shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41, 1954). Single slices count
+// little, so that one slow request shortly before a change isn't its start.
 func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
 	r := history.Range{From: history.SliceOf(within.From), To: history.SliceOf(within.To)}
 	losses := m.losses(m.NumberOf(service), r)
@@ -39,8 +39,8 @@ func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Na
 	return trace.Nanos(onset) * trace.Nanos(history.SliceLength)
 }
 
-// losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
-// by lose relative to the history before r.
+// losses returns, by slice, the time and the calls that a service and its neighbours lose relative to the history
+// before r. The unit is a request.
 func (m *Comparer) losses(service int32, r history.Range) []float64 {
 	h, sites := m.Sites, m.All()
 	c := m.comparison(r, h.SkippedAny())
@@ -84,8 +84,8 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 	return losses
 }
 
-// addMissing adds the calls that are missing since the last one at a site where requests begin, if they do not come at
-// the end of the window.
+// addMissing adds the calls that are missing since the last one at a site where requests start, if none come at the end
+// of the window.
 func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
 	last := s.Last()
 	if c.window.To-last < history.Slice(settled/history.SliceLength) {

@@ -20,7 +20,7 @@ func play(h *history.Sites, f *tracetest.Fleet, from, to time.Duration, all []tr
 	h.Age(trace.Nanos(to))
 }
 
-// callsAt returns a tally of a shop whose requests, one a second from from to to, spend nanos in the checkout.
+// callsAt returns a tally of a shop whose requests, one per second between from and to, spend nanos in the checkout.
 func callsAt(table *trace.Table, from, to time.Duration, nanos int64) *history.Tally {
 	tally, x := history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 	for at := from; at < to; at += time.Second {
@@ -29,7 +29,7 @@ func callsAt(table *trace.Table, from, to time.Duration, nanos int64) *history.T
 	return tally
 }
 
-// playDays plays days of a request every ten seconds. slow returns the own time at an instant.
+// playDays plays days with a request every ten seconds. slow returns the own time at an instant.
 func playDays(table *trace.Table, h *history.Sites, from, to time.Duration, slow func(time.Duration) time.Duration) {
 	for at := from; at < to; at += 10 * time.Minute {
 		for part := at; part < at+10*time.Minute; part += history.SliceLength {

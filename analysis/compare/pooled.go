@@ -24,7 +24,7 @@ func (c *liveWindow) pooled(pool int32) *judgedSeries {
 	sum := &pooledSeries{}
 	c.sum.restart(c.window.To + history.Ahead)
 	for _, i := range c.of.index().members.of(pool) {
-		c.sum.addAll(c.times(i).Encoded()) // all sites of a pool are of one service
+		c.sum.addAll(c.times(i).Encoded()) // all sites of a pool belong to one service
 	}
 	sum.Cells = c.sum.take()
 	c.wide[pool] = sum
@@ -46,15 +46,15 @@ func (c *liveWindow) poolShapes(series *judgedSeries) {
 	}
 }
 
-// sums adds up cells that do not come in the order of time.
+// sums adds up cells that don't come in order of time.
 type sums struct {
-	from        history.Slice  // of the first cell of recent
-	recent      []history.Cell // one for each slice; empty if there are no calls
-	first, last int            // the indices of the others
+	from        history.Slice  // slice of the first cell in recent
+	recent      []history.Cell // one per slice; empty without calls
+	first, last int            // indices of the others
 	others      history.Cells
 }
 
-// summed is the number of slices that sums adds up fast: more than a history usually covers.
+// summed is the number of slices that sums adds up fast, more than a history usually covers.
 const summed = 2048
 
 // addAll adds encoded cells.

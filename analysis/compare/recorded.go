@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
 
-// recordedWindow is some traces of a recording, to be compared with others.
+// recordedWindow is a set of traces of a recording, to be compared with others.
 type recordedWindow struct {
 	*ledger
 	h       *Normal
 	traces  []recordedTrace
-	surplus map[siteShape]float64 // probability that a span of this site and shape is in excess of the history; above 0
+	surplus map[siteShape]float64 // probability that a span of this site and shape is beyond the history; above 0
 
 	leaf, failedLeaf int32     // numbers of shapes
 	site             siteCalls // the current one
@@ -27,7 +27,7 @@ type recordedWindow struct {
 // siteShape is a shape at a site.
 type siteShape struct{ site, shape int32 }
 
-// siteCalls holds the calls of the window at a site, in the order of time.
+// siteCalls holds the calls of the window at a site, in order of time.
 type siteCalls struct {
 	site   int32
 	shapes []int32
@@ -35,7 +35,7 @@ type siteCalls struct {
 	onPath int64   // the part of their sum that is on critical paths
 }
 
-// groups groups the calls of the window by site, each group in the order of time. Sites are in the order of their keys.
+// groups groups the calls of the window by site, each group in order of time. Sites are ordered by their keys.
 func (c *recordedWindow) groups() []siteCalls {
 	count := make(map[int32]int)
 	for _, t := range c.traces {
@@ -66,7 +66,7 @@ func (c *recordedWindow) groups() []siteCalls {
 	return groups
 }
 
-// each yields the sites with calls in the window, in the order of their keys.
+// each yields the sites with calls in the window, ordered by their keys.
 func (c *recordedWindow) each() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for _, g := range c.groups() {
@@ -132,7 +132,7 @@ func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float
 	}
 }
 
-// meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.
+// meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more if they are shorter.
 func meanOf(nanos []int64) float64 {
 	sum := int64(0)
 	for _, x := range nanos {
@@ -165,8 +165,8 @@ func (c *recordedWindow) number(g *siteCalls, before series) (known int, total [
 	return known, total
 }
 
-// shares returns the share of each of the known shapes in each piece, at shape·pieces + piece, and the share of shapes
-// in each piece that occur in no other: the novelty of the piece.
+// shares returns the share of each of the known shapes in each piece, at shape·pieces + piece. It also returns the
+// novelty of each piece: the share of shapes that occur in no other piece.
 func (c *recordedWindow) shares(before series, b pieces, known int, total []int) (shares, unique []float64) {
 	shares = make([]float64, known*b.number)
 	unique = make([]float64, b.number)
@@ -195,7 +195,7 @@ func (c *recordedWindow) shares(before series, b pieces, known int, total []int)
 	return shares, unique
 }
 
-// chargeShapes charges the shapes in surplus, the deepest first. A caller is charged only beyond the surplus of its
+// chargeShapes charges the surplus of shapes, the deepest first. A caller is charged only beyond the surplus of its
 // callees.
 func (c *recordedWindow) chargeShapes() {
 	if len(c.surplus) == 0 {
@@ -218,8 +218,8 @@ func (c *recordedWindow) chargeShapes() {
 	}
 }
 
-// insideFailure reports whether a call is an INTERNAL span that did not fail, inside one that did: its changed shape is
-// a part of that failure, as in [shapeWalk].
+// insideFailure reports whether a call is an INTERNAL span that did not fail inside one that did. Its changed shape is
+// part of that failure, as in [shapeWalk].
 func (c *recordedWindow) insideFailure(calls []Call, i int) bool {
 	for x := &calls[i]; !c.h.rec.shapeFailed[x.shape] && c.h.rec.Sites[x.Site].Inner && x.Parent >= 0; {
 		x = &calls[x.Parent]
@@ -258,8 +258,8 @@ func (c *recordedWindow) sums(number int32) (now, before callSum) {
 	return c.all[number], c.h.sums[number]
 }
 
-// perCall returns the number of calls at a site in each call of its caller's step, in the window, in the history
-// and in its pieces.
+// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history and in its
+// pieces.
 func (c *recordedWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	before, within := c.h.rec.perCaller(c.h.list, number), c.h.rec.perCaller(c.traces, number)
 	if len(before) < history.MinHistory || len(within) == 0 {
@@ -268,7 +268,7 @@ func (c *recordedWindow) perCall(number int32) (now, usual float64, pieces []flo
 	return meanOf(within), meanOf(before), pieceMeans(nil, before, len(within))
 }
 
-// perCaller returns the number of calls at a site in each call of its caller's step, in the order of time.
+// perCaller returns the number of calls at a site for each call of its caller's step, in order of time.
 func (r *Recording) perCaller(traces []recordedTrace, number int32) (calls []int64) {
 	caller := r.Sites[number].Parent
 	var at []int // by call of the trace: index of a call of the step

@@ -10,12 +10,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps the data of many traces that comparisons need: 32 bytes per span, besides names. It is not safe
-// for concurrent use.
+// Recording keeps the data of many traces that comparisons need: 32 bytes per span, plus names. It is not safe for
+// concurrent use.
 //
 // Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
 //
-// Results do not depend on the order of the traces, unless the bound on sites, callees or shapes was reached.
+// Results don't depend on the order of the traces, unless the bound on sites, callees or shapes was reached.
 type Recording struct {
 	Table  *trace.Table
 	Traces []recordedTrace
@@ -31,11 +31,11 @@ type Recording struct {
 	shapeFailed    []bool // by number of the shape: whether the span has an error status
 
 	reader    history.PathReader
-	CallIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace; -1: no call
+	CallIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace, or -1
 }
 
-// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
-// recording adds the steps.
+// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added. The
+// recording itself adds the steps.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		Table:          table,
@@ -50,8 +50,8 @@ func NewRecording(table *trace.Table) *Recording {
 	}
 }
 
-// Bounds of the distinct sites, callees and shapes of a recording: far more than occur with normalised names, and at
-// about 100 bytes each less than 1 GiB.
+// Bounds of the distinct sites, callees and shapes of a recording. They are far above the numbers with normalised
+// names, and take less than 1 GiB at about 100 bytes each.
 const (
 	maxSites   = 1 << 20
 	maxCallees = 1 << 20
@@ -75,11 +75,11 @@ func (t recordedTrace) compare(u recordedTrace) int {
 // Call is one span, or a border, which stands for a missing CLIENT span.
 type Call struct {
 	Nanos  int64 // own time on the critical path of its root
-	Beside int64 // own time if it is beside the path, see [history.Cell]
+	Beside int64 // own time off the path, see [history.Cell]
 	Site   int32 // number of its site
 	shape  int32 // number of its shape
-	Parent int32 // index within its trace, less than its own; -1: no parent
-	Callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
+	Parent int32 // index within its trace, less than its own; -1 without a parent
+	Callee int32 // number of its callee, if the span is a CLIENT or a border; 0 if unknown
 }
 
 // Own returns the own time of c.
@@ -93,8 +93,8 @@ type calleeKey struct {
 // Set is a label of traces, such as all traces of one version of an application. Its values have no meaning here.
 type Set uint8
 
-// Add adds the trace of p with all of its roots to a set. It ignores traces without a root and those whose primary root
-// takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
+// Add adds the trace of p with all of its roots to a set. It ignores traces without a root, and traces whose primary
+// root takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
 func (r *Recording) Add(p *critpath.Path, set Set) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
@@ -146,8 +146,8 @@ func (r *Recording) call(p *critpath.Path, i int32) Call {
 	return c
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, without an answer, the
-// name in its attributes; 0 without both.
+// calledBy returns the number of the callee of node i, a CLIENT span: the span that answers it or, without an answer,
+// the name in its attributes. It returns 0 if it has neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	if callee := history.Answering(p, i); callee >= 0 {
 		s := &p.Trace.Spans[callee]
@@ -156,7 +156,7 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	return r.namedPeer(p.Span(i).Peer)
 }
 
-// namedPeer returns the number of the callee with the name of peer; 0 if it has no name.
+// namedPeer returns the number of the callee named peer, or 0 if peer has no name.
 func (r *Recording) namedPeer(peer trace.Op) int32 {
 	if service := r.Table.Operation(peer).Service; service != 0 {
 		return r.calleeOf(service, 0)
@@ -164,7 +164,7 @@ func (r *Recording) namedPeer(peer trace.Op) int32 {
 	return 0
 }
 
-// site returns the number of a site, whose step has the given operation and target.
+// site returns the number of a site. Its step has the given operation and target.
 func (r *Recording) site(key history.SiteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i

@@ -7,18 +7,17 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// Most sites are healthy, or only somewhat slower than usual. To know that a site is healthy, it usually suffices to
-// look at a part of its history: a value in the window is within the fence if one piece in twenty reaches it, see
-// [Judge]. screen looks for these pieces from the beginning of the history, and stops as soon as it has found them.
-// What it says of a site remains true until calls are added to the site, leave the window, or are deleted; see
-// [verdict].
+// Most sites are healthy, or only somewhat slower than usual. A part of its history usually suffices to know that a
+// site is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. screen
+// looks for these pieces from the start of the history, and stops as soon as it has found them. Its result for a site
+// remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
-// verdict is the evidence of a site in the windows that begin in [from, until] and contain all of its calls from then
-// on: their number, their mean own time, and its limit, 0 if the mean is within it. Shapes are no evidence. The zero
-// value says nothing.
+// verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
+// the mean is within it. Shapes are no evidence. A verdict holds for windows that start in [from, until] and contain
+// all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
-	changes     uint64 // of the history, see [Sites.ChangedSince]
+	changes     uint64 // of the history, see [history.Sites.ChangedSince]
 	calls       uint32
 	mean, limit float64
 	onPath      float64 // see [siteTime]
@@ -30,7 +29,7 @@ type wanted struct {
 	pieces int
 }
 
-// reach counts a piece that has a value.
+// reach counts a piece with a value.
 func (w *wanted) reach(value float64) {
 	if value >= w.value {
 		w.pieces--
@@ -41,11 +40,11 @@ func (w *wanted) reach(value float64) {
 type wantedShape struct {
 	wanted
 	whole wanted          // the same for its share in the whole window
-	rest  history.Encoded // cells of the past that were not yet read
+	rest  history.Encoded // unread cells of the past
 }
 
-// enough returns the number of values among n that must reach x so that the fence does: see [atMost]. It does not fall
-// with n.
+// enough returns the number of values out of n that must reach x so that the fence does: see [atMost]. It never
+// decreases with n.
 func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
 
 // screening is the scratch memory of screen.
@@ -54,8 +53,8 @@ type screening struct {
 	shapes    []wantedShape
 }
 
-// screen returns the verdict on a site, unless the site has to be judged in detail. If the verdict has no calls, the
-// site has no calls in the window.
+// screen returns the verdict on a site, unless the site has to be judged in detail. A verdict without calls means that
+// the site has no calls in the window.
 func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]
 	if known.from <= c.window.From && c.window.From <= known.until &&
@@ -101,7 +100,7 @@ func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	return v, true
 }
 
-// limit returns the limit of the mean of the calls in the window. The pieces of the history are in c.screening.past.
+// limit returns the limit of the mean of the calls in the window. c.screening.past must hold the pieces of the history.
 func (c *liveWindow) limit() float64 {
 	past := c.screening.past
 	c.means = c.means[:0]
@@ -112,9 +111,8 @@ func (c *liveWindow) limit() float64 {
 	return limit
 }
 
-// wantShapes lists the shapes of the n calls in the window whose share the history must reach, and returns the last
-// beginning of a window with the same calls for which they are the same. It returns false if there are shapes that the
-// history does not have.
+// wantShapes lists the shapes of the n calls in the window whose share the history must reach. It returns the last
+// start of a window with the same calls and the same result. It returns false if the history lacks any of the shapes.
 func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.Slice, ok bool) {
 	s, x := c.h.Series(number), &c.screening
 	until = x.now[0].Slice
@@ -148,9 +146,9 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 	return until, true
 }
 
-// gap returns the last beginning of a window, at most the window that begins with the first of some calls, until which
-// a part of each window is without calls: no shape is then evidence. It is before the current window if there is no
-// such window.
+// gap looks at windows from the current one on, and returns the start of the last one before every part has calls. A
+// part without calls means that no shape is evidence. The window starts no later than the first of the calls. The
+// result is before the current window if each of its parts has calls.
 func (c *liveWindow) gap(now history.Cells) history.Slice {
 	length := c.window.To - c.window.From
 	for from := c.window.From; ; from++ {
@@ -180,8 +178,8 @@ func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
 	return true
 }
 
-// reached reports whether enough pieces of the history, of some calls before the window, reach the own time and the
-// shares of the wanted shapes. If they do not, c.screening.past has all cells in the end.
+// reached reports whether enough pieces of the history reach the own time and the shares of the wanted shapes. before
+// is the number of calls in the history. If they don't, c.screening.past holds all cells at the end.
 func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
 	x, skipped := &c.screening, c.skipped
 	x.past = x.past[:0]
@@ -198,7 +196,7 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 		calls += uint64(cell.Calls)
 		nanos += cell.Own()
 		if calls*pieces < before || (before-done-calls)*pieces < before {
-			continue // the last piece also has the rest
+			continue // the last piece also gets the rest
 		}
 		if c.reachedIn(time, x.past[first:], calls, nanos, cell.Slice+1) {
 			return true
@@ -209,7 +207,7 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
 }
 
-// reachedIn counts a piece with a number of calls, up to slice to, and reports whether nothing else is wanted.
+// reachedIn counts a piece with some calls, up to slice to, and reports whether nothing else is wanted.
 func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(piece.LowestMean(c.parts))
@@ -226,7 +224,7 @@ func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, 
 	return all
 }
 
-// read returns the number of calls of a shape in [from, to), and drops them and those before.
+// read returns the number of calls of a shape in [from, to). It drops them and earlier ones.
 func (c *liveWindow) read(s *wantedShape, from, to history.Slice) (calls uint64) {
 	for s.rest.More() {
 		x := s.rest.Peek()

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A verdict on a site holds until the calls at the site change: a healthy window leaves one for each site, calls of one
-// service replace only those on its sites, and a skipped time before the window replaces all.
+// A verdict on a site holds until the calls at the site change. A healthy window leaves one for each site, calls of one
+// service replace only verdicts on its sites, and a skipped time before the window replaces all.
 func TestVerdicts(t *testing.T) {
 	f := tracetest.NewFleet(3)
 	h := history.NewSites(f.Table)

@@ -5,19 +5,19 @@ import "github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 // shapeWalk visits the sites of a window, callees first, and charges each with its bad calls beyond the bad calls of
 // its callees.
 //
-// A span that fails skips calls, and the INTERNAL spans inside it then make fewer ones. That does not explain why it
-// failed: its failures count beyond the failures of the spans inside, and the changed shapes of these are a part of
-// them.
+// A span that fails skips calls, so INTERNAL spans inside it make fewer. That doesn't explain why it failed. We
+// therefore charge its failures beyond the failures of the spans inside, and count the changed shapes of these as part
+// of its failures.
 type shapeWalk struct {
 	*liveWindow
 	sameStep, calls []float64 // bad calls and all calls by step, under all callers
 
 	inner []innerShape
 	flow  map[int32]float64 // calls of inner, by service
-	moved map[int32]float64 // those that are a part of failures
+	moved map[int32]float64 // the part of flow that belongs to failures
 }
 
-// explained are the bad calls at or below a site, which explain bad calls of its callers.
+// explained counts the bad calls at or below a site. They explain bad calls of its callers.
 type explained struct {
 	bad     float64
 	failing float64 // the part that explains failures
@@ -83,7 +83,7 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 			by.failing += w.below[k].failing
 		}
 	}
-	// The same step has sites under other callers, which share its callees.
+	// The same step has sites under other callers, and these share its callees.
 	part := b.calls / w.calls[step]
 	if all := w.sameStep[step]; all > 0 {
 		part = b.total / all
@@ -91,7 +91,7 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	return explained{min(by.bad*part, b.calls), min(by.failing*part, b.calls)}
 }
 
-// charge charges a site with parts of its bad calls: those that failed, and the others.
+// charge charges a site with parts of its bad calls: failed ones, and others.
 func (w *shapeWalk) charge(i int32, others, failed float64) {
 	p := &w.sites[i]
 	for _, x := range w.bad[i].shapes {
@@ -112,7 +112,7 @@ func (w *shapeWalk) charge(i int32, others, failed float64) {
 	}
 }
 
-// chargeInner charges the changed shapes of inner spans that are not a part of failures.
+// chargeInner charges the changed shapes of inner spans that are not part of failures.
 func (w *shapeWalk) chargeInner() {
 	for _, x := range w.inner {
 		service := w.sites[x.site].Service

@@ -7,12 +7,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SharedPlace is a host, a node or a zone that is slow, or fails: the instances of several services there cost clearly
+// SharedPlace is a host, a node or a zone that is slow or fails: the instances of several services there cost clearly
 // more than their other instances.
 type SharedPlace struct {
 	Key, Value trace.Symbol // of the attribute that names it
 	Services   []ServicePart
-	Part       float64 // of the cost of these services that it carries, in [0, 1]
+	Part       float64 // part (0–1) of the cost of these services that it carries
 }
 
 // ServicePart is the part of the additional cost of a service that its instances in a place carry.
@@ -21,19 +21,19 @@ type ServicePart struct {
 	InstancePart
 }
 
-// Has reports whether a service is one of those that the place slows down.
+// Has reports whether the place slows down a service.
 func (p *SharedPlace) Has(service trace.Symbol) bool {
 	return slices.ContainsFunc(p.Services, func(s ServicePart) bool { return s.Service == service })
 }
 
-// leastShared is the least number of services that are slow in a place. One shows nothing but a slow instance.
+// leastShared is the minimum number of services that are slow in a place. A single one shows only a slow instance.
 const leastShared = 2
 
-// Shared returns the place where most of the suspects are slow and carry at least half of their cost; without services
-// if no two suspects have a place in common. c is the comparison of the window.
+// Shared returns the place where most of the suspects are slow and carry at least half of their cost. It has no
+// services if no two suspects share a place. c is the comparison of the window.
 //
-// A place is told by the calls of all services together: each of them may have too few there to tell its instances
-// apart.
+// It judges the calls of all services in a place together, because each of them may have too few calls to distinguish
+// its instances.
 func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Suspect) (best SharedPlace) {
 	var order []*placeCost
 	found := make(map[history.InstanceKey]*placeCost)
@@ -46,7 +46,7 @@ func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Su
 			}
 			for i := range costs {
 				k := costs[i].InstanceKey
-				if k.Service = 0; k.Value == 0 { // whatever service
+				if k.Service = 0; k.Value == 0 { // any service
 					continue
 				}
 				if found[k] == nil {
@@ -73,18 +73,18 @@ func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Su
 // placeCost compares the calls of services in a place with their calls elsewhere.
 type placeCost struct {
 	key      history.InstanceKey
-	services []ServicePart // that are slow there, and not elsewhere
-	only     []ServicePart // that are nowhere else: they tell nothing, but have the same cause
+	services []ServicePart // slow there, and not elsewhere
+	only     []ServicePart // nowhere else: they prove nothing, but have the same cause
 	in, all  float64       // cost of the services, in the place and everywhere
 	whole    contrast
 	thirds   [history.SteadyParts]contrast
 }
 
-// contrast compares the cost of a call in a place with the cost of one elsewhere, for several services at once. It
+// contrast compares the cost of a call in a place with the cost of a call elsewhere, for several services at once. It
 // weighs services as Mantel and Haenszel weigh strata.
 type contrast struct{ in, out, calls float64 }
 
-// contrastOf returns the contrast of one service with calls in the place and elsewhere, with their costs.
+// contrastOf returns the contrast of one service, given its calls in the place and elsewhere and their costs.
 func contrastOf(in, out usage, costIn, costOut float64) contrast {
 	all := in.calls + out.calls
 	if all == 0 {
@@ -105,7 +105,7 @@ func (c *contrast) clear() bool {
 	return c.calls >= history.MinHistory/2 && c.in > 0 && c.in >= clearlyMore*c.out
 }
 
-// add adds a suspect, whose value i is the place.
+// add adds a suspect. Its value i is the place.
 func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []instanceCost, i int, total float64) {
 	sum := func(of func(*instanceCost) *usage) contrast {
 		var in, out usage
@@ -132,7 +132,7 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	p.in, p.all = p.in+v.cost, p.all+total
 	part := ServicePart{service, InstancePart{v.Key, v.Value, uint64(v.whole.calls), 1, len(costs)}}
 	switch {
-	case len(costs) == 1: // whatever it costs: that depends on which of its operations are called
+	case len(costs) == 1: // whatever it costs, which depends on the operations that are called
 		p.only = append(p.only, part)
 	case own.in > 0 && own.in >= clearlyMore*own.out && v.cost >= leastVisible*total:
 		part.Part = v.cost / total

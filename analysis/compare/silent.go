@@ -6,31 +6,31 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// SteadyFor is the time for which requests must have come without a gap before they are missed.
+// SteadyFor is the time that requests must have come without a gap before we miss them.
 const SteadyFor = time.Hour
 
-// Constants of silence. They are numbers of calls and pieces, and depend on no application.
+// Constants of silence. They are numbers of calls and pieces, and don't depend on the application.
 const (
-	// leastMissing is the number of calls that are expected in the time without any. Calls that come at random, with
-	// that mean, stay away once in 500 million times.
+	// leastMissing is the minimum number of calls that we would expect during a silence. Random calls with that mean
+	// stay away once in 500 million times.
 	leastMissing = 20
-	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls, and
-	// leastSteady their length together. A job that runs once an hour, or for less than an hour, is not steady.
+	// leastPieces is the minimum number of pieces of the history, each as long as the silence, that all have calls, and
+	// leastSteady their minimum total length. A job that runs once an hour, or for less than an hour, is not steady.
 	leastPieces = 10
 	leastSteady = history.Slice(SteadyFor / history.SliceLength)
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 
-// chargeSilent charges a site without calls in the window, where requests begin that came steadily, with the requests
-// that did not come.
+// chargeSilent charges a site with the requests that did not come, if requests start there, came steadily, and don't
+// come in the window.
 func (c *liveWindow) chargeSilent(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
 		return
 	}
 	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)
-	past := c.site.Cells // also when incidents were open: they do not change how often requests come
+	past := c.site.Cells // including times of open incidents, because these don't change how often requests come
 	if len(past) == 0 {
 		return
 	}
@@ -50,7 +50,7 @@ func (c *liveWindow) chargeSilent(number int32) {
 	}
 	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
 	since := history.Range{From: end, To: c.window.To - history.Slice(c.h.StillOpen(number)/history.SliceLength)}
-	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before all sites are read
+	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before reading all sites
 		return
 	}
 	usual := rate / history.SliceLength.Seconds()
@@ -68,8 +68,9 @@ func (c *liveWindow) chargeSilent(number int32) {
 	of.stopped += usual
 }
 
-// trafficSince returns how many times the requests of some time come now, at most 1: all that begin at the sites with
-// calls in the window. Where fewer requests come of every kind, a rare one may stay away by chance.
+// trafficSince returns the present traffic as a fraction of the earlier one, at most 1. It counts all requests that
+// start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away by
+// chance.
 func (c *liveWindow) trafficSince(then history.Range) float64 {
 	var before, now float64
 	for i := range c.sites {
@@ -86,8 +87,8 @@ func (c *liveWindow) trafficSince(then history.Range) float64 {
 	return min(1, now/before*float64(then.To-then.From)/float64(c.window.To-c.window.From))
 }
 
-// observed reports whether traces began in each part of the window. If not, the service did not run, or all requests
-// stopped. Senders try again at different times after that.
+// observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
+// stopped. Senders retry at different times after that.
 func (c *liveWindow) observed() bool {
 	for i := range c.parts {
 		part := c.window.Part(i, c.parts)
@@ -98,9 +99,9 @@ func (c *liveWindow) observed() bool {
 	return true
 }
 
-// continued returns the number of calls that may continue a site without calls since a steady time: of the same step
-// under a caller that sends spans now, or of new operations where requests begin, of the same service or with the same
-// name in another one, which may be new names.
+// continued returns the number of calls that may continue a site without calls since a steady time. These are calls of
+// the same step under a caller that sends spans now. They are also calls of new operations where requests start, in the
+// same service or with the same name in another one, because they may be new names.
 func (c *liveWindow) continued(number int32, steady, since history.Range) (calls float64) {
 	s := &c.sites[number]
 	old := c.h.Table().Operation(s.Op)
@@ -118,11 +119,11 @@ func (c *liveWindow) continued(number int32, steady, since history.Range) (calls
 	return calls
 }
 
-// leastGrown is the least ratio of the rate of the calls of a new operation to their rate before. Phones whose clocks
-// are wrong send some calls that seem to come before the first one.
+// leastGrown is the minimum ratio of the rate of the calls of a new operation to its earlier rate. It isn't infinite,
+// because phones with wrong clocks send some calls that seem to come before the first one.
 const leastGrown = 10
 
-// isNew reports whether the calls of a series are new: they hardly came in an earlier time.
+// isNew reports whether the calls of a series are new: it hardly had any in an earlier time.
 func isNew(s *history.Series, earlier, since history.Range) bool {
 	before, now := float64(s.Within(earlier).Calls()), float64(s.Within(since).Calls())
 	return leastGrown*before*float64(since.To-since.From) <= now*float64(earlier.To-earlier.From)

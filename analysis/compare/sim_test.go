@@ -10,18 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// simApp is a random application of services in layers, with a fault in one of them while faulty is set. It serves to
-// judge comparisons, so it is not designed to suit them.
+// simApp is a random application of services in layers, with a fault in one of them while faulty is set. It is there to
+// judge comparisons, so it isn't designed to suit them.
 type simApp struct {
 	rng      *rand.Rand
 	table    *trace.Table
 	clients  bool // remote calls have CLIENT spans
-	shared   bool // databases are shared by services and named by attributes; else each service has its own, unnamed
+	shared   bool // databases are shared by services and named by attributes; otherwise each service has its own, unnamed
 	services []simService
 	entries  []int // operations of the gateway
 	ops      []simOp
 	faulty   bool
-	renamed  bool // most requests enter by a new operation while the fault lasts
+	renamed  bool // most requests arrive at a new operation during the fault
 	fault    simFault
 	drift    []float64
 	mix      []float64
@@ -131,7 +131,7 @@ func (e *simApp) at(service int, kinds ...string) bool {
 	return slices.Contains(kinds, e.fault.kind)
 }
 
-// request returns the trace of a request that begins at start.
+// request returns the trace of a request that starts at start.
 func (e *simApp) request(id uint64, start trace.Nanos, entry int) *trace.Trace {
 	e.t = &trace.Trace{}
 	for i := range 8 {

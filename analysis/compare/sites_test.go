@@ -94,7 +94,7 @@ func TestSitesAgree(t *testing.T) {
 	}
 }
 
-// TestSitesOrder merges the same traces in another order, in other tallies and after a restart: the content is equal.
+// TestSitesOrder merges the same traces in another order, in other tallies and after a restart. The content is equal.
 func TestSitesOrder(t *testing.T) {
 	e := newCase(3, false, false, "delay")
 	traces, window := stretch(e.traces(100, 500))
@@ -121,7 +121,7 @@ func TestSitesOrder(t *testing.T) {
 	}
 }
 
-// TestDecodeSitesCorrupt cuts and flips saved histories: decoding them returns an error or a history, and never panics.
+// TestDecodeSitesCorrupt cuts and flips saved histories. Decoding them returns an error or a history, and never panics.
 func TestDecodeSitesCorrupt(t *testing.T) {
 	e := newCase(5, true, false, "cpu")
 	traces, window := stretch(e.traces(20, 60))
@@ -144,7 +144,7 @@ func TestDecodeSitesCorrupt(t *testing.T) {
 	}
 }
 
-// TestSitesSteady slows requests down for a part of the window, and for all of it: only the second is a steady change.
+// TestSitesSteady slows requests down for a part of the window, and for all of it. Only the second is a steady change.
 func TestSitesSteady(t *testing.T) {
 	const normal, slow = int64(100 * time.Millisecond), int64(300 * time.Millisecond)
 	window := history.Interval{From: trace.Nanos(30 * time.Minute), To: trace.Nanos(33 * time.Minute)}
@@ -189,8 +189,8 @@ func TestSitesSkip(t *testing.T) {
 	}
 }
 
-// TestSitesBehind fails requests of a proxy without CLIENT spans before the service behind it has a span: the history
-// charges that service, like [Normal.Compare].
+// TestSitesBehind makes requests of a proxy without CLIENT spans fail before the service behind it has a span. The
+// history charges that service, like [Normal.Compare].
 func TestSitesBehind(t *testing.T) {
 	table := &trace.Table{}
 	parse := func(text string) *trace.Trace {
@@ -224,9 +224,9 @@ func TestSitesBehind(t *testing.T) {
 	}
 }
 
-// TestStopsExporting stops the spans of a service while its callees still send theirs. Then the service is silent, and
-// not a hop without spans: whether its callers name it, by an address or not at all, and whether it makes one call or
-// several. A hop that never sent spans stays one.
+// TestStopsExporting stops the spans of a service while its callees still send theirs. The service is then silent, and
+// not a hop without spans. This holds whether its callers name it, by an address or not at all, and whether it makes
+// one call or several. A hop that never sent spans stays a hop.
 func TestStopsExporting(t *testing.T) {
 	const (
 		one     = "\n      d cart \"GET stock\" client 12..80\n        e stock get server 15..75"
@@ -246,8 +246,8 @@ func TestStopsExporting(t *testing.T) {
 		name    string        // of the callee in the attributes of the call
 		address trace.Address // the same
 		before  string
-		want    string        // the silent service; empty: a hop
-		moved   trace.Address // the address of calls without an answer; 0: the same
+		want    string        // the silent service; empty means a hop
+		moved   trace.Address // the address of calls without an answer; 0 means the same
 	}{
 		{"named", "cart", 0, request(one), "cart", 0},
 		{"at an address of Kubernetes", "cart.default.svc:80", 0, request(one), "cart", 0},
@@ -305,8 +305,8 @@ func TestStopsExporting(t *testing.T) {
 	}
 }
 
-// TestHopsBesideCalls has calls that pass a proxy without spans beside others: to services that call each other, and to
-// several at one address. None of them is taken for a call whose answer got lost, whatever the order of the tallies.
+// TestHopsBesideCalls mixes calls that pass a proxy without spans with others: to services that call each other, and to
+// several at one address. No call is mistaken for one whose answer was lost, whatever the order of the tallies.
 func TestHopsBesideCalls(t *testing.T) {
 	const (
 		toCart  = "a shop buy server 0..100\n  b shop GET client 5..95%s\n    c parent=x cart get server 10..90\n      d cart \"GET stock\" client 12..80\n        e stock get server 15..75"

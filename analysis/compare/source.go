@@ -6,29 +6,30 @@ import "iter"
 // with about as many calls at the site as the window: [recordedWindow] divides it at calls, and [liveWindow] at slices
 // of time.
 type source interface {
-	// each yields the sites with calls in the window. It charges those that need no sample.
+	// each yields the sites with calls in the window. It charges the sites that need no sample itself.
 	each() iter.Seq[int32]
-	// sample returns the calls at a site; nil if the history has too few. It is valid until the next call.
+	// sample returns the calls at a site, or nil if the history has too few. It is valid until the next call.
 	sample(number int32) *sample
 	// changed notes the surplus of each shape of a sample, and the total.
 	changed(number int32, of *sample, all []surplus, total float64)
-	// chargeShapes charges the surplus of all sites; callers only beyond the surplus of their callees.
+	// chargeShapes charges the surplus of all sites. It charges callers only beyond the surplus of their callees.
 	chargeShapes()
-	// counts returns the numbers of calls at a site in the window and, about, in the history. It takes constant time.
+	// counts returns the approximate numbers of calls at a site in the window and in the history. It takes constant
+	// time.
 	counts(number int32) (now, before float64)
 	// sums returns the calls at a site in the window and in the history.
 	sums(number int32) (now, before callSum)
-	// perCall returns the number of calls at a site in each call of its caller's step, in the window, in the history
-	// and in its pieces; no pieces if the history has too few calls of the step.
+	// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history and in
+	// its pieces. There are no pieces if the history has too few calls of the step.
 	perCall(number int32) (now, usual float64, pieces []float64)
 }
 
 // sample holds the calls at a site in the window, and in the pieces of the history.
 type sample struct {
 	time   siteTime
-	shapes []shapeSample // of the window, in a fixed order; nil: they are not judged
+	shapes []shapeSample // of the window, in a fixed order; nil if they are not judged
 	// novel is the share in the window of all shapes that the history does not have, and unique the share in each piece
-	// of those that no other piece has.
+	// of the shapes that no other piece has.
 	novel  float64
 	unique []float64
 }
@@ -36,8 +37,8 @@ type sample struct {
 // shapeSample holds the calls of one shape at a site.
 type shapeSample struct {
 	calls  float64   // in the window
-	share  float64   // in the calls of the window; 0: it is not more frequent than usual
-	pieces []float64 // its shares in the pieces; nil: the history does not have the shape
+	share  float64   // share in the calls of the window; 0 if it is not more frequent than usual
+	pieces []float64 // its shares in the pieces; nil if the history lacks the shape
 	leaf   bool      // the shape of calls that make no calls
 	failed bool
 }
@@ -103,7 +104,8 @@ func (j Judge) surplus(s *sample) (all []surplus, total float64) {
 	return all, total + calls
 }
 
-// beyond returns the part of a share in the window that is beyond the fence of the shares in pieces. It reorders them.
+// beyond returns the part of a share in the window that is beyond the fence of the shares in pieces. It reorders
+// pieces.
 func (j Judge) beyond(share float64, pieces []float64) float64 {
 	if share == 0 || atMost(share, pieces, upperQuartile) {
 		return 0

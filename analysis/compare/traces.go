@@ -7,13 +7,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Traces are some of the traces of a [Recording], in the order of time. They become invalid if a trace is added to it.
+// Traces is a selection of the traces of a [Recording], in order of time. It becomes invalid if a trace is added to the
+// recording.
 type Traces struct {
 	rec  *Recording
 	list []recordedTrace
 }
 
-// Select returns the traces of r whose beginning and set keep accepts. A trace begins with its primary root.
+// Select returns the traces of r whose start and set keep accepts. A trace starts with its primary root.
 func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	t := Traces{rec: r}
 	for i := range r.Traces {
@@ -25,12 +26,12 @@ func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	return t
 }
 
-// Within returns the traces of all sets that begin within an interval.
+// Within returns the traces of all sets that start within an interval.
 func (r *Recording) Within(i history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool { return i.Contains(start) })
 }
 
-// Outside returns the traces of all sets that begin outside of all intervals.
+// Outside returns the traces of all sets that start outside of all intervals.
 func (r *Recording) Outside(intervals []history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool {
 		return !slices.ContainsFunc(intervals, func(i history.Interval) bool { return i.Contains(start) })
@@ -45,7 +46,7 @@ func (r *Recording) Of(set Set) Traces {
 // Len returns the number of traces.
 func (t Traces) Len() int { return len(t.list) }
 
-// Extent returns the times at which the first and the last trace begin; zeros if t is empty.
+// Extent returns the starts of the first and the last trace, or zeros if t is empty.
 func (t Traces) Extent() (first, last trace.Nanos) {
 	if len(t.list) == 0 {
 		return 0, 0
@@ -53,9 +54,9 @@ func (t Traces) Extent() (first, last trace.Nanos) {
 	return t.list[0].start, t.list[len(t.list)-1].start
 }
 
-// UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in the order of time:
-// the scores to expect without a change. A stretch has length consecutive traces; there are at most n, evenly spread,
-// or no stretch if t has less than four times its length. UsualScores takes the time of n comparisons.
+// UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in order of time: the
+// scores to expect without a change. A stretch is length consecutive traces. There are at most n stretches, evenly
+// spread, or no stretch if t has less than four times its length. UsualScores takes the time of n comparisons.
 func (t Traces) UsualScores(length, n int) []float64 {
 	const leastStretches = 4
 	n = min(n, len(t.list)/max(1, length))

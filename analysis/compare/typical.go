@@ -6,26 +6,26 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// The typical own time of calls is their geometric mean. A call that takes ten times as long makes up a third of the
-// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them. The
-// operations of a service with little traffic may still have too few calls to be judged by themselves: all calls of a
-// service are judged together, too.
+// The typical own time of calls is their geometric mean. If one of thirty calls takes ten times as long, it makes up a
+// quarter of their mean, but raises their geometric mean by only 8 %. Small changes of most calls therefore show after
+// a few calls. The operations of a service with little traffic may still have too few calls to be judged separately, so
+// we also judge all calls of a service together.
 
-// typicalTimes sums up how much longer the calls in a window typically take than those before it, each compared with
-// those at its site. Calls at sites with few of them count, too: how much the mean varies shows in healthy windows.
+// typicalTimes sums up how much longer the calls in a window typically take than earlier calls at the same site. Calls
+// at sites with few of them count, too: healthy windows show how much the mean varies.
 type typicalTimes struct {
 	before float64 // calls of the history at these sites
 	parts  [history.SteadyParts]struct {
 		calls   float64
 		nanos   float64
-		octaves float64 // growth, summed up over the calls
+		octaves float64 // sum of the growth over the calls
 	}
 }
 
 const (
-	// leastTypical is the number of calls in a window that have a typical time.
+	// leastTypical is the minimum number of calls in a window with a typical time.
 	leastTypical = 10
-	// leastRise is the least growth of a typical time in octaves: 7 %.
+	// leastRise is the minimum growth of a typical time in octaves: 7 %.
 	leastRise = 0.1
 )
 
@@ -42,15 +42,15 @@ func (t *typicalTimes) merge(o *typicalTimes) {
 // rise is a growth of typical times.
 type rise struct {
 	calls   float64 // that show it
-	octaves float64 // 0: less than leastRise
-	nanos   float64 // of a call that it makes up
+	octaves float64 // 0 if less than leastRise
+	nanos   float64 // growth per call
 }
 
-// certainty grows with the number of calls as the precision of a mean does.
+// certainty grows with the number of calls like the precision of a mean.
 func (r rise) certainty() float64 { return r.octaves * math.Sqrt(r.calls) }
 
-// rise returns the more certain growth, of the whole window or without its first part: a change shows a minute earlier
-// without it, and a small one is certain with it only.
+// rise returns the more certain growth, of the whole window or without its first part. A change shows a minute earlier
+// without the first part, and a small one is certain only with it.
 func (t *typicalTimes) rise() rise {
 	late, whole := t.riseFrom(1), t.riseFrom(0)
 	if whole.certainty() > late.certainty() {
@@ -59,7 +59,7 @@ func (t *typicalTimes) rise() rise {
 	return late
 }
 
-// riseFrom returns the growth from a part of the window on. It must last: each part shows at least half of it.
+// riseFrom returns the growth from a part of the window on. It must last: each part must show at least half of it.
 func (t *typicalTimes) riseFrom(first int) (r rise) {
 	nanos, lowest := 0.0, math.Inf(1)
 	for _, x := range t.parts[first:] {
@@ -81,11 +81,11 @@ func (r rise) set(o *SuspectOperation) { o.Rise, o.Risen, o.RiseCalls = r.octave
 
 // wholeTimes sums up all calls of a service.
 type wholeTimes struct {
-	calls, young float64 // young: at sites that have not been known for a day
+	calls, young float64 // young: at sites that have been known for less than a day
 	typical      typicalTimes
 }
 
-// operation returns the calls as an operation with Op 0. It also tells whether most of them are young.
+// operation returns the calls as an operation with Op 0, and whether most of them are young.
 func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	if w.calls < leastTypical {
 		return o, false
@@ -101,8 +101,8 @@ func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
 
-// addTypical adds the calls at a site in the window to its operation and to the service whose own time they are, beyond
-// what is usual at this hour.
+// addTypical adds the growth of the calls at a site in the window, beyond the usual growth at this hour, to its
+// operation and to the service whose own time they are.
 func (c *liveWindow) addTypical(number int32) {
 	p, s := &c.sites[number], c.h.Series(number)
 	usual, before := c.typicalBefore(number)
@@ -149,7 +149,7 @@ func (c *liveWindow) addTypical(number int32) {
 	}
 }
 
-// ownerOf returns the service whose own time the calls at a site take, if it is known: calls to a service with spans
+// ownerOf returns the service whose own time the calls at a site take, if it is known. Calls to a service with spans
 // take time on the wire.
 func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	p := &c.sites[number]

@@ -6,7 +6,7 @@ import (
 )
 
 // The growth of typical times is the mean over the calls of a window, with or without its first part, whichever is more
-// certain. It has to show in all parts.
+// certain. It must show in all parts.
 func TestTypicalRise(t *testing.T) {
 	type part struct{ calls, octaves float64 }
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestTypicalRise(t *testing.T) {
 		{[3]part{{10, 10}, {10, 10}, {10, 10}}, 1, 30},
 		{[3]part{{10, 0}, {10, 5}, {10, 15}}, 1, 20}, // half of it
 		{[3]part{{10, 0}, {10, 4}, {10, 16}}, 0, 0},  // less
-		{[3]part{{10, 0}, {10, 0}, {10, 20}}, 0, 0},  // began within the window
+		{[3]part{{10, 0}, {10, 0}, {10, 20}}, 0, 0},  // started within the window
 		{[3]part{{10, 0}, {10, 20}, {10, 0}}, 0, 0},  // ended within it
 		{[3]part{{10, 0}, {30, 30}, {10, 20}}, 1.25, 40},
 		{[3]part{{10, 0}, {10, 0.9}, {10, 0.9}}, 0, 0}, // less than leastRise

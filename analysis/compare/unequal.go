@@ -8,31 +8,31 @@ import (
 )
 
 // UnequalInstance is an instance of a service, or a host, whose calls take much longer, or fail much more often, than
-// the calls of its siblings, for as long as the history reaches. No comparison with the history shows that.
+// the calls of its siblings over the whole history. A comparison with the history can't show that.
 type UnequalInstance struct {
 	Service, Key, Value trace.Symbol
-	Siblings            int     // number of the others
+	Siblings            int     // number of siblings
 	Calls               uint64  // in the history
 	Nanos, Usual        float64 // mean own time of a call in ns, and the median over the siblings
 	Failed, UsualFailed float64 // the same for the share of the calls that fail
 }
 
 const (
-	// muchLonger is the least ratio of the times of instances that are unequal, by at least leastUnequal ns, and
-	// muchMoreFailed the least difference of the shares of failed calls. Instances that share the work are within that;
-	// some have another part, such as the leader of a group.
+	// muchLonger is the minimum ratio of the times of unequal instances, which also differ by at least leastUnequal ns,
+	// and muchMoreFailed the minimum difference of their shares of failed calls. Instances that share the work differ
+	// less. Others have another role, such as the leader of a group.
 	muchLonger     = 3
 	leastUnequal   = 1e6
 	muchMoreFailed = 0.1
-	// leastUnequalCalls is the number of calls of an instance in each third: less is chance.
+	// leastUnequalCalls is the minimum number of calls of an instance in each third. Fewer may be chance.
 	leastUnequalCalls = 20
-	// leastSiblings is the number of siblings whose median is usual.
+	// leastSiblings is the minimum number of siblings for a usual value, their median.
 	leastSiblings = 2
 )
 
-// Unequal returns the instances that are unequal to their siblings in each third of the history before now, in the
-// order of services and values. Instances are named by service.instance.id, the pod or the host: the first
-// attribute that has enough values.
+// Unequal returns the instances that differ from their siblings in each third of the history before now, ordered by
+// service and value. Instances are named by service.instance.id, the pod or the host: the first attribute with enough
+// values.
 func Unequal(h *history.Sites, now trace.Nanos) (all []UnequalInstance) {
 	if len(h.Total()) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func Unequal(h *history.Sites, now trace.Nanos) (all []UnequalInstance) {
 	return all
 }
 
-// unequal returns the unequal ones of the values of a service and key.
+// unequal returns the unequal instances among values. All values have the same service and key.
 func unequal(values []history.Instance, whole history.Range) (all []UnequalInstance) {
 	costs := make([]instanceCost, 0, len(values))
 	for _, v := range values {

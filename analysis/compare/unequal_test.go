@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestUnequal starts with an instance that is slow, or fails, from the beginning. An instance that has been so for a
-// part of the time, is younger than the history, or is one of two does not count.
+// TestUnequal has an instance that is slow, or fails, from the start. An instance does not count if that holds only for
+// a part of the time, if it is younger than the history, or if it is one of two.
 func TestUnequal(t *testing.T) {
 	of := func(n int, slower, fails float64) func(*tracetest.Fleet) []tracetest.Instance {
 		return func(f *tracetest.Fleet) []tracetest.Instance {
@@ -24,7 +24,7 @@ func TestUnequal(t *testing.T) {
 	for _, x := range []struct {
 		name         string
 		before, then func(*tracetest.Fleet) []tracetest.Instance
-		slower       float64 // 0: no instance is unequal
+		slower       float64 // 0 if no instance is unequal
 		fails        float64
 	}{
 		{"healthy", healthy, healthy, 0, 0},

@@ -7,18 +7,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Wires holds the excess of wire time between services, per request: the time between the call and the answer, without
-// the work of the callee, above its fence in the history.
+// Wires holds the excess of wire time between services, per request. Wire time is the time between the call and the
+// answer, without the work of the callee. Its excess is the time above its fence in the history.
 //
-// The time may have been lost in the caller, which sends or receives late; on the way; or in the callee, which accepts
-// late. But a service affects all of its partners alike. So excess is attributed to services, greedily: the service
-// that explains most, together with the other evidence against it, takes its part of the excess, then the next.
+// The time may have been lost in the caller, if it sends or receives late; on the way; or in the callee, if it accepts
+// late. But a service affects all of its partners alike. So excess is attributed to services greedily: the service that
+// explains most, together with the other evidence against it, takes its part of the excess, then the next.
 //
 //   - In: a service is late by the same time per call for all of its callers: the lower median over them.
-//   - Out: a service is late by the same time per call with all of its callees. A single callee cannot show this, so a
+//   - Out: a service is late by the same time per call with all of its callees. A single callee can't show this, so a
 //     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: they
-//     contain its own time, and it may be slow without being late. In one trace, a service often has a single callee.
-//     There the virtual callee has the excess that the service shows otherwise, in its own time or per call to it.
+//     contain its own time, and it may be slow without being late. Within one trace, a service often has a single
+//     callee. The virtual callee then has the excess that the service shows otherwise, in its own time or per call to
+//     it.
 //   - A callee that emits no spans (a database named by its callers) is treated like any other, but the excess that it
 //     does not explain is charged to its callers as own time.
 //
@@ -55,7 +56,8 @@ func (w Wires) late() bool {
 	return false
 }
 
-// explanation attributes perCall of the excess of each call of some wires to a service; gain is the excess it explains.
+// explanation attributes perCall of the excess of each call of some wires to a service. gain is the excess that it
+// explains.
 type explanation struct{ gain, perCall float64 }
 
 // explain returns the explanation of the wires, together with virtual wires of the given excess per call.
@@ -89,11 +91,11 @@ func (x explanation) subtract(wires []*wireTo, explained func(of *wireTo, part f
 // Service is a candidate for explaining wire times.
 type Service struct {
 	Suspect
-	in, out     []*wireTo // from its callers, to its callees
-	toOpaque    []*wireTo // to callees that emit no spans
+	in, out     []*wireTo // from callers, to callees
+	toOpaque    []*wireTo // to callees without spans
 	byIn, byOut explanation
 	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
-	running     bool            // of a running service: changed calls order suspects, but are no part of the score
+	running     bool            // in a running service: changed calls order suspects, but don't add to the score
 	late        map[int]float64 // by index of the caller: the part that comes from time, or failures, on the way from it
 	Processed   bool
 	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
@@ -107,11 +109,11 @@ func (s *Service) lateFrom(caller int, part float64) {
 	s.late[caller] += part
 }
 
-// nearlyAll is the share of the evidence against a service that makes the way from a caller its place.
+// nearlyAll is the minimum share of the evidence against a service for locating it on the way from one caller.
 const nearlyAll = 0.9
 
-// from returns the index of the caller on the way from which nearly all of the evidence against s arises; -1 if there
-// is none.
+// from returns the index of the caller if nearly all of the evidence against s arises on the way from one caller, or
+// -1.
 func (s *Service) from() int {
 	for caller, part := range s.late {
 		if part > 0 && part >= nearlyAll*(s.Score-s.Shape) {
@@ -161,7 +163,7 @@ func (s *Service) evaluate() {
 }
 
 // Attribute attributes the excess of the wires to services and sets their scores. index maps numbers of services to
-// indices in services. A service that is processed already explains nothing.
+// indices in services. Services that are already processed explain nothing.
 func (w Wires) Attribute(services []Service, index map[int32]int) {
 	all := w.sorted(index)
 	for _, x := range all {
@@ -172,7 +174,7 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 		}
 		services[x.to].in = append(services[x.to].in, x)
 	}
-	var left []*Service // that may explain anything, unless they are processed
+	var left []*Service // services that may explain something, unless they are processed
 	for i := range services {
 		s := &services[i]
 		if s.evaluate(); !s.Processed && s.hasExcess() {
@@ -192,7 +194,7 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 		in, out := s.byIn, s.byOut
 		in.subtract(s.in, func(x *wireTo, part float64) {
 			s.share(x.from, part)
-			if !x.border { // else it may be the caller's own time
+			if !x.border { // otherwise it may be the caller's own time
 				s.lateFrom(x.from, part)
 			}
 		})
@@ -223,8 +225,8 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 	}
 }
 
-// hasExcess reports whether any wire of s has an excess. If none has, s explains nothing, now or later: wires only lose
-// excess.
+// hasExcess reports whether any wire of s has an excess. If not, s explains nothing, now or later, because wires only
+// lose excess.
 func (s *Service) hasExcess() bool {
 	return slices.ContainsFunc([][]*wireTo{s.in, s.out, s.toOpaque}, func(wires []*wireTo) bool {
 		return slices.ContainsFunc(wires, func(x *wireTo) bool { return x.Excess > 0 })
@@ -238,7 +240,7 @@ func (s *Service) reevaluate() {
 	}
 }
 
-// sorted returns the wires in the order of the indices of their services.
+// sorted returns the wires, ordered by the indices of their services.
 func (w Wires) sorted(index map[int32]int) []*wireTo {
 	all := make([]*wireTo, 0, len(w))
 	for k, l := range w {
@@ -253,7 +255,7 @@ func (w Wires) sorted(index map[int32]int) []*wireTo {
 // scoreTolerance is the relative difference between two scores that rounding alone may cause.
 const scoreTolerance = 1e-9
 
-// order returns what orders suspects: the score and, for a running service, the changed calls.
+// order returns the figure that orders suspects: the score plus, for a running service, the changed calls.
 func (s *Service) order() float64 {
 	if s.running {
 		return s.Score + s.Shape
@@ -261,9 +263,9 @@ func (s *Service) order() float64 {
 	return s.Score
 }
 
-// precedes reports whether s explains more than t. At equal scores a service that emits spans precedes one that does
-// not, then a larger Out precedes: if a caller and a callee explain the same time, the caller, which is known to have
-// spent it.
+// precedes reports whether s explains more than t. If scores are equal, a service that emits spans precedes one that
+// does not, and then a larger Out precedes: if a caller and a callee explain the same time, the caller comes first,
+// because it is known to have spent it.
 func (s *Service) precedes(t *Service) bool {
 	switch a, b := s.order(), t.order(); {
 	case a > b*(1+scoreTolerance):

@@ -10,8 +10,8 @@ import (
 )
 
 // benchTraces returns count traces of n spans that resemble requests across services. About half of the spans are calls
-// (CLIENT and SERVER) that end before their parents. About half of the INTERNAL spans are tracepoint spans if
-// tracepoints is set.
+// (CLIENT and SERVER) that end before their parents. If tracepoints is true, about half of the INTERNAL spans are
+// tracepoint spans.
 func benchTraces(count, n int, tracepoints bool) []trace.Trace {
 	r := rand.New(rand.NewPCG(1, 2))
 	traces := make([]trace.Trace, count)
@@ -247,7 +247,7 @@ func largeTrace(n int, span func(i int, end trace.Nanos) trace.Span) *trace.Trac
 	return t
 }
 
-// largeSpan returns span number i below span number parent; -1 for none.
+// largeSpan returns span number i below span number parent, or a root if parent is -1.
 func largeSpan(i, parent int, start, end trace.Nanos) trace.Span {
 	return trace.Span{
 		ID: trace.SpanID(i + 1), Parent: trace.SpanID(parent + 1), Start: start, End: end,

@@ -7,13 +7,12 @@ import (
 )
 
 // callees finds the span that answers each CLIENT span: a child that is a SERVER or belongs to another service, because
-// not all instrumentations set kinds. A CONSUMER answers nobody. Of several, for example of a call that was repeated,
-// it is the earliest, then the one with the smallest ID.
+// not all instrumentations set kinds. A CONSUMER never answers. If there are several, as for a repeated call, it is the
+// earliest, and then the one with the smallest ID.
 //
-// Spans of services to see through, such as sidecars, answer nobody: the spans below them are candidates in their
-// place.
+// Spans of services to see through, such as sidecars, never answer: the spans below are candidates in their place.
 //
-// The callee of a baseline span depends on baseline spans only, so that tracepoints do not change the steps of a path.
+// The callee of a baseline span depends only on baseline spans, so that tracepoints don't change the steps of a path.
 type callees struct {
 	spans  []trace.Span
 	ids    *spanIDs
@@ -21,13 +20,13 @@ type callees struct {
 
 	seeThrough []trace.Symbol // Options
 
-	// elsewhere holds the callees that are not below their caller in the forest, by CLIENT span: baseline spans whose
+	// elsewhere holds, by CLIENT span, the callees that are not below their caller in the forest: baseline spans whose
 	// parent is a tracepoint span, and spans that were moved or detached.
 	elsewhere map[int32]int32
 }
 
-// find prepares for the spans of another trace. The baseline spans below a tracepoint span are children of their
-// callers, not of that span: they are found here, the others by [layout.addChildren].
+// find prepares for the spans of another trace. It finds callees below tracepoint spans, because baseline spans there
+// are children of their callers, not of the tracepoint span. [layout.addChildren] finds the others.
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.elsewhere)
@@ -44,7 +43,7 @@ func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller,
 // answer is a CLIENT span and a span that answers it.
 type answer struct{ client, callee int32 }
 
-// add adds answers that are not below their caller in the forest. Call find before.
+// add adds answers that are not below their caller in the forest. find must be called first.
 func (c *callees) add(answers []answer) {
 	for _, a := range answers {
 		c.addAnswer(a)
@@ -66,7 +65,7 @@ func (c *callees) answers(caller int32, s *trace.Span) bool {
 	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
-// answer returns the span that answers the CLIENT span caller by way of its child i; -1 if there is none.
+// answer returns the span that answers the CLIENT span caller through its child i, or -1.
 func (c *callees) answer(caller, i int32) int32 {
 	if len(c.seeThrough) > 0 {
 		return c.behind(caller, i, maxProxies)
@@ -77,11 +76,11 @@ func (c *callees) answer(caller, i int32) int32 {
 	return -1
 }
 
-// maxProxies is the largest number of spans of proxies between a call and its answer. It bounds the time for chains of
+// maxProxies is the maximum number of spans of proxies between a call and its answer. It bounds the time for chains of
 // such spans.
 const maxProxies = 16
 
-// behind is answer with services to see through, at most proxies of whose spans are in a chain.
+// behind is like answer, with services to see through. proxies is the maximum length of a chain of their spans.
 func (c *callees) behind(caller, i int32, proxies int) int32 {
 	s := &c.spans[i]
 	if !slices.Contains(c.seeThrough, s.Service) {
@@ -110,8 +109,8 @@ func (c *callees) before(i, k int32) bool {
 	return c.ids.id(i) < c.ids.id(k)
 }
 
-// target returns the operation that span i calls: that of its callee or, without an answer, the one that its attributes
-// name. The callee comes first, because addresses are often those of proxies or of single replicas.
+// target returns the operation that span i calls: its callee's or, without an answer, the one that its attributes name.
+// The callee comes first, because addresses often belong to proxies or single replicas.
 func target(spans []trace.Span, i, callee int32) trace.Op {
 	if callee >= 0 {
 		return spans[callee].Op

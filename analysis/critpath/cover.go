@@ -2,8 +2,8 @@ package critpath
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// Cover adds all spans of the trace to c: the spans of each usable root as judged, the others with the reason why they
-// are left out.
+// Cover adds all spans of the trace to c. The spans of usable roots count as judged, the others as left out, with the
+// reason.
 func (p *Path) Cover(c *trace.Coverage) {
 	c.Traces++
 	if !p.Complete() {

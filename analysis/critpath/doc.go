@@ -2,8 +2,8 @@
 // one span, that adds up to the duration of the root. [Extractor.Extract] lists the steps. [Simulation] predicts the
 // duration of a request with faster edges.
 //
-// A tracepoint span is a span with a tracepoint ID. The others are baseline spans. Tracepoint spans refine a critical
-// path and change nothing else of it.
+// A tracepoint span is a span with a tracepoint ID. All others are baseline spans. Tracepoint spans refine a critical
+// path and change nothing else about it.
 //
 // # Requests that are not trees
 //
@@ -13,16 +13,16 @@
 //
 //   - A SERVER span below a CLIENT span answers a synchronous call. If the two have no common clock, because their
 //     hosts differ or are not known, it is placed inside its client, whatever the skew. Spans of one host are not
-//     moved, nor are spans of one service whose hosts are not known. The whole request happens at the time that most
-//     of its spans tell: the clock of a phone may be hours off.
+//     moved, nor are spans of one service whose hosts are not known. The whole request happens at the time that most of
+//     its spans report: the clock of a phone may be hours off.
 //   - Any other span that is outside its parent counts below its nearest ancestor in the same process that ran at the
-//     time. Such a parent only started the work, like a span that registers a callback: the ancestor may have waited
+//     time. Such a parent only started the work, like a span that registers a callback. The ancestor may have waited
 //     for the work, and a path that ignored it would charge its calls to the ancestor. The search stops at the border
 //     of the process, because a process that has answered keeps no caller waiting.
-//   - Without such an ancestor the span is detached: it and the spans below are a request of their own, with the type
-//     of its operation, linked to its parent ([Root.From], [Path.Wait]). Work after the response, processing after
-//     receiving, and FOLLOWS_FROM are such work. A CONSUMER span is always detached from a PRODUCER and from another
-//     service, and from any parent that has ended: each message is processed by itself.
-//   - A span whose parent did not arrive is a root, too ([BelowMissing]). A CLIENT span without an answer that runs
-//     while such a root does has called the missing hop ([Path.Gap]): it is not unanswered.
+//   - If there is no such ancestor, the span is detached: it and the spans below are a request of their own, with the
+//     type of its operation, linked to its parent ([Root.From], [Path.Wait]). This applies to work after the response,
+//     to processing after receiving, and to FOLLOWS_FROM. A CONSUMER span is always detached from a PRODUCER and from
+//     another service, and from any parent that has ended, because each message is processed on its own.
+//   - A span whose parent did not arrive is a root, too ([BelowMissing]). If a CLIENT span without an answer runs while
+//     such a root does, it has called the missing hop ([Path.Gap]): it is not unanswered.
 package critpath

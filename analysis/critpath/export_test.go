@@ -7,9 +7,9 @@ import (
 )
 
 // WhatIf is [Simulation.WhatIf] for several edges. It returns the duration of root number root of p if its edges had
-// taken other times. For each edge on the critical path, change receives the time in ns that the edge took in this
-// request, and returns another time, at least 0. If coarse is set, the edges are those of [trace.ContextEdge], as in a
-// request type.
+// taken other times. change is called for each edge on the critical path: it receives the time in ns that the edge took
+// in this request, and returns another time, at least 0. If coarse is true, edges are [trace.ContextEdge] edges, as in
+// a request type.
 func WhatIf(p *Path, root int, coarse bool, change func(edge trace.Edge, nanos int64) int64) time.Duration {
 	var s Simulation
 	s.Capture(p, root)

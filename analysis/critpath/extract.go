@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Extractor extracts the critical paths of traces. It keeps its buffers from trace to trace: once they have grown,
+// Extractor extracts the critical paths of traces. It reuses its buffers from trace to trace: once they have grown,
 // Extract allocates nothing. An Extractor must not be used concurrently.
 type Extractor struct {
 	options Options
@@ -23,8 +23,8 @@ type Extractor struct {
 	refine  refinement
 }
 
-// maxKept is the largest number of spans for which buffers, about 300 bytes per span, are kept for the next trace.
-// Larger traces are rare.
+// maxKept is the maximum number of spans of a trace whose buffers, about 300 bytes per span, are kept for the next
+// trace. Larger traces are rare.
 const maxKept = 1 << 18
 
 // NewExtractor returns an extractor with options o.
@@ -43,12 +43,12 @@ func NewExtractor(o Options) *Extractor {
 // It does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes].
 // Extract takes time O(n log n) in their number.
 //
-//  1. IDs: select one of several spans with the same ID, or a CLIENT and a SERVER, or attempts of a call.
+//  1. IDs: if several spans have the same ID, select one, or a CLIENT and a SERVER, or attempts of a call.
 //  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
 //     ancestor.
 //  3. Skew: estimate how far clocks differ.
 //  4. Forest: link spans to trees of callers, and CLIENT spans to the spans that answer them; detach messaging.
-//  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in the order of preference.
+//  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in order of preference.
 //  6. Cycles: spans that no tree contains are on or below cycles. Break the cycles and repeat steps 3 to 5.
 //  7. Settle: place spans that are outside their parent below a further ancestor, or detach them, and repeat steps 4
 //     and 5.
@@ -159,7 +159,7 @@ func (x *Extractor) callerNotCollected() bool {
 	return top.Kind == trace.Server || top.Kind == trace.Consumer || (top.Flags|orphan.Flags)&trace.RemoteParent != 0
 }
 
-// addUp replaces each element by the sum of the elements up to it.
+// addUp replaces each element by the sum of the elements up to and including it.
 func addUp(counts []int32) {
 	sum := int32(0)
 	for i := range counts {

@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// partitionOptions generates options under which sections do not overlap.
+// partitionOptions generates options that keep sections from overlapping.
 func partitionOptions(t *rapid.T) critpath.Options {
 	o := optionsFrom(rapid.IntRange(0, 31).Draw(t, "options"))
 	o.OverlapTolerance = 0
@@ -383,7 +383,7 @@ func TestExtremeTimes(t *testing.T) {
 	}
 }
 
-// A tracepoint has no vote on the clock of a tree: with one, the caller's clock would have two of three spans here.
+// A tracepoint has no vote on the clock of a tree. If it had, two of three spans here would have the caller's clock.
 func TestTracepointKeepsClock(t *testing.T) {
 	tr := &trace.Trace{Spans: []trace.Span{
 		{ID: 1, Start: 100, End: 200, Kind: trace.Client, Host: 1, Op: 1},

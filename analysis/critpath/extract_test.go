@@ -43,7 +43,7 @@ var ignoreEmpty = cmp.Options{cmpopts.EquateEmpty(), ignoreShape}
 // ignoreShape ignores a field that only identifies observations whose other fields are alike.
 var ignoreShape = cmpopts.IgnoreFields(observation.Observation{}, "Shape")
 
-// check compares the paths and observations of tr with those of the oracle.
+// check compares the paths and observations of tr with the oracle's.
 func (x *tester) check(t interface{ Fatalf(string, ...any) }, o critpath.Options, tr *trace.Trace) {
 	key := fmt.Sprint(o)
 	e := x.extractors[key]

@@ -18,7 +18,7 @@ const (
 	FlagSharedID
 	FlagSkewCorrected // clock skew was corrected
 	FlagClamped       // a child was clamped to its parent's interval
-	// A span started after its parent ended, while a further ancestor ran: it counts below that.
+	// A span started after its parent ended, while a further ancestor ran, and counts below that ancestor.
 	FlagMoved
 	FlagOutside   // a tracepoint span lay outside its parent and was dropped with its subtree
 	FlagNegative  // a span ends before it starts
@@ -34,7 +34,7 @@ var flagNames = [...]string{
 	"skew_corrected", "clamped", "moved", "outside", "negative", "async_tail", "detached", "too_long",
 }
 
-// Names returns the snake_case names of the flags in f, in the order of the constants; nil if there are none.
+// Names returns the snake_case names of the flags in f, in the order of the constants, or nil.
 func (f Flags) Names() []string {
 	var names []string
 	for i, name := range flagNames {

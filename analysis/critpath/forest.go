@@ -9,11 +9,11 @@ import (
 )
 
 // forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or
-// belongs to another service: the sender does not wait for it. So do the spans that [settling] detached.
+// belongs to another service, because the sender does not wait for it. So do the spans that [settling] detached.
 type forest struct {
 	trees      []tree  // by origin, then by start, then the longest, then the smallest ID of their top spans
-	firstChild []int32 // by span: its first child; -1 if it has none
-	nextChild  []int32 // by span: the next child of its caller; -1 if it is the last
+	firstChild []int32 // by span: its first child, or -1
+	nextChild  []int32 // by span: the next child of its caller, or -1
 
 	detached   bool // whether a span was detached from its caller
 	parentless bool // whether a baseline span was sent without a parent
@@ -27,12 +27,12 @@ type tree struct {
 	start, end trace.Nanos // end >= start
 	id         trace.SpanID
 	top        int32
-	from       int32 // the caller from which top was detached; -1 if it was not
+	from       int32 // the caller that top was detached from, or -1
 	origin     Origin
 }
 
 // link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans
-// below. loose marks the spans that were detached, unless it is empty.
+// below. loose marks the detached spans; it may be empty.
 func (f *forest) link(spans []trace.Span, caller []int32, loose []bool, ids *spanIDs) {
 	f.reset(len(spans))
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans

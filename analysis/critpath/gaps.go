@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CalleeMissing is the Callee of a CLIENT node that called a hop whose spans are missing: spans below the hop arrived.
+// CalleeMissing is the Callee of a CLIENT node that called a hop without spans, if spans from below the hop arrived.
 const CalleeMissing int32 = -3
 
 // gaps finds the calls behind roots whose parent is missing.
@@ -17,16 +17,16 @@ type gaps struct {
 	tops  []int32 // scratch: nodes of the roots whose parent is missing
 }
 
-// maxGapCalls bounds the calls among which that of a missing hop is looked for, the first by start, and the roots that
-// may be below each other.
+// maxGapCalls bounds the calls that may be the call of a missing hop, the first by start, and the roots that may be
+// below each other.
 const maxGapCalls = 256
 
 // find sets Root.Gap of the roots of l, and the Callee of their calls.
 //
-// The call is the unanswered one whose interval contains the root, of several the shortest, then the latest. It is
-// unknown if another root whose parent is missing is in between: then the missing span is below that one. If no call
-// contains the root, as clocks may differ, it is the only unanswered call that takes as long, of the roots that are not
-// below a missing span themselves: two of these would each name the other.
+// The call is the shortest unanswered one whose interval contains the root, and the latest of equally short ones. It is
+// unknown if another root whose parent is missing is in between, because the missing span is then below that root. If
+// no call contains the root, because clocks differ, it is the only unanswered call that takes at least as long as the
+// root. Calls of roots below a missing span don't count there, because two such roots would each name the other.
 func (g *gaps) find(l *layout) {
 	roots := l.roots
 	for i := range roots {
@@ -72,7 +72,7 @@ func (g *gaps) collect(l *layout) {
 	}
 }
 
-// call returns the node of the call behind root number root; -1 if it is unknown.
+// call returns the node of the call behind root number root, or -1 if it is unknown.
 func (g *gaps) call(l *layout, root int32) int32 {
 	top := &l.nodes[l.roots[root].Node]
 	best, only, others := int32(-1), int32(-1), 0
@@ -98,7 +98,7 @@ func (g *gaps) call(l *layout, root int32) int32 {
 	return best
 }
 
-// below reports whether top is inside another root whose parent is missing, and that is inside call.
+// below reports whether top is inside another root whose parent is missing, and that root is inside call.
 func (g *gaps) below(l *layout, top, call *Node) bool {
 	return slices.ContainsFunc(g.tops, func(i int32) bool {
 		n := &l.nodes[i]
@@ -109,17 +109,18 @@ func (g *gaps) below(l *layout, top, call *Node) bool {
 // contains reports whether m is within the time of n.
 func (n *Node) contains(m *Node) bool { return n.Start <= m.Start && m.End <= n.End }
 
-// tighter reports whether a is shorter than b or, if both are as long, starts later or has the smaller ID.
+// tighter reports whether a is shorter than b. If both are equally long, it reports whether a starts later or, finally,
+// has the smaller ID.
 func tighter(a, b *Node) bool {
 	return cmp.Or(cmp.Compare(a.End-a.Start, b.End-b.Start), cmp.Compare(b.Start, a.Start), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Gap is a hop between two services that exports no spans.
+// Gap is a hop between two services that emits no spans.
 type Gap struct {
 	Caller trace.Op // operation of the CLIENT span that called the hop
-	Hop    trace.Op // the hop as the attributes of that span name it; 0: unknown
+	Hop    trace.Op // the hop as the attributes of that span name it; 0 if unknown
 	Own    trace.Op // operation of the root below the hop
-	// Time is the time from the start of the call to its end that the root does not cover, at least 0.
+	// Time is the part of the call's time that the root does not cover, at least 0.
 	Time time.Duration
 }
 
@@ -133,9 +134,10 @@ func (p *Path) Gap(root int) (g Gap, ok bool) {
 	return Gap{s.Op, s.Peer, p.Span(r.Node).Op, max(0, call.End.Sub(call.Start)-p.Duration(r))}, true
 }
 
-// Entry returns the index of the root by which the call of node i, whose callee emitted no spans, entered another
-// service; -1 if there is none, or several: then not a hop is missing, but a service that makes these calls. A CLIENT
-// or PRODUCER root is below a lost span of its own service: it does not show which operation was called.
+// Entry returns the index of the root through which the call of node i entered another service, if the callee emitted
+// no spans, or -1. It is also -1 if there are several such roots: then it is not a hop that is missing, but a service
+// that makes these calls. A CLIENT or PRODUCER root is below a lost span of its own service and doesn't show which
+// operation was called.
 func (p *Path) Entry(i int32) int {
 	entry := -1
 	if p.Nodes[i].Callee != CalleeMissing {
@@ -153,8 +155,7 @@ func (p *Path) Entry(i int32) int {
 	return entry
 }
 
-// Unanswered reports whether node i is a baseline CLIENT span that no span answers, although no hop is known to be
-// missing.
+// Unanswered reports whether node i is a baseline CLIENT span that no span answers, and no hop is known to be missing.
 func (p *Path) Unanswered(i int32) bool {
 	s := p.Span(i)
 	return s.Kind == trace.Client && s.Tracepoint == 0 && p.Nodes[i].Callee == -1

@@ -11,7 +11,7 @@ import (
 type joins struct {
 	latestStart bool // Options
 
-	all []join  // by the node that waits, then in the order of preference
+	all []join  // by waiting node, then in order of preference
 	at  []int32 // joins of node i: all[at[i]:at[i+1]]; valid if all is not empty
 
 	found []join // scratch: in the order of the trace
@@ -73,5 +73,5 @@ func (j *joins) sort(nodes int) {
 // none reports whether there are no joins.
 func (j *joins) none() bool { return len(j.all) == 0 }
 
-// of returns the joins of node i, in the order of preference. There are joins.
+// of returns the joins of node i, in order of preference. It must not be called without joins.
 func (j *joins) of(i int32) []join { return j.all[j.at[i]:j.at[i+1]] }

@@ -8,8 +8,8 @@ import (
 )
 
 // layout turns trees of spans into nodes. It lays out each tree breadth-first, so that the children of a node are
-// adjacent, shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order in which a
-// walk considers them.
+// adjacent. It shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order that a
+// walk considers them in.
 type layout struct {
 	ignoreAsync, latestStart bool // Options
 
@@ -39,7 +39,7 @@ type layout struct {
 //	[tracepoints, outside)    tracepoint spans
 //	[outside, next family)    spans outside the node, which are dropped
 //
-// Each part is in the order of preference. Baseline spans are children of their nearest baseline ancestor.
+// Each part is in order of preference. Baseline spans are children of their nearest baseline ancestor.
 type children struct{ first, candidates, tracepoints, outside int32 }
 
 // class is the part of [children] that a child belongs to.
@@ -52,14 +52,14 @@ const (
 	outside
 )
 
-// preference orders the children of a node: by class, then in the order in which a walk considers them.
+// preference orders the children of a node: by class, then in the order that a walk considers them in.
 type preference struct {
 	class      class
 	end, start trace.Nanos
 	id         trace.SpanID
 }
 
-// before prefers the latest end, then the earliest start, or the latest if latest is set, then the smallest ID.
+// before prefers the latest end, then the earliest start (the latest if latest is true), then the smallest ID.
 func (a *preference) before(b *preference, latest bool) bool {
 	switch {
 	case a.class != b.class:
@@ -100,7 +100,7 @@ func (l *layout) run(spans []trace.Span, ids *spanIDs, forest *forest, callees *
 		end := l.addTop(t, baseline)
 		tail, depth, deeper := end, 0, first+1
 		for i := first; i < int32(len(l.nodes)); i++ {
-			if i == deeper { // the first node of the next level
+			if i == deeper { // first node of the next level
 				depth, deeper = depth+1, int32(len(l.nodes))
 			}
 			tail = max(tail, l.addChildren(i, depth))
@@ -131,10 +131,10 @@ func (l *layout) reset() {
 	l.counts, l.unsettled = Counts{}, false
 }
 
-// undecided is the Callee of a CLIENT node until its children are laid out: they decide its step and its contexts.
+// undecided is the Callee of a CLIENT node until its children are laid out. They decide its step and its contexts.
 const undecided = -2
 
-// farther returns the one of two shifts that is farther from 0, b if both are as far.
+// farther returns the shift that is farther from 0, or b if both are equally far.
 func farther(a, b int64) int64 {
 	if max(a, -a) > max(b, -b) {
 		return a
@@ -142,7 +142,7 @@ func farther(a, b int64) int64 {
 	return b
 }
 
-// add appends a node and returns its index. The caller sets all fields. There is room for a node of each span.
+// add appends a node and returns its index. The caller must set all fields. There is room for one node per span.
 func (l *layout) add() (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
@@ -181,7 +181,7 @@ func (l *layout) countLength(s *trace.Span) {
 }
 
 // addChildren adds the children of node i, which is depth levels below the top, and decides the step of the node. It
-// returns the latest end of the baseline children, before clamping; 0 if there are none.
+// returns the latest end of the baseline children before clamping, or 0 without any.
 func (l *layout) addChildren(i int32, depth int) trace.Nanos {
 	parent := &l.nodes[i]
 	c := l.forest.firstChild[parent.Span]
@@ -262,8 +262,8 @@ func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nan
 	return end
 }
 
-// offset returns the total shift of span s, number span, as a child of node i: its own and the shift of its ancestors,
-// limited so that shifted times stay in [0, [trace.MaxNanos]].
+// offset returns the total shift of span s, number span, as a child of node i: its own shift and the shift of its
+// ancestors, limited so that shifted times stay in [0, [trace.MaxNanos]].
 func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	least, most := shiftLimits(s)
 	above, own := l.offsets[i], l.shifts[span]
@@ -276,9 +276,9 @@ func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	return min(max(above+own, least), most)
 }
 
-// keepClock moves the tree that begins at node first to the median clock of its baseline spans. If a phone calls
-// servers, this is the clock of the servers. An even number of spans has two clocks in the middle: keepClock takes the
-// one that differs more from the root's. Tracepoints do not count, because enabling them must not move anything.
+// keepClock moves the tree starting at node first to the median clock of its baseline spans. If a phone calls servers,
+// this is the clock of the servers. An even number of spans has two middle clocks, and keepClock takes the one that
+// differs more from the root's. Tracepoints don't count, because enabling them must not move anything.
 func (l *layout) keepClock(first int32) {
 	nodes := l.nodes[first:]
 	l.sorted = l.sorted[:0]
@@ -353,7 +353,7 @@ func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
 	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.elsewhere) > 0)
 }
 
-// decideStep sets the callee of node i, which is callee or one that is elsewhere, and what depends on it.
+// decideStep sets the callee of node i, which is callee or a span elsewhere, and the fields that depend on it.
 func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	if len(l.callees.elsewhere) > 0 {
 		if below, ok := l.callees.elsewhere[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
@@ -385,7 +385,7 @@ func (n *Node) setContexts(i int32, full, above trace.Context) {
 	}
 }
 
-// spanNodes returns the node of each span; -1 if it has none.
+// spanNodes returns the node of each span, or -1.
 func (l *layout) spanNodes() []int32 {
 	if len(l.nodeOf) == 0 {
 		l.nodeOf = scratch.Filled(l.nodeOf, len(l.spans), -1)

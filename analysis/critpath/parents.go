@@ -10,17 +10,17 @@ import (
 // parents finds the parent and the caller of every span. The caller of a tracepoint span is its parent; the caller of a
 // baseline span is its nearest baseline ancestor.
 type parents struct {
-	caller []int32 // by span: its caller, or the reason why it has none
-	parent []int32 // by span: its parent, or the reason why it has none; empty if caller holds the same
+	caller []int32 // by span: its caller, or the reason why it has no caller
+	parent []int32 // by span: its parent, or the reason why it has no parent; empty if equal to caller
 
 	orphans    int   // spans whose parent is missing
-	lastOrphan int32 // the last of them; -1 if there is none
+	lastOrphan int32 // the last of them, or -1
 	cycles     int   // cycles broken
 
 	spans []trace.Span
 	ids   *spanIDs
 
-	anchors []int32 // scratch, by span: of tracepoint spans the nearest baseline ancestor; see anchor
+	anchors []int32 // scratch, by span: nearest baseline ancestor of tracepoint spans; see anchor
 	climbed []int32 // scratch of anchor
 	climbs  []int32 // scratch of breakCycles
 }
@@ -68,13 +68,13 @@ func (p *parents) findCallers() {
 	}
 }
 
-// States of a tracepoint span in parents.anchors, besides its nearest baseline ancestor or the reason why it has none.
+// States of a tracepoint span in parents.anchors before its anchor is known.
 const (
 	unknown int32 = -100 - iota
 	climbing
 )
 
-// anchor returns the nearest baseline span at or above span i, or the reason why there is none. All calls together
+// anchor returns the nearest baseline span at or above span i, or the reason why there isn't any. All calls together
 // climb over each tracepoint span once.
 func (p *parents) anchor(i int32) int32 {
 	p.climbed = p.climbed[:0]
@@ -96,8 +96,8 @@ func (p *parents) anchor(i int32) int32 {
 	return i
 }
 
-// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. The spans of nodes are those
-// that a tree contains; the others are on a cycle or below one.
+// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. nodes holds the spans that a
+// tree contains; all others are on a cycle or below one.
 //
 //  1. Mark the spans of nodes as done.
 //  2. From each unmarked span climb to its callers, and mark them with the number of the climb.

@@ -12,14 +12,14 @@ import (
 type Options struct {
 	// IgnoreAsync excludes children that outlive their parent from the path, instead of clamping them to their parent.
 	IgnoreAsync bool
-	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two critical children may overlap. Above
-	// 0, sections of different spans may overlap, so they do not add up to the duration of the root (see
+	// OverlapTolerance is the fraction (0–1) of the parent's duration that two critical children may overlap. If it is
+	// above 0, sections of different spans may overlap, so they don't add up to the duration of the root (see
 	// [Root.Overlaps]).
 	OverlapTolerance float64
-	// LatestStart selects, of children that end together, the one with the latest start, instead of the earliest.
+	// LatestStart selects the child with the latest start, instead of the earliest, among children that end together.
 	LatestStart bool
-	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: of two
-	// children that touch, only the later is on the path.
+	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: if two
+	// children touch, only the later one is on the path.
 	StrictTouching bool
 	// SeeThrough lists services whose spans answer no call, such as sidecars. The spans below them answer in their
 	// place.
@@ -37,11 +37,11 @@ const MaxDepth = 512
 type Node struct {
 	ID     trace.SpanID // as sent; for the server half of a shared ID, an ID derived from it
 	Span   int32        // index in Path.Trace.Spans
-	Parent int32        // node of the parent, which may be a tracepoint span; -1 if there is none
-	// Anchor is the nearest baseline node at or above this one: the node itself for a baseline span; -1 for a
+	Parent int32        // node of the parent, which may be a tracepoint span, or -1
+	// Anchor is the nearest baseline node at or above this one. It is the node itself for a baseline span, and -1 for a
 	// tracepoint span without a baseline ancestor.
 	Anchor int32
-	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped: if it is
+	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped because it is
 	// outside its parent, or a tracepoint span below no root.
 	Root       int32
 	Start, End trace.Nanos // Start <= End
@@ -51,12 +51,13 @@ type Node struct {
 	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
 	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
-	// Step is the operation of the span with its target (see [Path.Target]). That of a baseline span depends on its own
-	// attributes and on baseline spans only.
+	// Step is the operation of the span with its target (see [Path.Target]). The Step of a baseline span depends only
+	// on its own attributes and on baseline spans.
 	Step trace.Op
 	// Callee is, for a CLIENT span, the index in Path.Trace.Spans of the span that answers it: a child that is a SERVER
-	// or belongs to another service, of several the earliest, then the one with the smallest ID. It is -1 if there is
-	// none, and for all other spans, and [CalleeMissing] if the callee emitted no spans, but those below it arrived.
+	// or belongs to another service. If there are several, it is the earliest, and then the one with the smallest ID.
+	// It is [CalleeMissing] if the callee emitted no spans but spans below it arrived, and -1 otherwise and for all
+	// other spans.
 	Callee int32
 	caller int32 // see [Path.Caller]
 }
@@ -69,12 +70,12 @@ func (n *Node) preference() preference { return preference{candidate, n.End, n.S
 type Section struct {
 	Node          int32 // the span
 	Before, After int32 // nodes of the critical children before and after; -1 at the start and the end of the span
-	Within        int32 // index in Root.Sections of the section that a refined section is part of; -1 if it is not refined
+	Within        int32 // index in Root.Sections of the section that a refined section is part of; -1 if not refined
 	Start, End    trace.Nanos
 }
 
-// Overlap is a time by which a critical child of Node ended after the start of the next section, as
-// [Options.OverlapTolerance] permits. The exclusive time of Node is the sum of its sections minus its overlaps.
+// Overlap is the time between the start of a section and the end of the critical child of Node before it, as permitted
+// by [Options.OverlapTolerance]. The exclusive time of Node is the sum of its sections minus its overlaps.
 type Overlap struct {
 	Node int32
 	By   time.Duration
@@ -96,30 +97,31 @@ func (o Origin) String() string { return [...]string{"parentless", "below_missin
 // Root is a root span with its critical path.
 type Root struct {
 	Node int32
-	// From is, for a detached root, the index in Path.Trace.Spans of its caller, a span of another root; else -1. See
-	// [Path.Wait].
+	// From is, for a detached root, the index in Path.Trace.Spans of its caller, a span of another root. It is -1 for
+	// other roots. See [Path.Wait].
 	From   int32
 	Origin Origin
-	// Gap is, for a root whose parent is missing, the node of the CLIENT span that called the missing hop; -1 if it is
-	// unknown. See [Path.Gap].
+	// Gap is, for a root whose parent is missing, the node of the CLIENT span that called the missing hop, or -1 if
+	// that is unknown. See [Path.Gap].
 	Gap int32
 	// Path.Nodes[First:Last] are the root and all nodes below it, including dropped ones.
 	First, Last int32
-	// Sections is the critical path over baseline spans, by time. They have no gaps and add up to the root's duration.
+	// Sections is the critical path over baseline spans, in order of time. They have no gaps and add up to the root's
+	// duration.
 	Sections []Section
-	// Critical holds the baseline nodes on the critical path, including those that only wait. The root comes first, the
+	// Critical holds the baseline nodes on the critical path, including nodes that only wait. The root comes first. The
 	// others come after the node that waited for them, the latest first.
 	Critical []int32
-	// Refined holds the parts into which tracepoint spans divide Sections. The first part of a section has its Before,
-	// the last has its After. Refined is empty if the root has no tracepoint spans.
+	// Refined holds the parts that tracepoint spans divide Sections into. The first part of a section has its Before,
+	// and the last part has its After. Refined is empty if the root has no tracepoint spans.
 	Refined []Section
 	// Overlaps is empty unless Options.OverlapTolerance is set.
 	Overlaps []Overlap
-	// AsyncTail is the time for which baseline spans below the root continued after the end of the root.
+	// AsyncTail is the time that baseline spans below the root went on after the end of the root.
 	AsyncTail time.Duration
 }
 
-// Counts counts the irregularities that were found while a trace was prepared.
+// Counts counts the irregularities found while preparing a trace.
 type Counts struct {
 	Duplicates int // identical copies dropped
 	Conflicts  int // spans dropped in favour of a different span with the same ID
@@ -127,7 +129,7 @@ type Counts struct {
 	Cycles     int // cycles of parents broken, including spans that are their own parent
 	Clamped    int // spans clamped to their parent's interval
 	Moved      int // spans placed below a further ancestor, because their parent had ended
-	Outside    int // tracepoint spans dropped because they are, or an ancestor is, outside its parent
+	Outside    int // tracepoint spans dropped because they, or an ancestor, are outside their parent
 	Negative   int // spans that end before they start; they are treated as empty
 	ZeroLength int // spans that end when they start
 }
@@ -148,8 +150,8 @@ type Path struct {
 	attrs       spanAttrs
 }
 
-// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. An incomplete
-// trace is judged in the parts that it has.
+// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. The parts of
+// an incomplete trace are judged nevertheless.
 func (p *Path) Complete() bool { return p.Flags&FlagIncomplete == 0 }
 
 // Duration returns the duration of root r.
@@ -158,19 +160,20 @@ func (p *Path) Duration(r *Root) time.Duration {
 	return n.End.Sub(n.Start)
 }
 
-// Wait is the time between two requests that do not wait for each other: a message in a queue, or work in the
-// background that has not started yet.
+// Wait is the time between two requests that do not wait for each other: a message in a queue, or background work that
+// has not started yet.
 type Wait struct {
 	Caller trace.Op // operation of the span that sent the message or started the work
-	// Queue is the queue or other destination as the attributes of the caller name it or, without any, those of the
-	// root; 0 if neither names one.
+	// Queue is the queue or other destination as named by the attributes of the caller or, if these name nothing, of
+	// the root. It is 0 if neither names one.
 	Queue trace.Op
 	Own   trace.Op      // operation of the root
 	Time  time.Duration // from the end of the caller to the start of the root, by their own clocks; at least 0
 }
 
-// Wait returns the time for which root number root waited, and whether it was detached from a span of the trace. For a
-// message of another trace see [trace.Join]: that trace may be closed, on another shard, or not have been sampled.
+// Wait returns the time that root number root waited, and whether it was detached from a span of the trace. If the
+// message came from another trace, see [trace.Join]: that trace may be closed, on another shard, or not have been
+// sampled.
 func (p *Path) Wait(root int) (w Wait, ok bool) {
 	r := &p.Roots[root]
 	if r.From < 0 {
@@ -184,8 +187,8 @@ func (p *Path) Wait(root int) (w Wait, ok bool) {
 	return Wait{from.Op, queue, s.Op, max(0, s.Start.Sub(max(from.Start, from.End)))}, true
 }
 
-// Unusable returns the reason why root number root yields no observation: its duration is not in
-// (0, trace.MaxDuration). It returns "" if the root yields one.
+// Unusable returns the reason why root number root yields no observation: its duration is not in (0,
+// trace.MaxDuration). It returns "" if the root yields one.
 func (p *Path) Unusable(root int) trace.Reason {
 	switch d := p.Duration(&p.Roots[root]); {
 	case d >= trace.MaxDuration:
@@ -200,14 +203,14 @@ func (p *Path) Unusable(root int) trace.Reason {
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
 // Target returns the operation that node i calls: the one that answers it or, without an answer, the one that its
-// attributes name; 0 if there is neither.
+// attributes name, or 0.
 func (p *Path) Target(i int32) trace.Op {
 	n := &p.Nodes[i]
 	return target(p.Trace.Spans, n.Span, n.Callee)
 }
 
-// Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint
-// node; -1 if there is none.
+// Caller returns the caller of node i, or -1: the nearest baseline ancestor of a baseline node, or the parent of a
+// tracepoint node.
 func (p *Path) Caller(i int32) int32 { return p.Nodes[i].caller }
 
 // Children returns the range of the nodes whose caller is node i, without dropped ones: p.Nodes[first:last].
@@ -215,8 +218,8 @@ func (p *Path) Children(i int32) (first, last int32) {
 	return p.children[i].first, p.children[i].outside
 }
 
-// Candidates returns the range of the nodes that node i may have waited for, in the order in which a walk considers
-// them: those that end last come first.
+// Candidates returns the range of the nodes that node i may have waited for, in the order that a walk considers them
+// in: nodes that end last come first.
 func (p *Path) Candidates(i int32) (first, last int32) {
 	return p.children[i].candidates, p.children[i].tracepoints
 }
@@ -229,7 +232,7 @@ func (p *Path) Attrs(i int32) []int32 { return p.attrs.of(p.Nodes[i].Span) }
 
 // spanAttrs groups the attributes of a trace by span.
 type spanAttrs struct {
-	at    []int32 // attributes of span i: attrs[at[i]:at[i+1]]; empty if there are none
+	at    []int32 // attributes of span i: attrs[at[i]:at[i+1]]; may be empty
 	attrs []int32 // indices in trace.Trace.Attrs, ascending for each span
 }
 

@@ -15,7 +15,7 @@ type refinement struct {
 	children []children
 	chains   []chain // by node
 
-	root     int32      // number of the root that is being refined
+	root     int32      // number of the root being refined
 	passed   []progress // by node
 	sections []Section  // refined sections of all roots
 }
@@ -24,13 +24,13 @@ type refinement struct {
 type chain struct {
 	depth int32 // number of callers up to the anchor; 0 for the anchor
 	jump  int32 // a caller or the anchor; following jumps reaches every ancestor in logarithmic time
-	live  int32 // the nearest node at or above that was not dropped; -1 if there is none
+	live  int32 // the nearest node at or above that was not dropped, or -1
 }
 
 // progress counts the tracepoint children of a node that the refinement of a root has passed.
 type progress struct{ root, children int32 } // root: its number + 1
 
-// begin prepares for the roots of another trace. The sections found before stay valid until then.
+// begin prepares for the roots of another trace. The sections found so far stay valid until then.
 func (f *refinement) begin(l *layout) {
 	f.nodes, f.children = l.nodes, l.children
 	f.sections = f.sections[:0]
@@ -40,7 +40,7 @@ func (f *refinement) begin(l *layout) {
 	}
 }
 
-// chain returns the chain of node i. The chain of its caller is known.
+// chain returns the chain of node i. The chain of its caller must be known.
 func (f *refinement) chain(i int32) chain {
 	n := &f.nodes[i]
 	c := chain{jump: i, live: i}
@@ -62,7 +62,7 @@ func (f *refinement) chain(i int32) chain {
 	return c
 }
 
-// run sets the refined sections of r, which is root number root, to nil if no tracepoint span is among them.
+// run sets the refined sections of r, which is root number root. They are nil if they contain no tracepoint span.
 func (f *refinement) run(root int32, r *Root) {
 	first := len(f.sections)
 	f.root = root
@@ -80,9 +80,9 @@ func (f *refinement) run(root int32, r *Root) {
 }
 
 // refine appends the parts of section s, the latest first, and reports whether tracepoint spans are among them. It
-// walks tracepoint spans as [walk.walk] does baseline spans, with two differences: the part of a span outside s does
-// not count, and if s ends at the start of a critical child, the walk begins in the tracepoint span that called that
-// child. It needs no stack, because the walk returns from a span to its caller.
+// walks tracepoint spans as [walk.walk] walks baseline spans, with two differences. The part of a span outside s does
+// not count. If s ends at the start of a critical child, the walk starts in the tracepoint span that called that child.
+// refine needs no stack, because the walk returns from a span to its caller.
 func (f *refinement) refine(within int32, s *Section) (refined bool) {
 	cursor, after := s.End, s.After
 	i := f.openAt(s)
@@ -112,7 +112,8 @@ func (f *refinement) refine(within int32, s *Section) (refined bool) {
 }
 
 // openAt returns the innermost tracepoint span that called s.After, directly or not, and was running when s.After
-// started; s.Node if there is none. Spans lie within their callers, so the running ones are above the others.
+// started. If there is no such span, it returns s.Node. Spans lie within their callers, so the running ones are above
+// the others.
 func (f *refinement) openAt(s *Section) int32 {
 	if s.After < 0 || f.nodes[s.After].caller != s.Node || f.nodes[s.After].Parent == s.Node {
 		return s.Node
@@ -133,8 +134,8 @@ func (f *refinement) openAt(s *Section) int32 {
 }
 
 // pick returns the tracepoint child of node i that ends last, but not after cursor, starts before cursor, and ends
-// after low; -1 if there is none. last states that no child of node i after the cursor was picked. The cursor of a root
-// only moves back in time, so a child passed once is passed for good.
+// after low, or -1. last means that no child of node i after the cursor was picked. The cursor of a root only moves
+// back in time, so a child passed once is passed for good.
 func (f *refinement) pick(i int32, cursor, low trace.Nanos, last bool) int32 {
 	p := &f.passed[i]
 	if p.root != f.root+1 {

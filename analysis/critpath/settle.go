@@ -5,11 +5,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// settling finds a place for the baseline spans that are outside their caller. See the package comment for the rules.
+// settling finds a place for the baseline spans that are outside their caller. The package comment has the rules.
 type settling struct {
-	loose   []bool   // by span: whether it is detached from its caller; empty if no span is
-	answers []answer // of CLIENT spans, by spans that are not below them any more
-	moved   int      // spans that have another caller now
+	loose   []bool   // by span: whether it is detached from its caller; may be empty
+	answers []answer // answers to CLIENT spans by spans that are no longer below them
+	moved   int      // spans with a new caller
 
 	layout *layout
 	places []place // scratch, by node
@@ -18,18 +18,18 @@ type settling struct {
 // place is the interval of a node once it and all spans above it have found their place.
 type place struct {
 	start, end trace.Nanos // clamped to the caller
-	last       trace.Nanos // the end, not clamped
-	up         int32       // node of the caller; -1 for a root
+	last       trace.Nanos // the end before clamping
+	up         int32       // node of the caller, or -1 for a root
 }
 
-// maxClimb is the largest number of ancestors among which a place is looked for. It bounds the time for hostile chains
-// of spans; the spans of one process that are open at once are far fewer.
+// maxClimb is the maximum number of ancestors that are considered as a place. It bounds the time for hostile chains of
+// spans; the spans of one process that are open at once are far fewer.
 const maxClimb = 64
 
 func (f *settling) reset() { f.loose, f.answers, f.moved = f.loose[:0], f.answers[:0], 0 }
 
-// run changes the callers and parents of the spans that have another place, and marks those to detach. Nodes come after
-// their callers, so the place of a caller is final when its children look for theirs.
+// run changes the callers and parents of the spans that have another place, and marks the spans to detach. Nodes come
+// after their callers, so the place of a caller is final when its children look for a place.
 func (f *settling) run(l *layout, p *parents) {
 	f.layout = l
 	f.places = scratch.Sized(f.places, len(l.nodes))
@@ -63,7 +63,7 @@ func (f *settling) fits(x *place, up int32) bool {
 	return !apart(x.start, x.end, f.places[up].start, f.places[up].end)
 }
 
-// lose keeps n, which loses its caller, as the answer to that caller if it is one.
+// lose is called when n loses its caller. If n is the answer to that caller, it stays the answer.
 func (f *settling) lose(n *Node) {
 	client := f.layout.nodes[n.caller].Span
 	if f.layout.spans[client].Kind != trace.Client {
@@ -74,8 +74,8 @@ func (f *settling) lose(n *Node) {
 	}
 }
 
-// climb returns the node below which s, at place x outside its caller, counts: the nearest ancestor with room for it,
-// in the process of its caller; -1 if it is a request of its own.
+// climb returns the new caller of s, whose place x is outside its caller: the nearest ancestor with room for it in the
+// process of its caller. It returns -1 if s is a request of its own.
 func (f *settling) climb(s *trace.Span, x *place) int32 {
 	l := f.layout
 	if s.Kind == trace.Consumer {

@@ -34,8 +34,8 @@ func (s *Simulation) Len() int { return len(s.spans) }
 // Clone returns a copy of s that shares no memory with it.
 func (s *Simulation) Clone() *Simulation { return &Simulation{spans: slices.Clone(s.spans)} }
 
-// Capture replaces the contents of s, whose memory it reuses, by root number root of p. It takes time O(n) in the
-// number of nodes of the root.
+// Capture replaces the contents of s, reusing its memory, by root number root of p. It takes time O(n) in the number of
+// nodes of the root.
 func (s *Simulation) Capture(p *Path, root int) {
 	r := &p.Roots[root]
 	n := int(r.Last - r.First)
@@ -60,8 +60,8 @@ func (s *Simulation) Capture(p *Path, root int) {
 	}
 }
 
-// isSimulated reports whether n, which is node i of r, can be critical: it is baseline, was not dropped, and is not
-// empty unless it is the root.
+// isSimulated reports whether n, node i of r, can be critical: it is baseline, was not dropped, and is not empty unless
+// it is the root.
 func isSimulated(r *Root, i int32, n *Node) bool {
 	return n.Anchor == i && n.Root >= 0 && (n.Start < n.End || i == r.Node)
 }
@@ -80,16 +80,16 @@ func (s *Simulation) setJoined(p *Path, r *Root) {
 }
 
 // WhatIf returns the duration of the request if one of its edges had taken to ns instead of from ns, its time on the
-// critical path. If coarse is set, the edges are those of [trace.ContextEdge], as in a request type.
+// critical path. If coarse is true, edges are [trace.ContextEdge] edges, as in a request type.
 //
 // WhatIf repeats the walk forwards. The own work of a span is the gaps between its children. A child starts after the
 // end of all children that had ended before it started, plus the gap that was between them; a span ends likewise. The
 // gaps of an edge change in proportion to its time, off the critical path too. So everything later moves, and another
 // branch may become critical.
 //
-// If the edge does not change, neither does the duration. A faster edge saves at most the time by which it is shortened
-// on the path, and less if another branch ends soon after. WhatIf underestimates the savings if a child did not depend
-// on all the children that had ended before it. It does not change the own time of spans that joined others.
+// If the edge does not change, neither does the duration. A faster edge saves at most the reduction of its time on the
+// path, and less if another branch ends soon after. WhatIf underestimates the savings if a child did not depend on all
+// the children that had ended before it. It does not change the own time of spans that joined others.
 //
 // The path must have been extracted with [DefaultOptions]. WhatIf takes time O(n log n) in the number of spans.
 func (s *Simulation) WhatIf(coarse bool, edge trace.Edge, from, to int64) time.Duration {
@@ -122,7 +122,7 @@ type simulationRun struct {
 	ends    []int64 // scratch, by child: its new end, after the start of its parent
 }
 
-// span returns the new duration of span i, whose children are known.
+// span returns the new duration of span i. The durations of its children must be known.
 //
 //  1. Take the children by start.
 //  2. Wait for the children that had ended by the start of the next one. All of them were taken before it.
@@ -168,7 +168,7 @@ func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Ed
 	return trace.EdgeOf(context, before, after)
 }
 
-// scale is a fraction by which gaps are multiplied.
+// scale is a fraction to multiply gaps by.
 type scale struct{ to, from int64 }
 
 // of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
@@ -183,7 +183,7 @@ func (s scale) of(nanos int64) int64 {
 	return int64(min(q, uint64(trace.MaxDuration)))
 }
 
-// gap returns the new length of a gap of n between children with the given operations; 0 stands for no child.
+// gap returns the new length of a gap of n between children with the given operations. 0 stands for no child.
 func (r *simulationRun) gap(n *simulated, before, after trace.Op, nanos int64) int64 {
 	if len(r.scales) == 0 || nanos == 0 || n.joined {
 		return nanos
@@ -217,7 +217,7 @@ func (s *Simulation) AppendBinary(b []byte) []byte {
 // minSimulated is the size in bytes of the smallest encoded span.
 const minSimulated = 3 + 16 + 1
 
-// DecodeSimulation decodes an encoding by [Simulation.AppendBinary] and returns the bytes after it. An error wraps
+// DecodeSimulation decodes an encoding by [Simulation.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSimulation(b []byte) (*Simulation, []byte, error) {
 	d := codec.NewReader(b)

@@ -23,8 +23,8 @@ type pair struct {
 	reversed  bool   // whether the server is on low
 }
 
-// clockOf identifies the clock of s: its host or, if that is unknown, its service. Phones and browsers, for example, do
-// not say what they are.
+// clockOf identifies the clock of s: its host or, if that is unknown, its service. Phones and browsers, for example,
+// don't identify themselves.
 func clockOf(s *trace.Span) uint64 {
 	const unknownHost = 0x3c6ef372fe94f82b
 	if s.Host != 0 {
@@ -34,9 +34,9 @@ func clockOf(s *trace.Span) uint64 {
 }
 
 // estimate fills k.shifts. All pairs of the same two clocks, whichever calls the other, are shifted by the median of
-// their individual estimates. A server that is still outside its client is shifted by its own estimate: spans without a
-// host may be of several instances, and clocks step. One that reaches out of its client is shifted less or more, until
-// it is inside.
+// their individual estimates. If a server is still outside its client, it is shifted by its own estimate: spans without
+// a host may belong to several instances, and clocks step. If a server reaches out of its client, its shift is changed
+// until it is inside.
 func (k *skew) estimate(spans []trace.Span, caller []int32) {
 	k.shifts = k.shifts[:0]
 	if !k.findPairs(spans, caller) {
@@ -89,8 +89,8 @@ func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
 }
 
 // shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span inside its
-// client is not moved. One that is longer than its client is moved to the start of the client if it starts before the
-// client or after it: a client may give up before its server ends. Any other is centred in its client.
+// client is not moved. If it is longer than its client and starts before or after it, it is moved to the start of the
+// client, because a client may give up before its server ends. In all other cases it is centred in its client.
 func shiftInto(c, s *trace.Span) int64 {
 	cEnd, sEnd := max(c.Start, c.End), max(s.Start, s.End)
 	slack := int64(cEnd-c.Start) - int64(sEnd-s.Start)
@@ -103,8 +103,8 @@ func shiftInto(c, s *trace.Span) int64 {
 	return int64(c.Start-s.Start) + slack/2
 }
 
-// median returns the median of shifts whose middle two are a and b: the smaller one, or 0 if they are opposite, so that
-// no direction is preferred.
+// median returns the median of shifts, given the middle two, a and b: the smaller one, or 0 if they are opposite, so
+// that no direction is preferred.
 func median(a, b int64) int64 {
 	switch {
 	case a == -b:
@@ -115,8 +115,8 @@ func median(a, b int64) int64 {
 	return b
 }
 
-// shift shifts the server of p by common, in the opposite direction if p is reversed, or by an own shift if common does
-// not move it into its client. It reports whether the server is shifted.
+// shift shifts the server of p by common, in the opposite direction if p is reversed. If common does not move it into
+// its client, it uses a shift of its own. It reports whether the server is shifted.
 func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) bool {
 	own := p.shift
 	if p.reversed {
@@ -135,7 +135,7 @@ func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) 
 	return common != 0
 }
 
-// shiftLimits returns the least and the most shift that leaves the times of s in [0, [trace.MaxNanos]].
+// shiftLimits returns the smallest and the largest shift that leave the times of s in [0, [trace.MaxNanos]].
 func shiftLimits(s *trace.Span) (least, most int64) {
 	return min(0, -int64(min(s.Start, s.End))), int64(trace.MaxNanos - max(s.Start, s.End))
 }

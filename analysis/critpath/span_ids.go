@@ -10,19 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanIDs resolves the span IDs of a trace. It selects one of several spans with the same ID, splits IDs that a CLIENT
-// and a SERVER span share, or the attempts of a call, and finds spans by ID.
+// spanIDs resolves the span IDs of a trace. If several spans have the same ID, it selects one, or splits the ID if a
+// CLIENT and a SERVER span or the attempts of a call share it. It finds spans by ID.
 type spanIDs struct {
 	duplicates, conflicts int // spans dropped
 
 	trace   *trace.Trace
 	index   spanIndex // spans that were kept; of a shared ID the first attempt or the client half
-	dropped []copied  // by span: whether it is a copy that was dropped; empty unless spans have the same ID
-	// by span: of the client half of a shared ID its server half, else -1; empty unless an ID is shared
+	dropped []copied  // by span: whether it was dropped as a copy; empty unless spans have the same ID
+	// server holds, by span, the server half of the client half of a shared ID, or -1. Empty unless an ID is shared.
 	server []int32
-	// by span: the next attempt of a call with the same ID, else -1; empty unless an ID is shared
+	// next holds, by span, the next attempt of a call with the same ID, or -1. Empty unless an ID is shared.
 	next []int32
-	// by span: of a server half or a further attempt its new ID, else 0; empty unless an ID is shared
+	// alias holds, by span, the new ID of a server half or a further attempt, or 0. Empty unless an ID is shared.
 	alias []trace.SpanID
 
 	copies []int32    // scratch: spans whose ID an earlier span has
@@ -30,7 +30,7 @@ type spanIDs struct {
 	extras []uint64   // scratch, by span: hash of its attributes and joins; filled if spans have the same ID
 }
 
-// copied is the reason for which a span was dropped as a copy of another.
+// copied is the reason for dropping a span as a copy of another.
 type copied uint8
 
 const (
@@ -48,10 +48,10 @@ type spanCopy struct {
 	kind       trace.Kind
 }
 
-// resolve indexes the spans of t. Of several spans with the same ID it keeps the first by start, then the longest, then
-// the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each. It also keeps each
-// CLIENT span that starts after those kept have ended: a call that was repeated, by an instrumentation that lets the
-// attempts share an ID because the context is injected once.
+// resolve indexes the spans of t. If several spans have the same ID, it keeps the first by start, then the longest,
+// then the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each. It also keeps
+// each CLIENT span that starts after those kept have ended. Such a call was repeated by an instrumentation that lets
+// the attempts share an ID, because the context is injected once.
 func (d *spanIDs) resolve(t *trace.Trace) {
 	d.trace, d.duplicates, d.conflicts = t, 0, 0
 	d.dropped, d.server, d.next, d.alias = d.dropped[:0], d.server[:0], d.next[:0], d.alias[:0]
@@ -78,7 +78,7 @@ func (d *spanIDs) kept() int { return len(d.trace.Spans) - d.duplicates - d.conf
 // shared reports whether a CLIENT and a SERVER span, or attempts of a call, shared an ID.
 func (d *spanIDs) shared() bool { return len(d.alias) > 0 }
 
-// id returns the ID of a span; a new one for the server half of a shared ID, and for a further attempt.
+// id returns the ID of a span. The server half of a shared ID, and a further attempt, have a new ID.
 func (d *spanIDs) id(span int32) trace.SpanID {
 	if d.shared() && d.alias[span] != 0 {
 		return d.alias[span]
@@ -86,8 +86,8 @@ func (d *spanIDs) id(span int32) trace.SpanID {
 	return d.trace.Spans[span].ID
 }
 
-// parent returns the parent of s, which is a span of the trace, or the reason why it has none: dropped, noParent or
-// missing.
+// parent returns the parent of s, which is a span of the trace, or the reason why it has no parent: dropped, noParent
+// or missing.
 func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	if len(d.dropped) > 0 {
 		switch {
@@ -116,8 +116,8 @@ func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	return p
 }
 
-// attempt returns the attempt that s belongs to, of the call whose first attempt is span first: the last one that
-// started before s did, or the first.
+// attempt returns the attempt that s belongs to, of the call whose first attempt is span first: the last attempt that
+// started before s, or the first.
 func (d *spanIDs) attempt(first int32, s *trace.Span) int32 {
 	for next := d.next[first]; next >= 0 && d.trace.Spans[next].Start <= s.Start; next = d.next[next] {
 		first = next
@@ -125,7 +125,7 @@ func (d *spanIDs) attempt(first int32, s *trace.Span) int32 {
 	return first
 }
 
-// groupCopies fills d.group with the spans that share their ID with another: by ID, then in the order of preference.
+// groupCopies fills d.group with the spans that share their ID with another: by ID, then in order of preference.
 func (d *spanIDs) groupCopies() {
 	d.group = d.group[:0]
 	for _, i := range d.copies {
@@ -167,7 +167,7 @@ func (d *spanIDs) hashExtras() {
 	}
 }
 
-// resolveGroup selects the spans to keep from g, which have the same ID and are in the order of preference.
+// resolveGroup selects the spans to keep from g. They have the same ID and are in order of preference.
 func (d *spanIDs) resolveGroup(g []spanCopy) {
 	client := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Client })
 	server := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Server })

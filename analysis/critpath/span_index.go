@@ -35,7 +35,7 @@ const maxProbes = 128
 // factors are odd and unrelated. IDs that collide under several of them have few free bits, so there can be only few.
 var factors = [...]uint64{0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xaf251af3b0f025b5, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53}
 
-// fill replaces the contents of the index by spans. Of several spans with the same ID it indexes the first and appends
+// fill replaces the contents of the index by spans. If several spans have the same ID, it indexes the first and appends
 // the others to copies.
 func (x *spanIndex) fill(spans []trace.Span, copies []int32) []int32 {
 	first := len(copies)
@@ -95,7 +95,7 @@ func (x *spanIndex) fillSorted(spans []trace.Span, copies []int32) []int32 {
 	return copies
 }
 
-// find returns the position of the span with the given ID; -1 if there is none.
+// find returns the position of the span with the given ID, or -1.
 func (x *spanIndex) find(id trace.SpanID) int32 {
 	if s := x.entry(id); s != nil {
 		return s.span
@@ -106,7 +106,7 @@ func (x *spanIndex) find(id trace.SpanID) int32 {
 // replace makes span the position of id, which is in the index.
 func (x *spanIndex) replace(id trace.SpanID, span int32) { x.entry(id).span = span }
 
-// entry returns the entry of id; nil if there is none.
+// entry returns the entry of id, or nil.
 func (x *spanIndex) entry(id trace.SpanID) *slot {
 	if len(x.sorted) > 0 {
 		i, ok := slices.BinarySearchFunc(x.sorted, id, func(s slot, id trace.SpanID) int { return cmp.Compare(s.id, id) })

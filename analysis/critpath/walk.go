@@ -17,7 +17,7 @@ type walk struct {
 	children []children
 	joins    *joins
 
-	root    int32   // number of the root that is being walked
+	root    int32   // number of the root being walked
 	stack   []frame // from the root down to the current span
 	visited []visit // by node; valid if there are joins
 
@@ -34,12 +34,12 @@ type frame struct {
 	node      int32
 	next, end int32       // children to consider: nodes[next:end]
 	join      int32       // first join to consider
-	after     int32       // the critical child found last; -1 if there is none
-	low       trace.Nanos // start of the span's part of the path: its own start or a later one if it was joined
+	after     int32       // the critical child found last, or -1
+	low       trace.Nanos // start of the span's part of the path: its own start, or later if it was joined
 	slack     trace.Nanos // tolerated overlap of children
 }
 
-// begin prepares for the roots of another trace. The paths found before stay valid until then.
+// begin prepares for the roots of another trace. The paths found so far stay valid until then.
 func (w *walk) begin(l *layout, j *joins) {
 	w.nodes, w.children, w.joins = l.nodes, l.children, j
 	w.sections, w.critical, w.overlaps = w.sections[:0], w.critical[:0], w.overlaps[:0]
@@ -96,7 +96,7 @@ func (w *walk) walk(first int32) {
 	}
 }
 
-// push puts node i on the stack; low is the start of its part of the path.
+// push puts node i on the stack. low is the start of its part of the path.
 func (w *walk) push(i int32, low trace.Nanos) {
 	r := &w.children[i]
 	f := frame{node: i, next: r.candidates, end: r.tracepoints, after: -1, low: low}
@@ -112,7 +112,7 @@ func (w *walk) push(i int32, low trace.Nanos) {
 	w.critical = append(w.critical, i)
 }
 
-// pick returns the critical child of f that ends last before cursor; -1 if there is none.
+// pick returns the critical child of f that ends last before cursor, or -1.
 func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	latest := cursor + f.slack
 	if w.strictTouching && f.after >= 0 {
@@ -163,8 +163,8 @@ func (w *walk) prefersJoin(j *join, c int32) bool {
 	return j.before(&child, w.latestStart)
 }
 
-// visit records whether the walk of a node's own root and the walk of another root visited it. Each may happen once.
-// Otherwise joins could form cycles, and many roots could repeat the work of one.
+// visit records whether the walk of a node's own root, and the walk of another root, visited the node. Each may happen
+// once. Otherwise joins could form cycles, and many roots could repeat the work of one.
 type visit struct{ own, other bool }
 
 func (v *visit) add(own bool) {

@@ -79,8 +79,8 @@ func (r *oracleReplay) children(i int32) (all []int32) {
 	return all
 }
 
-// last returns the child that ended last by cursor: of several the earliest, then the one with the smallest ID; -1 if
-// there is none.
+// last returns the child that ended last by cursor, or -1: the earliest of several, and then the one with the smallest
+// ID.
 func (r *oracleReplay) last(children []int32, cursor trace.Nanos) int32 {
 	best := int32(-1)
 	for _, c := range children {
@@ -171,8 +171,8 @@ func TestWhatIfOracle(t *testing.T) {
 	})
 }
 
-// Shorter edges never lengthen a request, and save no more than the time by which they are shortened. Unchanged edges
-// change nothing.
+// Shorter edges never lengthen a request, and save no more than the reduction of their times. Unchanged edges change
+// nothing.
 func TestWhatIfProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, root := drawPath(t, tracetest.Everything)

@@ -57,7 +57,8 @@ func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	}
 }
 
-// blend returns the weighted mean of the shares by covariance and by mean, or the latter if there is no covariance.
+// blend returns the weighted mean of the shares by covariance and by mean, or the share by mean if there is no
+// covariance.
 func blend(cov, mean, affected float64) float64 {
 	if math.IsNaN(cov) || math.IsInf(cov, 0) {
 		return mean
@@ -65,8 +66,8 @@ func blend(cov, mean, affected float64) float64 {
 	return (1-affected)*cov + affected*mean
 }
 
-// scaleOf returns the mean of e relative to that in the requests of a family. They differ if the excess is not always
-// the same, and if the mean of e is one of the requests that ran it, while those of the family ran others, too.
+// scaleOf returns the mean of e relative to its mean in the requests of a family. They differ if the excess varies over
+// time, and if only some of the requests of the family ran e.
 func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	for _, r := range family {
 		if r.Mean > 0 && r.ShareMean > 0 {
@@ -76,13 +77,14 @@ func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	return 1
 }
 
-// meanShares returns for each place the expected part of an excess that every request bears in its subtree.
+// meanShares returns, for each place, the expected part of an excess that every request bears in its subtree.
 //
-// Suppose that it lies in a place with the mean own time m. That was m−Δ before, where Δ is the excess of the edge,
-// while all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝ 1/m), so that
-// the odds of the place are m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one
-// that takes little more, and zero for one that takes less. The error of Δ blurs this. If there is no such place, the
-// excess lies in several, as in the waits for a disk and then for a CPU of one function: then all of them grew alike.
+// Suppose that the excess lies in a place with the mean own time m. Before, the place took m−Δ, where Δ is the excess
+// of the edge, and all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝
+// 1/m), so the odds of the place are m/(m−Δ): small for a place that takes much longer than the excess anyway, large
+// for one that takes little more, and zero for one that takes less. The error of Δ blurs this. If there is no such
+// place, the excess lies in several, as in the waits for a disk and then for a CPU in one function, and we assume that
+// all of them grew alike.
 func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []float64 {
 	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + excessError*e.Excess
 	odds := func(m float64) float64 {
@@ -109,11 +111,11 @@ func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []flo
 	return shares
 }
 
-// severalPlaces are the odds that an excess lies in several places. Those of a single one are above 1 if it takes as
-// long as the excess.
+// severalPlaces are the odds that an excess lies in several places. A single place has odds above 1 if it takes as long
+// as the excess.
 const severalPlaces = 0.1
 
-// excessError is the relative error of the excess of one place, beyond that of the edge as a whole.
+// excessError is the relative error of the excess of one place, in addition to the error of the edge as a whole.
 const excessError = 0.1
 
 // under reports whether place k is context or lies below it.

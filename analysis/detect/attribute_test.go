@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// attributed returns the shares of an excess of 100 in an edge of 130, which all requests bear, of places with the
-// given own times: a function, two that it calls, and another function. Ran is the fraction of the requests that ran
-// the edge.
+// attributed returns the shares of an excess of 100 in an edge of 130 that all requests bear. own holds the own times
+// of the places: a function, two that it calls, and another function. ran is the fraction of the requests that ran the
+// edge.
 func attributed(ran float64, own ...float64) []float64 {
 	p := Problem{
 		Onset: Changed,
@@ -31,7 +31,7 @@ func attributed(ran float64, own ...float64) []float64 {
 	return shares
 }
 
-// An excess lies in the place that takes as long, also if most requests did not run its edge.
+// An excess lies in the place that takes as long, even if most requests did not run its edge.
 func TestAttributeToOnePlace(t *testing.T) {
 	for _, ran := range []float64{1, 0.2} {
 		if s := attributed(ran, 2, 104, 3, 15); s[0] < 0.9 || s[1] < 0.9 || s[2] > 0.05 || s[3] > 0.05 {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// manyGroups returns groups, 100 to a request type, with the given number of requests of 20 edges in each epoch.
+// manyGroups returns groups, 100 per request type, with the given number of requests of 20 edges in each epoch.
 func manyGroups(groups, epochs, count int) *group.Grouper {
 	r := rand.New(rand.NewPCG(1, 2))
 	g := group.NewGrouper(&group.RequestTypes{}, &trace.Table{}, group.Options{Groups: 2 * groups})
@@ -73,7 +73,7 @@ func fill(g *group.Grouper, groups, count int) {
 	}
 }
 
-// BenchmarkWatch ends an epoch of 10 000 groups with requests: all healthy, or each with a problem.
+// BenchmarkWatch ends an epoch of 10 000 groups with requests, either all healthy or each with a problem.
 func BenchmarkWatch(b *testing.B) {
 	for name, slower := range map[string]int{"healthy": 1, "problems": 3} {
 		b.Run(name, func(b *testing.B) {

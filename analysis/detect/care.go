@@ -5,11 +5,11 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// A change may be certain and yet too small for anybody to act on. These are the least changes that open a problem.
+// A change may be certain and yet too small for anybody to act on. These are the smallest changes that open a problem.
 const (
-	// leastTime is the least share of the time of a request type that a change must cost.
+	// leastTime is the minimum share of the time of a request type that a change must cost.
 	leastTime = 0.01
-	// leastFailed is the least share of the failures of all requests that a change must add.
+	// leastFailed is the minimum share of the failures of all requests that a change must add.
 	leastFailed = 0.01
 	// leastRatio is the ratio to the expectation that a change must exceed.
 	leastRatio = 1.1
@@ -17,8 +17,8 @@ const (
 
 // matters reports whether somebody would care about a change of a group: it costs a share of the time of its request
 // type, or it adds a share of the failures of all requests, and the mean, or the failures, clearly exceed the
-// expectation. Failures count only for a shift, which is judged by them. Requests are variable only if their CoV is
-// known well.
+// expectation. Failures count only for a shift, which is judged by them. Variable requests matter only if their CoV is
+// precise.
 func (e *epoch) matters(g *group.Group, kind ProblemKind) bool {
 	if kind == KindShifted && e.failsMore(g) {
 		return true
@@ -31,14 +31,14 @@ func (e *epoch) matters(g *group.Group, kind ProblemKind) bool {
 	return kind != KindVariable || precise(e.detector.judgementOf(g).interval(g))
 }
 
-// failsMore reports whether the requests of g fail more often than expected, by a share of the failures of all
-// requests.
+// failsMore reports whether the requests of g fail more often than expected, and whether the growth is a relevant share
+// of the failures of all requests.
 func (e *epoch) failsMore(g *group.Group) bool {
 	now, before := failed(&g.Current), failed(&g.Reference)
 	return now > leastRatio*before && g.Current.Rate()*(now-before) >= leastFailed*e.failures()
 }
 
-// failed returns the fraction of the requests of a window that failed; 0 without requests.
+// failed returns the fraction of the requests of a window that failed, or 0 without requests.
 func failed(w *group.Window) float64 { return float64(w.Failed) / float64(max(1, w.Total.N)) }
 
 // failures returns the failures of all requests per second.
@@ -48,12 +48,12 @@ func (e *epoch) failures() float64 {
 	}
 	all := 0.0
 	for requestType := range e.detector.Groups.ByType() {
-		w := requestType.Judged() // a healthy one has an empty current window
+		w := requestType.Judged() // its current window is empty if it is healthy
 		all += w.Rate() * failed(w)
 	}
 	e.allFailures = &all
 	return all
 }
 
-// precise reports whether an interval is narrower than its value: a wider one says little about the value.
+// precise reports whether an interval is narrower than its value. A wider one says little about the value.
 func precise(i stats.Interval) bool { return i.High-i.Low < i.Value }

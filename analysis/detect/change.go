@@ -16,19 +16,19 @@ type changeDetector struct {
 	change      stats.Change
 	mix         stats.Mix      // of request types
 	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm
-	recentMixes [][]uint64     // of request types: the same, since the evidence began to rise
+	recentMixes [][]uint64     // of request types: the same, since the evidence started to rise
 
-	evidence float64 // the strongest at the end of the last epoch
-	rising   int     // consecutive epochs in which the evidence grew and exceeded 1
-	judged   int     // epochs with requests since the problem was opened or an accepted change was last checked
-	idle     int     // consecutive epochs without requests until asOf
+	evidence float64 // strongest evidence at the end of the last epoch
+	rising   int     // consecutive epochs with growing evidence above 1
+	judged   int     // epochs with requests since the problem opened or an accepted change was last checked
+	idle     int     // consecutive epochs without requests up to asOf
 	asOf     uint64  // number of an epoch, see [Detector.epochs]
 
 	kind  ProblemKind // of the last problem, or shifted for a mix that settles without one
-	since trace.Nanos // time at which it was opened
+	since trace.Nanos // when the problem opened
 
 	values evalues // of change and mix
-	valued bool    // values are those of the evidence so far
+	valued bool    // values are up to date
 }
 
 // evalues are the e-values of the tests of a group.
@@ -42,10 +42,10 @@ func (c *changeDetector) evalues() evalues {
 	return c.values
 }
 
-// idleUntil returns the number of consecutive epochs without requests until an epoch.
+// idleUntil returns the number of consecutive epochs without requests before an epoch.
 func (c *changeDetector) idleUntil(epoch uint64) int { return c.idle + int(epoch-c.asOf) }
 
-// step adds the open epoch, which has a number, and empties it. The detector remembers the last calm epochs.
+// step adds the open epoch, number epoch, and empties it. The detector remembers the last calm epochs.
 func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	c.idle, c.asOf = c.idleUntil(epoch), epoch
 	if e.Counts.N > 0 {
@@ -76,8 +76,8 @@ func last[T any](all []T, n int) []T {
 	return all
 }
 
-// healthyEvidence is the evidence below which a group counts as healthy, so that its requests become part of its
-// reference. The mean e-value of a healthy group is 1.
+// healthyEvidence bounds the evidence of a healthy group, whose requests become part of its reference. The mean e-value
+// of a healthy group is 1.
 const healthyEvidence = 2
 
 // strongest returns the strongest evidence against the health of the group.
@@ -164,12 +164,11 @@ func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 	return p
 }
 
-// certainRise is the number of standard errors by which the mean must have risen for edges to be ranked by their share
-// in the rise.
+// certainRise is the minimum rise of the mean, in standard errors, for ranking edges by their share of the rise.
 const certainRise = 3
 
-// rankChangedEdges ranks the edges of a changed problem by their share in the change: in the rise of the mean if that
-// is certain, and otherwise in the rise of the variance.
+// rankChangedEdges ranks the edges of a changed problem by their share of the rise of the mean if that is certain, and
+// otherwise by their share of the rise of the variance.
 func rankChangedEdges(g *group.Group, p *Problem) {
 	now, ref := &g.Current, &g.Reference
 	rise := stats.Excess(now.Total, ref.Total)

@@ -13,15 +13,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Thresholds define chronic problems, which need no history.
+// Thresholds define chronic problems. These need no history.
 type Thresholds struct {
-	// CoV is the coefficient of variation above which requests are variable. The lower end of the interval of their CoV
-	// must exceed it, and the interval must be narrower than the CoV.
+	// CoV is the maximum coefficient of variation. Requests are variable if the lower end of the interval of their CoV
+	// exceeds it, and the interval is narrower than the CoV.
 	CoV float64
-	// Delayed is the fraction of requests that may be delayed, relative to their size, or time out. If the lower end of
-	// the interval of that fraction exceeds it, requests are variable whatever their CoV.
+	// Delayed is the maximum fraction of requests that are delayed, relative to their size, or time out. If the lower
+	// end of the interval of that fraction exceeds it, requests are variable whatever their CoV.
 	Delayed float64
-	// MinSamples is the least number of requests of a group that is judged.
+	// MinSamples is the minimum number of requests of a judged group.
 	MinSamples uint64
 	// Accepted holds accepted levels by entry operation.
 	Accepted map[trace.Op]group.AcceptedLevel
@@ -30,36 +30,36 @@ type Thresholds struct {
 }
 
 // DefaultThresholds returns the default thresholds. In a real application, requests that queued for a lock had a CoV of
-// 0.19, and others one of 0.09.
+// 0.19, and others a CoV of 0.09.
 func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, Delayed: 0.02, MinSamples: 50} }
 
 const (
-	// outlierScore is the number of robust standard deviations above which a group is slow, compared by the logarithm
-	// of its mean with the other groups of its request type (Iglewicz and Hoaglin's limit for modified z-scores).
+	// outlierScore is the maximum number of robust standard deviations that the logarithm of a group's mean may be
+	// above the other groups of its request type (Iglewicz and Hoaglin's limit for modified z-scores). Beyond it, the
+	// group is slow.
 	outlierScore = 3.5
-	// minSiblings is the least number of groups of a request type that are compared with each other.
+	// minSiblings is the minimum number of groups of a request type that we compare with each other.
 	minSiblings = 5
 )
 
-// structuralShare is the share of the variance of a request type between its groups above which the type, not its
-// groups, is the problem.
+// structuralShare is a share of the variance of a request type. If more lies between its groups, the type is the
+// problem, not its groups.
 const structuralShare = 0.5
 
-// of returns the objective of the requests of a group, 0 for none, and the accepted level. Rules take precedence over
-// t.
+// of returns the objective of the requests of a group, or 0, and the accepted level. Rules take precedence over t.
 func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Duration, accepted group.AcceptedLevel) {
 	objective, accepted = rules.Expects(g)
 	return cmp.Or(objective, t.Objectives[g.Entry]), cmp.Or(accepted, t.Accepted[g.Entry])
 }
 
 // Chronic returns the problems that the judged windows show without history, ranked: variable and slow groups, each at
-// the level that explains it best. Edges of a problem are ranked by their contribution.
+// the level that explains it best. The edges of a problem are ranked by their contribution.
 func (d *Detector) Chronic(t Thresholds) []Problem {
 	return ranked(d.chronicProblems(nil, t))
 }
 
-// chronicProblems appends the chronic problems of request types without a changed one to those that changed. An open
-// problem stays open until its value itself, not the end of its interval, is within the threshold.
+// chronicProblems appends to changed the chronic problems of request types without a changed one. An open problem stays
+// open until its value itself, not the end of its interval, is within the threshold.
 func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	d.forgetDeleted()
 	if !d.thresholds.equal(&t) {
@@ -94,7 +94,7 @@ func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 	return analysis.HashOf(uint64(kind), uint64(g.Level), g.ID.Hi, g.ID.Lo)
 }
 
-// maxDetailed is the maximum number of problems with values from the sample: more than anybody views, or a budget
+// maxDetailed is the maximum number of problems with values from the sample. It is more than anybody views, or a budget
 // allows to investigate, at the same time.
 const maxDetailed = 500
 
@@ -160,7 +160,7 @@ func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// structuralVariance reports whether most of the variance of a request type lies between its groups: then its structure
+// structuralVariance reports whether most of the variance of a request type lies between its groups. Its structure then
 // explains the variance, and each group may be steady.
 func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
 	totals := make([]stats.Moments, 0, len(groups))
@@ -171,7 +171,7 @@ func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
 }
 
 // findVariable adds the problem of a group whose CoV, or fraction of delayed requests, is certainly above the
-// threshold. It reports whether there is one.
+// threshold. It reports whether there is such a problem.
 func (f *chronicFinder) findVariable(g *group.Group) bool {
 	j := f.detector.judgementOf(g)
 	_, accepted := f.thresholds.of(g, f.rules)
@@ -199,8 +199,8 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	return true
 }
 
-// findSlow adds the problem of a request type that misses its objective. Without an objective, it adds those of groups
-// that are much slower than the other groups of the type.
+// findSlow adds the problem of a request type that misses its objective. If there is no objective, it adds the problems
+// of groups that are much slower than the other groups of the type.
 func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group) {
 	objective, accepted := f.thresholds.of(requestType, f.rules)
 	if objective > 0 {
@@ -225,8 +225,8 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 	}
 }
 
-// misses reports whether the mean of a group is above a limit. A group with an expectation must exceed it certainly to
-// open a problem, so that problems do not flap.
+// misses reports whether the mean of a group is above a limit. If the group has an expectation, it opens a problem only
+// if it is certainly above, so that problems don't flap.
 func (f *chronicFinder) misses(g *group.Group, limit float64) bool {
 	total := g.Judged().Total
 	least := total.Mean()

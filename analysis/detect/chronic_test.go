@@ -19,7 +19,7 @@ import (
 )
 
 // TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it
-// (bimodally: half of the requests take less, half more). More adds requests to the earlier ones and judges all of
+// (bimodally: half of the requests take less, half more). more adds requests to the earlier ones and judges all of
 // them. Options of both are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
 func TestChronic(t *testing.T) {
 	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
@@ -106,7 +106,7 @@ func chronic(s *harness, th detect.Thresholds) string {
 	return out.String()
 }
 
-// Problems are ranked changed before chronic, then variable before slow before shifted, then by the number of their
+// Problems are ranked changed before chronic, then variable before slow before shifted, then by the figure of their
 // kind, unknown ones last.
 func TestRank(t *testing.T) {
 	id := func(n uint64) analysis.Hash { return analysis.Hash{Lo: n} }

@@ -14,20 +14,20 @@ import (
 // Detector finds the problems of groups. Neither it nor its groups are safe for concurrent use.
 type Detector struct {
 	Groups  *group.Grouper
-	changes map[*group.Group]*changeDetector // of groups with an expectation, from the end of their next epoch on
+	changes map[*group.Group]*changeDetector // of groups with an expectation, starting with the end of their next epoch
 	chronic map[analysis.Hash]bool           // open chronic problems
 	judged  map[*group.Group]*judgement
 
 	chronicTypes map[*group.Group]*chronicType // by request type
 	thresholds   Thresholds                    // of chronicTypes
 
-	// Unhealthy reports whether the requests of a type must not become usual, although nothing is known against
-	// them: they are not learned. nil: none.
+	// Unhealthy reports whether the requests of a type must not be learned, even if there is no evidence against them.
+	// It may be nil.
 	Unhealthy func(requestType *group.Group) bool
 
 	epochs    uint64                    // number of calls of Watch
 	resting   map[*group.Group]*resting // by request type
-	deletions uint64                    // of the groups of resting
+	deletions uint64                    // of the groups, when resting was filled
 }
 
 // New returns a Detector for groups without expectations.
@@ -39,7 +39,7 @@ func New(groups *group.Grouper) *Detector {
 	}
 }
 
-// changeDetectorOf returns the change detector of a group, adding it if necessary.
+// changeDetectorOf returns the change detector of a group, and adds it if necessary.
 func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {
@@ -49,8 +49,9 @@ func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	return c
 }
 
-// Learn makes the judged window the expectation of every group without one that has enough requests and whose first
-// epoch ended at time by or before. It skips request types with an open problem, and unhealthy ones.
+// Learn makes the judged window the expectation of every group that has no expectation yet, if it has enough requests
+// and its first epoch ended at time by or before. It skips unhealthy request types and request types with an open
+// problem.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by
@@ -77,8 +78,8 @@ func (d *Detector) isUnhealthy(g *group.Group) bool {
 	return d.Unhealthy != nil && d.Unhealthy(g.Parent())
 }
 
-// Accept closes the problem of a group, or of a request type and all its groups, and forgets the expectation: the
-// requests of a learning period from time now on become the new one. It reports whether the group exists.
+// Accept closes the problem of a group, or of a request type and all its groups, and forgets the expectation. The
+// requests of a learning period that starts now become the new one. Accept reports whether the group exists.
 func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	accepted := d.Groups.Group(id)
 	if accepted == nil {
@@ -95,8 +96,8 @@ func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	return true
 }
 
-// Resplit handles a change of the split of a group at time now: because its requests now belong to other groups, the
-// expectation of its request type is learned anew.
+// Resplit handles a change of the split of a group at time now. Because its requests now belong to other groups, the
+// expectation of its request type is learned again.
 func (d *Detector) Resplit(whole analysis.Hash, now trace.Nanos) {
 	for g := range d.Groups.Each() {
 		if g.Whole == whole && g.Level == group.LevelGroup {
@@ -106,8 +107,8 @@ func (d *Detector) Resplit(whole analysis.Hash, now trace.Nanos) {
 	}
 }
 
-// SplitCandidates returns at most n groups whose split should be evaluated, those with most requests first: healthy
-// groups with a CoV above cov, and split ones. Groups are identified without splits.
+// SplitCandidates returns at most n groups whose split should be evaluated, those with the most requests first: healthy
+// groups with a CoV above cov, and split groups. Groups are identified without splits.
 func (d *Detector) SplitCandidates(cov float64, n int) []analysis.Hash {
 	requests := make(map[analysis.Hash]uint64)
 	for g := range d.Groups.Each() {
@@ -135,7 +136,7 @@ func (d *Detector) Watched() int {
 	return n
 }
 
-// evidence returns the strongest evidence against the health of a group; +Inf for a group without an expectation.
+// evidence returns the strongest evidence against the health of a group, or +Inf for a group without an expectation.
 func (d *Detector) evidence(g *group.Group) float64 {
 	if !g.Expectation.Learned {
 		return math.Inf(1)

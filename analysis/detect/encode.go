@@ -14,7 +14,7 @@ import (
 )
 
 // AppendBinary appends the state of d and of its groups to b, without request types, table, splits and options.
-// Detectors with the same requests in the same epochs give the same bytes, whatever the order within an epoch.
+// Detectors with the same requests in the same epochs have equal encodings, whatever the order within an epoch.
 // AppendBinary takes time and memory for all groups and must not run concurrently with Observe.
 func (d *Detector) AppendBinary(b []byte) []byte {
 	return d.Groups.AppendBinary(b, func(b []byte, g *group.Group) []byte {
@@ -88,7 +88,7 @@ func writeCounts(w *codec.Writer, c stats.Counts) {
 }
 
 // Decode returns the Detector that AppendBinary encoded, with groups of the given request types, table and options, and
-// the bytes behind it; see [group.DecodeGrouper]. An error wraps [codec.ErrCorrupt].
+// the bytes after it; see [group.DecodeGrouper]. Errors wrap [codec.ErrCorrupt].
 func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options group.Options) (*Detector, []byte, error) {
 	d := New(nil)
 	groups, rest, err := group.DecodeGrouper(b, types, table, options, func(b []byte, g *group.Group) ([]byte, error) {
@@ -242,7 +242,7 @@ func readSums(d *codec.Reader) *[blocks]stats.CoMoments {
 	return &sums
 }
 
-// DecodeRefinement returns the Refinement that AppendBinary encoded, and the bytes behind it. An error wraps
+// DecodeRefinement returns the Refinement that AppendBinary encoded, and the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 	d := codec.NewReader(b)

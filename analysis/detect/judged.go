@@ -10,18 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// judgement holds the values that follow from the judged window of a group alone. They are computed when they are first
-// needed and remain valid until the window changes: most groups have no requests in an epoch.
+// judgement caches values that depend only on the judged window of a group. They are computed on first use and remain
+// valid until the window changes. Most groups have no requests in an epoch.
 type judgement struct {
-	window   *group.Window // the judged one
+	window   *group.Window // the judged window
 	revision uint64        // of the group
-	spread   float64       // CoV of the durations, also if these depend on the size
+	spread   float64       // CoV of the durations, even if these depend on the size
 	cov      *stats.Interval
 	variable *Problem          // of kind variable; without the values of the sample
 	detailed []group.EdgeShare // the edges of variable with the values of the sample
 }
 
-// judgementOf returns the judgement of a group, which is up to date.
+// judgementOf returns the judgement of a group, brought up to date.
 func (d *Detector) judgementOf(g *group.Group) *judgement {
 	j := d.judged[g]
 	if j == nil {
@@ -54,7 +54,7 @@ func (j *judgement) interval(g *group.Group) stats.Interval {
 	return *j.cov
 }
 
-// problem returns the problem of g if its requests are too variable. It must not be changed.
+// problem returns the problem of g if its requests are too variable. The caller must not change it.
 func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	if j.variable == nil {
 		p := problemOf(g, KindVariable, table)
@@ -69,7 +69,7 @@ func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	return j.variable
 }
 
-// detail sets the values of a problem that come from the sample. P is a copy of f.problem.
+// detail sets the values of a problem that come from the sample. p is a copy of f.problem.
 func (f *found) detail(p *Problem) {
 	j, g := f.judged, f.group
 	cov := j.interval(g)
@@ -95,10 +95,9 @@ type found struct {
 	judged  *judgement
 }
 
-// chronicType holds the chronic problems of a request type. They remain the same until a window or the thresholds
-// change.
+// chronicType holds the chronic problems of a request type. They stay the same until a window or the thresholds change.
 type chronicType struct {
-	revisions uint64 // sum of those of the type and its groups
+	revisions uint64 // sum of the revisions of the type and its groups
 	settled   bool   // the same problems were open before
 	problems  []found
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestWatchRemembers compares a Detector, which remembers its verdicts on groups without requests, with one that was
-// just restarted and remembers nothing. In each epoch some types have requests; now and then one becomes slow or fails,
+// TestWatchRemembers compares a Detector, which caches its verdicts on groups without requests, with one that was just
+// restarted and has an empty cache. In each epoch some types have requests. Now and then one becomes slow or fails,
 // groups are deleted, thresholds change, and problems are accepted.
 func TestWatchRemembers(t *testing.T) {
 	const types, perType = 50, 3

@@ -4,12 +4,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
-// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is no problem: the mix of
-// groups that a request type has shown for some time without being slower, more variable or failing more often becomes
+// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is no problem: if a request
+// type shows a mix of groups for some time without being slower, more variable or failing more often, the mix becomes
 // the expected one.
 
-// countMix counts the open epoch of a request type for its next mix. It starts anew while the type or one of its groups
-// has a problem other than a shifted mix.
+// countMix counts the open epoch of a request type for its next mix. It starts again while the type or one of its
+// groups has a problem other than a shifted mix.
 func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	m := requestType.Expectation.Mix
 	if m == nil || requestType.Open.Total.N == 0 {
@@ -25,7 +25,7 @@ func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// settleMix lets a shift that opens no problem become expected, from its own requests only.
+// settleMix makes a shift that opens no problem expected, based only on the requests since the shift.
 func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	c := e.detector.changeDetectorOf(requestType)
 	if c.kind != KindShifted && c.rising >= e.options.Confirm {
@@ -50,8 +50,8 @@ func anyOpen(groups []*group.Group) bool {
 	return false
 }
 
-// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests. It
-// closes its problem if that is a shifted mix in which requests do not fail more often, and reports whether it did.
+// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests. If
+// the type's problem is a shifted mix whose requests do not fail more often, renewMix closes it and returns true.
 func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
 	m := requestType.Expectation.Mix
 	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {

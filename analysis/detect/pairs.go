@@ -43,8 +43,7 @@ func NewPairs(p *Problem) *Pairs {
 	return x
 }
 
-// Observe adds a request. If coarse, the problem is that of a request type, whose edges are those of
-// [trace.ContextEdge].
+// Observe adds a request. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {
 		x.times = o.AppendContextTimes(x.times[:0])
@@ -67,7 +66,7 @@ type PairShare struct {
 	Share float64
 }
 
-// Shares returns the pairs with a positive share, the largest first; nil for fewer than two requests.
+// Shares returns the pairs with a positive share, the largest first, or nil for fewer than two requests.
 func (x *Pairs) Shares() []PairShare {
 	if x.moments.N < 2 {
 		return nil
@@ -97,8 +96,7 @@ func (x *Pairs) AppendBinary(b []byte) []byte {
 	return x.moments.AppendBinary(e.B)
 }
 
-// DecodePairs returns the Pairs that AppendBinary encoded, and the bytes behind them. An error wraps
-// [codec.ErrCorrupt].
+// DecodePairs returns the Pairs that AppendBinary encoded, and the bytes after them. Errors wrap [codec.ErrCorrupt].
 func DecodePairs(b []byte) (*Pairs, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(pairsVersion)

@@ -11,7 +11,7 @@ import (
 )
 
 // Two of three edges wait for the same lock: their covariance carries half of the variance. An edge that varies alone
-// carries none, and one outside of the problem is left out.
+// carries no covariance, and an edge outside of the problem is left out.
 func TestPairs(t *testing.T) {
 	p := detect.Problem{Edges: []group.EdgeShare{{Edge: 1, Score: 0.4}, {Edge: 2, Score: 0.4}, {Edge: 3, Score: 0.1}, {Edge: 4}}}
 	x := detect.NewPairs(&p)

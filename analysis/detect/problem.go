@@ -12,10 +12,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ProblemKind is the way in which requests violate their expectation.
+// ProblemKind is the way that requests violate their expectation.
 type ProblemKind uint8
 
-// The kinds of problem, in the order in which they are ranked within an onset.
+// The kinds of problem, in their order of rank within an onset.
 const (
 	KindVariable ProblemKind = iota // the CoV is high
 	KindSlow                        // the mean is high
@@ -30,7 +30,7 @@ func (k ProblemKind) String() string { return problemKindNames[k] }
 // Onset distinguishes new problems from lasting ones.
 type Onset uint8
 
-// The onsets, in the order in which they are ranked.
+// The onsets, in their order of rank.
 const (
 	Changed Onset = iota // significantly above its own expectation
 	Chronic              // high without a change
@@ -47,12 +47,12 @@ type Whole uint8
 // The wholes.
 const (
 	WholeSlowdown Whole = iota // the rise of the mean
-	WholeVariance              // of a changed problem: the rise of the variance
+	WholeVariance              // the rise of the variance, for a changed problem
 	WholeMean
 )
 
-// Problem is a set of requests that violate their expectation, with the evidence. Only the first of very many problems
-// have intervals from the sample; those of the others are NaN.
+// Problem is a set of requests that violate their expectation, with the evidence. If there are very many problems, only
+// the first ones have intervals from the sample; the intervals of the others are NaN.
 type Problem struct {
 	ID          analysis.Hash // stable over time: the same for the same kind, level and group
 	Kind        ProblemKind
@@ -61,33 +61,34 @@ type Problem struct {
 	Group       analysis.Hash // or the request type
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Opened      trace.Nanos // end of the epoch in which it opened; 0 for a chronic one
+	Opened      trace.Nanos // end of the epoch when it opened; 0 for a chronic one
 
 	Requests uint64           // judged requests
 	Rate     float64          // requests per second
 	Mean     time.Duration    // mean duration of the judged requests
-	P50, P99 time.Duration    // quantiles of these, see [stats.Sketch]; 0: unknown, without requests
-	Size     *group.SizeModel // of the judged requests; CoV is then that of its residuals; nil: not judged by size
+	P50, P99 time.Duration    // quantiles of the judged requests, see [stats.Sketch]; 0 if unknown
+	Size     *group.SizeModel // of the judged requests; CoV is then the CoV of its residuals; nil if not judged by size
 	SizeKey  trace.Symbol     // of the attribute with the size; 0 without Size
-	Expected time.Duration    // expected mean; 0: unknown
+	Expected time.Duration    // expected mean; 0 if unknown
 	CoV      float64          // coefficient of variation, with its 95 % interval
 	CoVLow   float64
 	CoVHigh  float64
-	Impact   float64 // ns lost per second: rate × time of the mean above Expected or, if that is unknown, above the median
+	Impact   float64 // added ns per second: rate × mean above Expected or, if that is unknown, above the median
 	EValue   float64 // evidence for the change; 0 for a chronic problem
 	// Shift is, for a shifted problem, the total variation distance between the mix and the expected one, in [0, 1]:
-	// the fraction of requests that would have to change their group, to fail or to succeed. 0 for other kinds.
+	// the fraction of requests that would have to change their group, to fail or to succeed. It is 0 for other kinds.
 	Shift float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
-	Whole        Whole             // that the scores of Edges and the shares of the investigation divide
+	Whole        Whole             // the quantity that the scores of Edges and the shares of the investigation divide
 	Refined      []RefinedShare    // measured by switched-on tracepoints; ascending by (Within, Context)
 	Explanations []Explanation     // best first
 }
 
 // RefinedShare holds the measurements of one calling context within a baseline edge, over the requests whose plan had
-// its tracepoint on. Times are those of the whole subtree of the context within the edge (inclusive), 0 for a request
-// that did not execute it. If no request reached the tracepoint, Within and Context are 0 and only N is set.
+// its tracepoint on. Times are inclusive: they cover the whole subtree of the context within the edge. A request that
+// did not execute the context counts as 0. If no request reached the tracepoint, Within and Context are 0 and only N is
+// set.
 type RefinedShare struct {
 	Within     trace.Edge    // the baseline edge
 	Context    trace.Context // full calling context under the plan in force
@@ -104,15 +105,15 @@ type RefinedShare struct {
 	ShareHigh  float64
 	Self       float64 // the same for exclusive time
 	ShareMean  float64 // E(x)/E(e)
-	Excess     float64 // ns above the healthy reference of the context; NaN without one
+	Excess     float64 // ns above the healthy reference of the context; NaN without a reference
 }
 
 // Explanation is a variable that explains part of a problem.
 type Explanation struct {
 	Variable string        // name of the attribute or of a derived variable (present, count, errors, concurrency)
 	Value    string        // the outstanding value; empty for a numeric variable
-	Where    trace.Context // place of the variable; 0: the whole request
-	Target   trace.Edge    // explained edge; 0: the duration
+	Where    trace.Context // place of the variable; 0 means the whole request
+	Target   trace.Edge    // explained edge; 0 means the duration
 	Effect   float64       // η² or squared correlation: the explained fraction of the variance
 	Low      float64       // 95 % interval
 	High     float64
@@ -123,7 +124,7 @@ type Explanation struct {
 // EqualSize reports whether the problem concerns the variance at equal size.
 func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
 
-// Judged returns the duration of o as far as the problem concerns it: adjusted to the usual size if EqualSize.
+// Judged returns the duration of o that the problem is about: adjusted to the usual size if EqualSize.
 func (p *Problem) Judged(o *observation.Observation) time.Duration {
 	if p.EqualSize() {
 		if size, ok := group.SizeOf(p.SizeKey, o); ok {
@@ -154,7 +155,7 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	return p
 }
 
-// rankEdges scores the edges of p, each by its part of a whole, unknown ones by 0, and sorts them by falling score.
+// rankEdges scores each edge of p by its part of a whole, or by 0 if that is unknown, and sorts them by falling score.
 func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Whole = whole
 	order := make([]*group.EdgeShare, 0, len(p.Edges)) // shares are large to move
@@ -188,7 +189,7 @@ func Rank(problems []Problem) {
 	})
 }
 
-// severity returns the number by which problems of one kind are ranked.
+// severity returns the figure that ranks problems of one kind.
 func severity(p *Problem) float64 {
 	switch p.Kind {
 	case KindVariable:

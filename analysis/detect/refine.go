@@ -14,8 +14,8 @@ import (
 // Refinement holds the measurements of the switched-on tracepoints of one arm of a plan for one problem: sums over the
 // requests of that arm, by calling context within a baseline edge. The zero value is not usable; see [NewRefinement].
 //
-// Sums are kept for blocks of requests, divided by hash of their trace, so that every share has an interval (jackknife
-// over the blocks) without assumptions about the distribution.
+// Sums are kept for blocks of requests, divided by the hash of their trace, so that every share has an interval
+// (jackknife over the blocks) without assumptions about the distribution.
 type Refinement struct {
 	arm    trace.Symbol
 	on     []trace.Symbol // the tracepoints of the arm
@@ -45,7 +45,7 @@ type placed struct {
 	exclusive  [blocks]stats.CoMoments
 }
 
-// NewRefinement returns a Refinement for requests of the named arm, which has the given tracepoints on.
+// NewRefinement returns a Refinement for requests of the named arm. on holds the tracepoints that the arm has on.
 func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	return &Refinement{
 		arm: arm, on: on,
@@ -53,8 +53,7 @@ func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	}
 }
 
-// Observe adds a request. If coarse, the problem is that of a request type, whose edges are those of
-// [trace.ContextEdge].
+// Observe adds a request. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
 func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	block := o.Key() % blocks
 	total := o.Duration.Nanoseconds()
@@ -77,7 +76,7 @@ func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	}
 }
 
-// observeEdges adds the times of all baseline edges, also of those that this request does not refine but others do.
+// observeEdges adds the times of all baseline edges, including those that other requests refine but this one does not.
 func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coarse bool) {
 	if coarse {
 		r.times = o.AppendContextTimes(r.times[:0])
@@ -95,7 +94,7 @@ func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coar
 	}
 }
 
-// contextEdgeOf returns the [trace.ContextEdge] of the context of the baseline edge e; 0 if o does not have e.
+// contextEdgeOf returns the [trace.ContextEdge] of the context of the baseline edge e, or 0 if o does not have e.
 func contextEdgeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	i, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
 	if !found {
@@ -144,8 +143,8 @@ func (r *Refinement) Requests() uint64 {
 	return n
 }
 
-// Shares returns the shares of the tracepoints that no request reached, followed by those of all places, ascending by
-// (Within, Context).
+// Shares returns the shares of the tracepoints that no request reached, followed by the shares of all places, ascending
+// by (Within, Context).
 func (r *Refinement) Shares() []RefinedShare {
 	reached := make(map[trace.Symbol]bool)
 	for _, p := range r.places {
@@ -203,7 +202,7 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// none makes except leave out no block.
+// none makes except include all blocks.
 const none = -1
 
 // except returns the sum of all blocks but the one left out.

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Requests of these tests have an entry with one edge and, within that edge, f, which calls g.
+// Requests in these tests have an entry with one edge and, within that edge, f, which calls g.
 const (
 	entryOp = trace.Op(1)
 	fOp     = trace.Op(2)
@@ -128,7 +128,7 @@ func TestRefinementOfFewRequests(t *testing.T) {
 	}
 }
 
-// The 95 % interval of a share holds the true one in at least 88 % of samples, with light and heavy tails.
+// The 95 % interval of a share contains the true share in at least 88 % of samples, with light and heavy tails.
 func TestRefinementCoverage(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, sigma := range []float64{0.3, 0.8} {

@@ -12,7 +12,7 @@ import (
 )
 
 // If a rule names the attribute with the size, large requests that take long are no problem. Requests that take long
-// for their size are one, by their CoV or by their number.
+// for their size are a problem, by their CoV or by their number.
 func TestSizes(t *testing.T) {
 	delayed := requests.Network()
 	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Online, growing requests are no change if their sizes are known, and delayed ones are.
+// Growing requests are no change if their sizes are known, and delayed ones are a change.
 func TestWatchSizes(t *testing.T) {
 	small, large, slow := requests.Network(), requests.Network(), requests.Network()
 	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// waitPrefix begins the names of the spans of kernel waits, before the class of the wait.
+// waitPrefix is the prefix of the names of spans of kernel waits. The class of the wait follows.
 const waitPrefix = "wait "
 
 // waiting describes the classes of waits as predicates.
@@ -30,11 +30,11 @@ var waiting = map[string]string{
 	"other":     "waiting for something else in the kernel",
 }
 
-// waitingForCPU describes two classes, which call for the same remedy: a thread that other threads interrupt, and one
-// that they keep from its turn.
+// waitingForCPU describes two classes with the same remedy: threads that other threads interrupt, and threads that
+// others keep from running.
 const waitingForCPU = "waiting for a CPU"
 
-// WaitClass returns the class of the kernel waits whose spans have an operation; "" if it is none of theirs. By
+// WaitClass returns the class of the kernel waits whose spans have an operation, or "" if it is not a kernel wait's. By
 // convention only tracepoints of layer kernel have such names.
 func WaitClass(table *trace.Table, op trace.Op) string {
 	o := table.Operation(op)
@@ -48,8 +48,8 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 // WaitsForCPU reports whether threads that wait in this way could run.
 func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
 
-// IsCommonWait reports whether waits of a class often make requests slow, as far as the kernel sees threads wait: for a
-// CPU, a lock, the disk, the network, DNS, or a pause of the program.
+// IsCommonWait reports whether waits of a class often make requests slow: waits for a CPU, a lock, the disk, the
+// network or DNS, or a pause of the program.
 func IsCommonWait(class string) bool {
 	switch class {
 	case "preempted", "runqueue", "futex", "file", "sync", "net", "dns", "sleep":

@@ -15,29 +15,30 @@ type WatchOptions struct {
 	// FalseDiscovery is the false discovery rate: the fraction of alarms that may be false (e-BH over all groups and
 	// tests).
 	FalseDiscovery float64
-	// MinImpact is the least time lost per second of operation, in ns, of a change that is a problem.
+	// MinImpact is the minimum added latency of a change that is a problem, in ns per second of operation.
 	MinImpact float64
-	// MinSamples is the least number of requests of a group that is learned and judged.
+	// MinSamples is the minimum number of requests of a group that is learned and judged.
 	MinSamples uint64
-	// Confirm is the number of consecutive epochs in which the evidence must grow before a problem opens: disjoint
-	// windows then confirm each other.
+	// Confirm is the number of consecutive epochs with growing evidence before a problem opens, so that disjoint
+	// windows confirm each other.
 	Confirm int
 	// Calm is the number of epochs with requests that must, taken together, be within the expectation before a problem
 	// closes.
 	Calm int
-	// Renew is the number of healthy epochs with requests after which these become the expectation, so that it follows
-	// the time of day.
+	// Renew is the number of healthy epochs with requests before these become the expectation, so that the expectation
+	// follows the time of day.
 	Renew int
 	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
 	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
 	Chronic Thresholds
-	// Silence is the number of consecutive epochs without requests after which a problem closes.
+	// Silence is the number of consecutive epochs without requests before a problem closes.
 	Silence int
 }
 
 // DefaultWatchOptions returns the default options: 5 % false discoveries, confirmed in two disjoint windows. The tests
-// are more sensitive than the defaults of package stats: the correlation of requests within an epoch is learned, a
-// limit that was learned too low still has the margin, and a false discovery must pass further conditions here.
+// are more sensitive than the defaults of package stats, for three reasons: the correlation of requests within an epoch
+// is learned, a limit that was learned too low still has the margin, and a false discovery must pass further
+// conditions.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
@@ -62,7 +63,7 @@ func (o *WatchOptions) chronic() Thresholds {
 //  5. Describe the open problems, and look for chronic ones in groups that did not change.
 func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	tests, rested := d.step(o)
-	evalues := make([]float64, len(tests)+rested) // those of groups at rest are too small to matter
+	evalues := make([]float64, len(tests)+rested) // the e-values of groups at rest are too small to matter
 	for i := range tests {
 		evalues[i] = tests[i].evalue
 	}
@@ -80,7 +81,7 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 		if d.resting[requestType] == nil {
 			before := requestType.AnyOpenProblem
 			e.judge(requestType, groups)
-			if !before { // else it has groups with large samples
+			if !before { // otherwise it already has groups with large samples
 				e.rest(requestType, groups)
 			}
 		}
@@ -95,15 +96,15 @@ type testResult struct {
 	evalue float64
 }
 
-// resting is the state of a request type without requests that is healthy, as are its groups: nothing changes until it
-// has requests again. Most types have none in an epoch.
+// resting is the state of a request type without requests that is healthy, with all of its groups. Nothing changes
+// until it has requests again. Most types have no requests in an epoch.
 type resting struct {
 	tests  int  // number of tests of the type and its groups
 	judged bool // its chronic problems are known
 }
 
-// step compares the open epoch of every group with its expectation. It returns the results of all tests except those of
-// types at rest, and the number of these.
+// step compares the open epoch of every group with its expectation. It skips request types at rest. It returns the
+// results of all other tests, and the number of skipped ones.
 func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 	d.forgetDeleted()
 	for requestType, groups := range d.Groups.ByType() {
@@ -142,7 +143,7 @@ func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions
 	return tests
 }
 
-// rest lets a judged request type rest if nothing changes until it has requests again.
+// rest puts a judged request type at rest if nothing changes until it has requests again.
 func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 	if requestType.AnyOpenProblem {
 		return
@@ -194,14 +195,14 @@ type epoch struct {
 	detector *Detector
 	options  *WatchOptions
 	now      trace.Nanos
-	alarms   map[*group.Group]testResult // the strongest alarm of each group, of its durations
+	alarms   map[*group.Group]testResult // the strongest alarm of each group about its durations
 	shifts   map[*group.Group]bool       // request types whose mix raises an alarm
 
-	allFailures *float64 // see failures; nil: not computed yet
+	allFailures *float64 // see failures; nil if not computed yet
 }
 
-// judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: it
-// gives way to one of the type, and stands beside those of groups.
+// judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: a
+// problem of the type replaces it, and problems of groups are open at the same time.
 func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	level := e.level(requestType, groups)
 	before := requestType.AnyOpenProblem
@@ -244,12 +245,12 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// slowPart is the part of the rise of the standard deviation that the mean must have risen by for requests to be slow
+// slowPart is the minimum rise of the mean, as a part of the rise of the standard deviation, for requests to be slow
 // rather than variable. It is reached if a fifth of them take longer by the same amount. If fewer do, the mean is
 // nobody's experience.
 const slowPart = 0.5
 
-// kind returns the kind of the problem whose strongest evidence is of the given kind. Requests that became slower also
+// kind returns the kind of a problem, given the kind of its strongest evidence. Requests that became slower also
 // deviate from their usual durations, and hardly all of them by the same amount.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
@@ -261,8 +262,8 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 }
 
 // maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change matters, and nobody
-// accepted its level. The window of an accepted change is restarted from time to time, so that a further change shows
-// soon. It reports whether it opened one.
+// accepted its level. It restarts the window of an accepted change from time to time, so that a further change shows
+// soon. It reports whether it opened a problem.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm ||
@@ -288,21 +289,21 @@ func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 		return now.CoV() <= level.CoV
 	case KindSlow:
 		return now.Mean() <= float64(level.Mean)
-	case KindShifted: // no level
+	case KindShifted: // a shift has no level
 	}
 	return false
 }
 
-// hasImpact reports whether a problem of the given kind loses enough time, or varies by it: the mean of variable
-// requests may hardly rise. A shift may lose none, because requests that fail are fast.
+// hasImpact reports whether a problem of the given kind has enough impact, by the mean or by the spread: the mean of
+// variable requests may hardly rise. A shift may have no impact, because requests that fail are fast.
 func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 	spread := g.Current.Rate() * (g.Current.Total.StdDev() - g.Reference.Total.StdDev())
 	loss := max(impact(g), spread)
 	return loss > e.options.MinImpact || kind == KindShifted && loss >= e.options.MinImpact
 }
 
-// maybeClose closes the problem of a group whose requests are within the expectation again, or that has no requests any
-// more.
+// maybeClose closes the problem of a group whose requests are within the expectation again, or that has no requests
+// now.
 func (e *epoch) maybeClose(g *group.Group) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= e.options.Calm && c.withinExpectation(&g.Expectation) {
@@ -310,7 +311,8 @@ func (e *epoch) maybeClose(g *group.Group) {
 	}
 }
 
-// updateReference adds the judged window of a healthy group to its reference. Other groups sample more requests.
+// updateReference adds the judged window of a healthy group to its reference. It makes other groups sample more
+// requests.
 func (e *epoch) updateReference(g *group.Group) {
 	if !g.Expectation.Learned {
 		return
@@ -348,12 +350,12 @@ func (e *epoch) reset(g *group.Group) {
 	g.RestartWindow()
 }
 
-// dominantShare is the share of the time lost by a request type above which a single group is the problem in place of
-// the type.
+// dominantShare is a share of the added time of a request type. A single group with a larger share is the problem
+// instead of the type.
 const dominantShare = 0.8
 
-// level returns the level at which problems of a request type are reported: that of groups if the type raises no alarm,
-// or if a single group with fewer than half of the requests loses nearly all of the time.
+// level returns the level for reporting the problems of a request type. It is the level of groups if the type raises no
+// alarm, or if a single group with fewer than half of the requests has nearly all of the added time.
 func (e *epoch) level(requestType *group.Group, groups []*group.Group) group.Level {
 	if _, ok := e.alarms[requestType]; !ok {
 		return group.LevelGroup
@@ -376,8 +378,8 @@ func timeLost(g *group.Group) float64 {
 	return float64(g.Current.Total.N) * (g.Current.Total.Mean() - g.Reference.Total.Mean())
 }
 
-// impact returns the time lost per second beyond the reference, in ns: the rate × the rise of the mean; 0 if it did not
-// rise.
+// impact returns the added time per second beyond the reference, in ns: the rate × the rise of the mean. It is 0 if the
+// mean did not rise.
 func impact(g *group.Group) float64 {
 	span := g.Current.Last.Sub(g.Current.First).Seconds()
 	if !(span > 0) {

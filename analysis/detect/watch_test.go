@@ -52,7 +52,7 @@ type traffic struct {
 	group  string
 	n      int
 	failed int // of n
-	every  int // requests come once in this many epochs; 0: in every one
+	every  int // requests come once in this many epochs; 0 means in every one
 	edges  []string
 	means  []time.Duration
 }
@@ -181,7 +181,7 @@ func (s *harness) report(out *bytes.Buffer, number int) {
 	s.open = still
 }
 
-// leading returns the name of the edge with the most of the change.
+// leading returns the name of the edge with most of the change.
 func leading(g *group.Grouper, p *detect.Problem) string {
 	for _, e := range p.Edges {
 		if e.Score > 0.5 {
@@ -209,8 +209,8 @@ func check(out *bytes.Buffer, p *detect.Problem) {
 }
 
 // TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with
-// every=N, in one of N epochs, from the first. Play prints the epochs in which problems opened and closed. Thresholds
-// has the options of TestChronic.
+// every=N, in one of N epochs, starting with the first. play prints the epochs when problems opened and closed.
+// thresholds has the options of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
 		s := newHarness()
@@ -249,8 +249,8 @@ func groupOf(s *harness, problem analysis.Hash) analysis.Hash {
 	return analysis.Hash{}
 }
 
-// The shares of a problem add up, even with fewer edges than there are and after some vanished. A group with a problem
-// samples more requests and is not evicted.
+// The shares of a problem add up, even with a limit below the number of edges and after some vanished. A group with a
+// problem samples more requests and is not evicted.
 func TestWatchedGroup(t *testing.T) {
 	s := newHarness()
 	s.use(newGrouper(group.Options{Edges: 3, Groups: 4}))
@@ -284,7 +284,7 @@ func TestWatchedGroup(t *testing.T) {
 }
 
 // Edges that appear during a long problem make others lose their numbers. Renumbering includes the rows of the second
-// window: once that is judged, each row has its times in the edges in which the request spent them.
+// window: once that is judged, each row has its times in the edges where the request spent them.
 func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s := newHarness()
 	s.use(newGrouper(group.Options{Edges: 3}))
@@ -339,7 +339,7 @@ func TestReferenceIsRenewed(t *testing.T) {
 	}
 }
 
-// The requests of an unhealthy request type are never learned, although nothing is known against them.
+// The requests of an unhealthy request type are never learned, even if there is no evidence against them.
 func TestUnhealthyIsNotLearned(t *testing.T) {
 	healthy := []traffic{parseTraffic(t, "group=a n=30 e=5ms")}
 	for _, unhealthy := range []bool{true, false} {

@@ -14,7 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// columnKind is the source of the values of a variable. Of equivalent variables, the first kind represents the others.
+// columnKind is the source of the values of a variable. If variables are equivalent, the first kind represents the
+// others.
 type columnKind uint8
 
 const (
@@ -56,19 +57,19 @@ type column struct {
 	tracepoint trace.Symbol
 	copies     []columnID // equivalent variables
 
-	codes        []int32  // the category of each request; -1 if it is unknown; nil if the column is numeric
+	codes        []int32  // the category of each request, -1 if unknown; nil if the column is numeric
 	labels       []string // by category
 	valuesPooled bool     // whether all values are one category
 
-	values []float64 // of a numeric column, by request; NaN if there is none
-	ranks  []float64 // of the values, centred; 0 if there is none
+	values []float64 // of a numeric column, by request; NaN without a value
+	ranks  []float64 // of the values, centred; 0 without a value
 }
 
 // Bounds of columns.
 const (
 	maxCategories = 24   // the most frequent ones are kept, the others pooled
 	fewValues     = 10   // numbers with up to this many values are also tested as categories: status codes, shards
-	maxColumns    = 2048 // the first in the order of preference are kept
+	maxColumns    = 2048 // the first in order of preference are kept
 )
 
 // Labels of categories that are not a value.
@@ -95,7 +96,7 @@ type rawColumn struct {
 	cells      []cell
 }
 
-// collect sets the columns: those of all variables that vary, in the order of preference. Equivalent ones have one
+// collect sets the columns: one for each variable that varies, in order of preference. Equivalent variables share a
 // column.
 func (s *study) collect() {
 	s.held = make([]bool, len(s.requests))
@@ -135,10 +136,10 @@ type contextTally struct {
 	tracepoint trace.Symbol
 	depth      int
 	counts     []int32
-	errors     []int32 // nil if there are none
+	errors     []int32 // may be nil
 }
 
-// column returns the column of a variable, which it creates if necessary.
+// column returns the column of a variable, and creates it if necessary.
 func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
@@ -148,7 +149,7 @@ func (c *collector) column(id columnID) *rawColumn {
 	return r
 }
 
-// raw returns the columns of all variables, in any order.
+// raw returns the columns of all variables, in no particular order.
 func (s *study) raw() []*rawColumn {
 	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), contexts: make(map[trace.Context]*contextTally)}
 	for i, o := range s.requests {
@@ -230,7 +231,7 @@ func (c *collector) derive() {
 	}
 }
 
-// setUnknown sets the cells of requests without a context of a tracepoint that was not enabled for them.
+// setUnknown marks requests without a context as unknown if the context's tracepoint was not enabled for them.
 func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	if t.tracepoint == 0 {
 		return
@@ -274,8 +275,8 @@ func hasVariables(o *observation.Observation, context trace.Context) bool {
 var durationUnits = [...]float64{1, 1e3, 1e6, 1e9}
 
 // isDuration reports whether the values of an attribute are the durations of its spans or of the requests in some unit.
-// Such an attribute explains nothing. Values may be rounded, and up to 3 % shorter, since they are measured before the
-// span ends.
+// Such an attribute explains nothing. Values may be rounded, and up to 3 % shorter, because they are measured before
+// the span ends.
 func (s *study) isDuration(r *rawColumn) bool {
 	if r.id.kind != attribute {
 		return false
@@ -368,7 +369,7 @@ func numericColumn(c column, r *rawColumn) column {
 	return c
 }
 
-// ranksOf returns the rank of every value, centred. Equal values have the mean of their ranks, NaNs have 0.
+// ranksOf returns the rank of every value, centred. Equal values get the mean of their ranks, and NaNs get 0.
 func ranksOf(values []float64) []float64 {
 	order := make([]int, 0, len(values))
 	for i, v := range values {
@@ -392,7 +393,7 @@ func ranksOf(values []float64) []float64 {
 	return ranks
 }
 
-// categorical returns the column of the categories of r if at least two have enough requests. If pooled is set, all
+// categorical returns the column of the categories of r if at least two have enough requests. If pooled is true, all
 // values are one category.
 func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	c.valuesPooled = pooled
@@ -441,8 +442,8 @@ type category struct {
 	count int
 }
 
-// number returns the categories of cells, in any order, and the number of the category of each cell; -1 if it is
-// unknown.
+// number returns the categories of cells, in no particular order, and the number of the category of each cell, or -1 if
+// it is unknown.
 func (s *study) number(cells []cell, pooled bool) ([]int32, []category) {
 	numbers := make([]int32, len(cells))
 	var categories []category
@@ -479,7 +480,7 @@ func (c *cell) key() cellKey {
 	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), flags} // +0 replaces negative zero
 }
 
-// categoryOf returns the category of c. If pooled is set, all values are one category.
+// categoryOf returns the category of c. If pooled is true, all values are one category.
 func categoryOf(c cell, pooled bool) cell {
 	if !c.some || pooled || c.number != c.number {
 		return cell{some: c.some}
@@ -504,8 +505,8 @@ func (s *study) label(kind columnKind, c cell, pooled bool) string {
 	return s.table.Text(c.text)
 }
 
-// signature returns a hash that is equal for equivalent columns: those whose categories are the same sets of requests,
-// or whose numbers are in the same or in the opposite order.
+// signature returns a hash that is equal for equivalent columns. Columns are equivalent if their categories are the
+// same sets of requests, or if their numbers are in the same or in the opposite order.
 func (c *column) signature() analysis.Hash {
 	words := make([]uint64, 0, 1+len(c.codes)+len(c.ranks))
 	if c.codes == nil {
@@ -530,8 +531,8 @@ func (c *column) signature() analysis.Hash {
 	return analysis.HashOf(words...)
 }
 
-// controls returns columns that together account for the effect of c, as far as it is smooth. Unless curved is set, the
-// effect of a numeric column is linear in its ranks, which takes fewer degrees of freedom.
+// controls returns columns that together account for the effect of c, as far as it is smooth. Unless curved is true,
+// the effect of a numeric column is linear in its ranks, which takes fewer degrees of freedom.
 func (c *column) controls(curved bool) [][]float64 {
 	if c.codes != nil {
 		out := make([][]float64, len(c.labels))
@@ -581,7 +582,7 @@ func (c *column) controls(curved bool) [][]float64 {
 }
 
 // partsOf returns the fraction of each category among the requests with a known category. Requests with an unknown
-// category belong to every category by that fraction, so they do not affect differences between categories.
+// category belong to every category by that fraction, so they don't affect differences between categories.
 func partsOf(codes []int32, categories int) []float64 {
 	parts := make([]float64, categories)
 	known := 0.0

@@ -26,9 +26,9 @@ type EdgeSeries struct {
 
 // CommonOptions configure [Common]. The zero value selects the defaults.
 type CommonOptions struct {
-	Alpha       float64 // probability of reporting a pair of edges although no pair is related; 0: 0.02
-	Correlation float64 // minimum correlation of a pair; 0: 0.3
-	Windows     int     // minimum number of windows; 0: 30
+	Alpha       float64 // probability of reporting a pair of edges if no pair is related; default 0.02
+	Correlation float64 // minimum correlation of a pair; default 0.3
+	Windows     int     // minimum number of windows; default 30
 }
 
 // Cluster is a set of edges of at least two request types that rise and fall together, as they do if they share a lock
@@ -61,7 +61,7 @@ type TypedEdge struct {
 }
 
 // CommonOf returns the edges of different request types that rise and fall together, by descending correlation. The
-// edges of the series are those of [trace.ContextEdge].
+// edges of the series are ContextEdges, see [trace.ContextEdge].
 func CommonOf(series []EdgeSeries) []CommonEdges {
 	var all []CommonEdges
 	for _, c := range Common(series, CommonOptions{}) {
@@ -80,8 +80,8 @@ const (
 	outlier    = 5    // values are clamped to this number of MADs from the median
 	shiftLevel = 0.02 // significance level of the test by shifts
 	stepLevel  = 0.01 // significance level of the test by steps
-	// minIndependent is the minimum effective number of independent windows of a pair. With fewer, correlations are not
-	// normal on Fisher's scale.
+	// minIndependent is the minimum effective number of independent windows of a pair. If there are fewer, correlations
+	// are not normal on Fisher's scale.
 	minIndependent = 8
 )
 
@@ -90,14 +90,14 @@ const (
 //
 //  1. Take the logarithm of each series. Replace windows without a request by the median, and clamp outliers, so that
 //     bursts count but no window dominates.
-//  2. Remove the linear effect of the load, of the request type and of all types, since all edges get slower under
+//  2. Remove the linear effect of the load, of the request type and of all types, because all edges get slower under
 //     load.
 //  3. Correlate pairs of series of different request types. Slow variation in both makes any two series correlate, so
 //     the p-value refers to the correlations under circular shifts of one series. Their mean square over all shifts is
 //     Σ ρ₁ρ₂/n over the lags of the two autocorrelations (Parseval), which takes one pass per pair. The p-value is
 //     computed from it on Fisher's scale, and corrected for the number of pairs (Holm).
-//  4. Of the significant pairs, keep those whose correlation is among the largest 2 % over all shifts, and whose
-//     changes from window to window correlate, too (1 %): two random walks often correlate, but their steps do not.
+//  4. Keep a significant pair if its correlation is among the largest 2 % over all shifts, and if its changes from
+//     window to window correlate, too (1 %): two random walks often correlate, but their steps do not.
 //  5. Series that are connected by such pairs form a cluster.
 //
 // Common takes time O(windows) per pair, and O(windows²) per significant pair.
@@ -140,8 +140,8 @@ func wavesOf(series []EdgeSeries) []wave {
 	return waves
 }
 
-// loadsOf returns the logarithm of the number of requests by window, for each request type and, under the zero Hash,
-// for all.
+// loadsOf returns the logarithm of the number of requests by window, for each request type. The zero Hash stands for
+// all types.
 func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	loads := map[analysis.Hash][]float64{{}: make([]float64, n)}
 	for i := range series {
@@ -164,8 +164,8 @@ func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	return loads
 }
 
-// logsOf returns the clamped logarithms of a series minus their median; nil if too many windows are empty or all times
-// are 0.
+// logsOf returns the clamped logarithms of a series minus their median, or nil if too many windows are empty or all
+// times are 0.
 func logsOf(s *EdgeSeries) []float64 {
 	logs := make([]float64, len(s.Means))
 	var known, scratch []float64

@@ -10,10 +10,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ContrastBy is the attribute by which requests are compared, such as host.name or service.version.
+// ContrastBy is the attribute that divides the compared requests, such as host.name or service.version.
 type ContrastBy struct {
 	Key     trace.Symbol
-	Context trace.Context // context of the attribute; 0 selects, for each request, the one nearest to the root
+	Context trace.Context // context of the attribute; 0 selects the one nearest to the root of each request
 }
 
 // Contrasted compares the requests with one value with the others.
@@ -29,20 +29,20 @@ type Contrasted struct {
 type Difference struct {
 	Edge   trace.Edge // 0 for the duration
 	Mean   float64    // ns per request; requests without the edge count as 0
-	Rest   float64    // the mean of the rest
+	Rest   float64    // mean of the rest
 	Value  float64    // Mean − Rest, with its 95 % interval (Welch)
 	Low    float64
 	High   float64
 	PValue float64 // corrected for the number of values and edges tested
 }
 
-// Contrast compares requests that differ in one attribute. Without history, healthy hosts or versions serve as the
-// reference. Contrast compares every value with enough requests with all other requests: their durations, and their
+// Contrast compares requests that differ in one attribute. If there's no history, healthy hosts or versions serve as
+// the reference. Contrast compares every value with enough requests with all other requests: their durations, and their
 // times in each of the most expensive edges of p. It returns the values whose duration or edges are significantly
 // slower, by descending excess (number of requests times difference of durations).
 //
-// The requests are a uniform sample in any order. The tests are those of [Associate], on the logarithm of times. They
-// use the whole sample without confirmation, since the caller selects the attribute.
+// The requests are a uniform sample in any order. The tests are the same as in [Associate], on the logarithm of times.
+// They use the whole sample without confirmation, because the caller selects the attribute.
 func Contrast(p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
@@ -92,7 +92,7 @@ func (by ContrastBy) cell(o *observation.Observation) cell {
 	return outermost(o, by.Key)
 }
 
-// contrastColumn returns the column of the attribute; nil if it does not vary.
+// contrastColumn returns the column of the attribute, or nil if it does not vary.
 func (s *study) contrastColumn(by ContrastBy) *column {
 	r := &rawColumn{id: columnID{context: by.Context, key: by.Key, kind: attribute}, cells: make([]cell, len(s.requests))}
 	for i, o := range s.requests {
@@ -104,7 +104,8 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 	return nil
 }
 
-// outermost returns the value of an attribute in the context nearest to the root; of several the smallest context.
+// outermost returns the value of an attribute in the context nearest to the root. If several are, the smallest context
+// counts.
 func outermost(o *observation.Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
 	var c collector

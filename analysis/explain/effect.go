@@ -129,7 +129,7 @@ func squaredCorrelation(c *column, nanos []float64) (effect, low, high float64) 
 
 func square(x float64) float64 { return x * x }
 
-// ratio returns a/b, at most 1; 0 if b is not positive.
+// ratio returns a/b, at most 1, or 0 if b is not positive.
 func ratio(a, b float64) float64 {
 	if !(b > 0) {
 		return 0
@@ -137,8 +137,8 @@ func ratio(a, b float64) float64 {
 	return min(1, a/b)
 }
 
-// effectInterval returns the 95 % interval of a fraction of variance from its leave-one-out values, which it changes.
-// It uses Fisher's scale, on which the error depends least on the effect.
+// effectInterval returns the 95 % interval of a fraction of variance from its leave-one-out values, which it modifies.
+// It uses Fisher's scale, because the error depends least on the effect there.
 func effectInterval(effect float64, left []float64) (low, high float64) {
 	fisher := func(part float64) float64 { return math.Atanh(math.Sqrt(min(part, 1-1e-12))) }
 	for i := range left {

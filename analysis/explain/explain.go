@@ -1,8 +1,8 @@
 // Package explain finds explanations of a problem: variables associated with the durations of its requests
 // ([Associate]), differences of requests of one host or version from the others ([Contrast]), differences in frequency
 // between two sets of requests ([Frequencies]), edges of different request types that rise and fall together
-// ([Common]), the time that faster edges would save ([Recoveries]), and variables by which to split a group ([Splits]).
-// It is pure, like package analysis.
+// ([Common]), the time that faster edges would save ([Recoveries]), and variables to split a group by ([Splits]). It is
+// pure, like package analysis.
 package explain
 
 import (
@@ -19,10 +19,10 @@ import (
 
 // Options configure the search for explanations. The zero value selects the defaults.
 type Options struct {
-	Alpha float64 // probability of reporting a variable although none matters; 0: 0.02
-	Edges int     // number of leading edges that are explained besides the duration; 0: 3
+	Alpha float64 // probability of reporting a variable if no variable matters; default 0.02
+	Edges int     // number of leading edges to explain, in addition to the duration; default 3
 	Seed  uint64  // seed of the permutations
-	// Concurrency returns the number of requests in service when o arrived; NaN if it is unknown. If Concurrency is
+	// Concurrency returns the number of requests in service when o arrived, or NaN if it is unknown. If Concurrency is
 	// nil, it is always unknown. See [Load].
 	Concurrency func(o *observation.Observation) float64
 	// On reports whether a tracepoint was enabled for o. If it was, a missing context of the tracepoint was not
@@ -34,12 +34,12 @@ type Options struct {
 const (
 	minRequests = 12 // minimum number of requests for any test
 	// manyRequests is the minimum number of requests for extrapolating p-values from a few permutations, and for
-	// confirming findings in both halves of the requests. With fewer, all variables are permuted together (see
+	// confirming findings in both halves of the requests. If there are fewer, all variables are permuted together (see
 	// [study.permutationP]) and findings are not confirmed, because the halves are too small.
 	manyRequests = 64
 	permutations = 1000 // number of permutations for extrapolation
 	maxFound     = 4    // variables reported for one target
-	maxRejected  = 4    // unconfirmed variables after which the search for one target ends
+	maxRejected  = 4    // unconfirmed variables that end the search for one target
 	screened     = 0.1  // maximum uncorrected p-value of candidates
 	confirming   = 0.1  // maximum p-value in each half
 	minEffect    = 0.02
@@ -49,7 +49,7 @@ const (
 type Association struct {
 	Explanations []detect.Explanation // of the duration, then of edges, by descending effect
 	// Joint is the first canonical correlation, 0–1, between the numeric candidates and the targets (the duration and
-	// the leading edges); NaN if there are no candidates.
+	// the leading edges), or NaN without candidates.
 	Joint float64
 	// Unrelated holds the attributes that explain less than a tenth of the variance of every target with 95 %
 	// confidence. They need not be recorded for this problem. It is ascending by (Context, Key).
@@ -67,11 +67,11 @@ type UnrelatedVariable struct {
 // Associate finds the variables of the requests that are associated with their durations, and with their times in the
 // leading edges of p. The requests are a uniform sample in any order. Equal arguments yield equal results.
 //
-// For each target:
+// These are the steps for each target:
 //
 //  1. Test every variable alone: a numeric one by its correlation, a categorical one by η², both with an F test.
-//  2. Report the one with the smallest p-value if that is at most alpha, corrected for the number of pairs of variable
-//     and target (Holm), and if it is confirmed in each half of the requests.
+//  2. Report the variable with the smallest p-value if that is at most alpha, corrected for the number of pairs of
+//     variable and target (Holm), and if it is confirmed in each half of the requests.
 //  3. Test the remaining variables for the variation that the reported ones leave, by partial correlation, and likewise
 //     for categories. A variable that only correlates with the cause explains nothing more.
 //  4. Repeat steps 2 and 3 until no variable is reported.
@@ -83,10 +83,10 @@ type UnrelatedVariable struct {
 // Tests use the logarithm of times plus a hundredth of the mean duration, so that irrelevant differences do not matter.
 // Latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
 // dominate. Ranks would ignore how slow the slowest requests are: a value that makes 2 % of the requests ten times
-// slower accounts for at most 6 % of the variance of ranks. Numeric variables are represented by their ranks, since
-// their units are arbitrary and latency need only be monotonic in them. Effects, in contrast, are fractions of the
-// variance of the times themselves. If the problem is judged at equal size, they refer to the times at equal size, and
-// the size is not reported.
+// slower accounts for at most 6 % of the variance of ranks. But numeric variables are represented by their ranks,
+// because their units are arbitrary and latency need only be monotonic in them. Effects, in contrast, are fractions of
+// the variance of the times themselves. If the problem is judged at equal size, they refer to the times at equal size,
+// and the size is not reported.
 func Associate(p *detect.Problem, requests []*observation.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
@@ -120,8 +120,8 @@ func sortedRequests(requests []*observation.Observation) []*observation.Observat
 	return slices.CompactFunc(out, func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
-// sortExplanations sorts the explanations of the duration before those of edges, then by the share of the problem
-// explained.
+// sortExplanations sorts the explanations of the duration before explanations of edges, then by the share of the
+// problem explained.
 func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 	weight := func(x *detect.Explanation) float64 {
 		for i := range p.Edges {
@@ -148,7 +148,7 @@ type study struct {
 	columns  []column
 	targets  []target
 	tried    int
-	size     trace.Symbol      // attribute with the size at which requests are judged; 0 if there is none
+	size     trace.Symbol      // attribute with the size, if requests are judged at equal size; otherwise 0
 	known    map[cellKey]int32 // scratch
 }
 
@@ -156,15 +156,15 @@ func newStudy(o Options, table *trace.Table, requests []*observation.Observation
 	return &study{options: o, table: table, requests: sortedRequests(requests), known: make(map[cellKey]int32)}
 }
 
-// target is a time that is to be explained.
+// target is a time to explain.
 type target struct {
 	edge  trace.Edge // 0 for the duration
 	nanos []float64
-	logs  []float64 // logarithms, which are tested
+	logs  []float64 // logarithms, for testing
 	first []float64 // by column: its p-value alone; NaN if it cannot be tested
 	bound []float64 // by column: upper limit of the share of variance that it explains alone
-	// lowest holds, for random orders of the requests, the smallest p-value of any column alone; nil if not computed
-	// yet. See study.permutationP.
+	// lowest holds, for random orders of the requests, the smallest p-value of any column alone. It is nil if not
+	// computed yet. See study.permutationP.
 	lowest []float64
 }
 
@@ -301,8 +301,8 @@ func (s *study) candidates(t *target) []int {
 	return candidates
 }
 
-// best returns the index of the candidate that explains most: the one with the smallest p-value; -1 if none can be
-// tested. Of equal ones it returns the first, since columns are in the order of preference.
+// best returns the index of the candidate that explains most, that is, with the smallest p-value, or -1 if no candidate
+// can be tested. It returns the first of equal ones, because columns are in order of preference.
 func (s *study) best(f *fit, candidates []int) int {
 	best, lowest, part := -1, math.Inf(1), 0.0
 	for i, k := range candidates {
@@ -317,7 +317,7 @@ func (s *study) best(f *fit, candidates []int) int {
 	return s.asNumber(f, candidates, best, part)
 }
 
-// preferNumber is the fraction of the variance explained by the categories of a number that the number itself must
+// preferNumber is the minimum part of the variance explained by the categories of a number that the number itself must
 // explain to be preferred.
 const preferNumber = 0.7
 
@@ -419,7 +419,7 @@ func (s *study) joint() float64 {
 	return c.Correlations[0]
 }
 
-// unrelatedBound is the share of variance below which a variable is unrelated.
+// unrelatedBound is the maximum share of variance of an unrelated variable.
 const unrelatedBound = 0.1
 
 // unrelated returns the attributes that explain no target.

@@ -45,7 +45,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// request adds a request that spends the given times in ms in GET, db and cache; 0 if not executed.
+// request adds a request that spends the given times in ms in GET, db and cache. 0 means not executed.
 func (w *world) request(get, db, cache float64) *observation.Observation {
 	ns := func(ms float64) int64 { return int64(ms * 1e6) }
 	o := &observation.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.requests)) * 1e8, Entry: w.getOp}
@@ -77,7 +77,7 @@ func (w *world) number(o *observation.Observation, c trace.Context, key string, 
 	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
 }
 
-// either returns yes if cond holds, else no.
+// either returns yes if cond holds, and no otherwise.
 func either[T any](cond bool, yes, no T) T {
 	if cond {
 		return yes
@@ -157,7 +157,7 @@ var durations = map[string]func(w *world) float64{
 	},
 }
 
-// None of 200 independent variables is reported in at least 95 % of cases, for any distribution of durations.
+// At least 95 % of samples report no variable out of 200 independent ones, for any distribution of durations.
 func TestExplainNoise(t *testing.T) {
 	for name, duration := range durations {
 		for _, n := range []int{24, 256} {
@@ -214,7 +214,7 @@ func TestExplainTenant(t *testing.T) {
 
 // scenarios generate a request with known causes.
 var scenarios = map[string]func(w *world){
-	"size": func(w *world) { // the time of the db goes with the size; bytes and a rounded estimate go along with it
+	"size": func(w *world) { // the time of the db grows with the size; bytes and a rounded estimate correlate with it
 		size := w.heavy(1)
 		o := w.request(5*w.heavy(0.2), 2*w.heavy(0.2)+10*size, 0)
 		w.number(o, w.get, "rows", math.Round(100*size))
@@ -284,7 +284,7 @@ var scenarios = map[string]func(w *world){
 //
 //	SCENARIO [requests] [noise variables] [coarse]
 //
-// and the output has the explanations of the first of 10 samples, then the number of samples in which each variable
+// and the output has the explanations of the first of 10 samples, then the number of samples where each variable
 // explained the duration.
 func TestExplain(t *testing.T) {
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -353,8 +353,8 @@ func TestExplainDeterminism(t *testing.T) {
 	}
 }
 
-// The presence of a context of a tracepoint is tested on the requests for which the tracepoint was enabled, even if all
-// of these were slower.
+// The presence of a context of a tracepoint is tested on the requests with the tracepoint enabled, even if all of these
+// were slower.
 func TestExplainTracepoint(t *testing.T) {
 	for name, on := range map[string]func(o *observation.Observation, tracepoint trace.Symbol) bool{
 		"known":   func(o *observation.Observation, _ trace.Symbol) bool { return o.Plan == 2 },

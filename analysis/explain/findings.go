@@ -26,7 +26,7 @@ func ContrastKeys() []string {
 	return []string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
 }
 
-// KeyedContrast is a value of an attribute whose requests are slower than those with other values.
+// KeyedContrast is a value of an attribute whose requests are slower than requests with other values.
 type KeyedContrast struct {
 	Key string
 	Contrasted
@@ -41,7 +41,7 @@ const maxRecoveries = 5
 //  2. [Contrast] compares hosts and versions in the context of the leading edge: healthy ones are the reference.
 //  3. [Recoveries] simulates the requests with each of the leading edges at its reference level.
 //
-// Of the options it uses Alpha and Seed only; the sample provides the others.
+// It uses only the options Alpha and Seed; the sample provides the others.
 func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findings {
 	o = Options{Alpha: o.Alpha, Seed: o.Seed, Concurrency: s.concurrency(), On: s.enabled()}
 	requests := s.Requests()

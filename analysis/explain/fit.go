@@ -22,12 +22,12 @@ type fit struct {
 
 // gain is the improvement of a fit by a variable.
 type gain struct {
-	part    float64 // fraction of the residual sum of squares explained, 0–1; NaN if the variable depends on the model
+	part    float64 // fraction (0–1) of the residual sum of squares explained; NaN if the variable depends on the model
 	columns int     // degrees of freedom used
 	left    int     // degrees of freedom remaining
 }
 
-// pValue returns the p-value of the gain by an F test; NaN if it cannot be tested.
+// pValue returns the p-value of the gain by an F test, or NaN if it cannot be tested.
 func (g gain) pValue() float64 {
 	if g.part != g.part || g.columns == 0 || g.left < 1 {
 		return math.NaN()
@@ -40,7 +40,7 @@ func (g gain) adjusted() float64 {
 	return max(0, 1-(1-g.part)*float64(g.left+g.columns)/float64(g.left))
 }
 
-// negligible is the fraction of a sum of squares up to which a residual consists of rounding errors.
+// negligible is the fraction of a sum of squares that may be rounding errors.
 const negligible = 1e-8
 
 // newFit returns the fit of values by their mean.
@@ -146,9 +146,9 @@ func (f *fit) permuted(c *column) func(order []int) float64 {
 	}
 }
 
-// extrapolated returns the p-value of gain g of c by permutation. To resolve p-values below the inverse number of
-// permutations, it uses the Pearson III distribution with their mean, variance and skewness (Josse, Pagès, Husson 2008,
-// for the RV coefficient). The F test finds effects in noise if its assumptions do not hold, as for bimodal times or a
+// extrapolated returns the p-value of gain g of c by permutation. It resolves p-values below the inverse number of
+// permutations by the Pearson III distribution with their mean, variance and skewness (Josse, Pagès, Husson 2008, for
+// the RV coefficient). The F test finds effects in noise if its assumptions do not hold, as for bimodal times or a
 // category of four requests.
 func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) float64 {
 	parts := make([]float64, 0, permutations)
@@ -169,8 +169,8 @@ func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) flo
 
 // whitened is the part of a categorical column beyond a model.
 //
-// With D the 0/1 columns of the categories and Q the vectors of the model, the sum of squares of y that D explains is
-// bᵀG⁻¹b with b = Dᵀy and G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So D need not be formed. lower is the Cholesky
+// Let D be the 0/1 columns of the categories and Q the vectors of the model. The sum of squares of y that D explains is
+// bᵀG⁻¹b with b = Dᵀy and G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So we don't need to form D. lower is the Cholesky
 // factor of G without the rows that depend on earlier ones.
 //
 // A request with an unknown category has the mean of D (see partsOf).
@@ -266,8 +266,8 @@ func (w *whitened) explained(values []float64) float64 {
 	return total
 }
 
-// upperBound returns the upper limit of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN
-// for NaN.
+// upperBound returns the upper limit of the 95 % interval of a squared correlation over n requests (Fisher's z). It is
+// NaN for NaN.
 func upperBound(part float64, n int) float64 {
 	z := math.Tanh(math.Atanh(math.Sqrt(part)) + stats.Normal95/math.Sqrt(float64(n-3)))
 	return z * z

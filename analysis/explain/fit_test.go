@@ -127,7 +127,7 @@ func TestSquaredCorrelation(t *testing.T) {
 	})
 }
 
-// The variance that remains beside a smooth curve is that of the noise.
+// The variance that remains around a smooth curve is the variance of the noise.
 func TestRemains(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const n = 4000

@@ -16,18 +16,18 @@ type Frequency struct {
 	Key      string
 	Value    string
 	A, B     int        // number of requests of each set with the value
-	OfA, OfB int        // number of requests of each set for which this is known
-	Duration Difference // of the requests of both sets with the value from those without; PValue is NaN
+	OfA, OfB int        // number of requests of each set where this is known
+	Duration Difference // compares the requests of both sets with the value with the others; PValue is NaN
 	PValue   float64    // of the frequencies by Fisher's exact test, corrected for the number of values compared (Holm)
 }
 
-// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. For each
-// value with enough requests it compares the fractions of requests with it. It returns all values compared, significant
-// or not, by ascending p-value, then by descending difference. It returns nil if a set has fewer
-// than leastOfSide requests or both together are too few.
+// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. It compares
+// the fractions of requests with each value that has enough requests. It returns all values compared, significant or
+// not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than leastOfSide requests
+// or both together are too few.
 //
-// Of a value that appears at several places, as an attribute of the user does in each service, only the place with the
-// smallest p-value is returned. Ports of callers, which are drawn anew for each connection, are ignored.
+// A value may appear at several places, as an attribute of the user does in each service. Frequencies then returns only
+// the place with the smallest p-value. It ignores ports of callers, which are drawn again for each connection.
 //
 // Attributes that do not vary or that repeat the duration or another attribute are ignored. So are numbers with many
 // values, which [Associate] tests. Options.Alpha, Edges and Concurrency have no effect.
@@ -56,7 +56,7 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 	return all
 }
 
-// leastOfSide is the smallest number of requests of a set that is compared.
+// leastOfSide is the minimum number of requests in each set.
 const leastOfSide = 5
 
 // callerPorts are attributes with the port of a caller.
@@ -76,7 +76,7 @@ func oncePerValue(all []Frequency) []Frequency {
 	})
 }
 
-// share returns n/of; 0 for 0/0.
+// share returns n/of, or 0 for 0/0.
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
 // frequencies compares the values of one attribute. The p-values are not corrected.

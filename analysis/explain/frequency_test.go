@@ -10,7 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tenants generates requests of several tenants, one of which is slow, and of several flavours without effect.
+// tenants generates requests of several tenants and of several flavours. One tenant is slow, and flavours have no
+// effect.
 func tenants(seed uint64, n int, slow string) *world {
 	w := newWorld(seed)
 	for range n {
@@ -57,7 +58,7 @@ func TestFrequencies(t *testing.T) {
 	}
 }
 
-// Without differences, values are significant at 5 % in at most 5 % of samples.
+// If there are no differences, values are significant at 5 % in at most 5 % of samples.
 func TestFrequenciesFalse(t *testing.T) {
 	significant := 0
 	for seed := range uint64(200) {

@@ -45,10 +45,10 @@ const (
 )
 
 // RecentLoad is the recent load of one request type. Requests are observed epoch by epoch. Its size is bounded. It
-// depends on the set of requests of each epoch only, not on their order. It is not safe for concurrent use.
+// depends only on the set of requests of each epoch, not on their order. It is not safe for concurrent use.
 type RecentLoad struct {
 	open   []arrival // requests of the current epoch
-	shift  uint8     // open has the requests with a key whose first shift bits are 0
+	shift  uint8     // open has the requests whose key starts with shift zero bits
 	recent []epochLoad
 	epochs int // number of ended epochs, at most coveredEpochs+1
 }
@@ -98,7 +98,7 @@ func (l *RecentLoad) Close() {
 	l.epochs = min(l.epochs+1, coveredEpochs+1)
 }
 
-// covers reports whether the load of the last epoch is known: whether enough previous epochs were observed.
+// covers reports whether the load of the last epoch is known, because enough previous epochs were observed.
 func (l *RecentLoad) covers() bool { return l.epochs > coveredEpochs }
 
 // at returns the number of requests in service at t.
@@ -112,8 +112,8 @@ func (l *RecentLoad) at(t trace.Nanos) (n int64) {
 // last returns the number of requests of the last epoch that were in service at t.
 func (l *RecentLoad) last(t trace.Nanos) int64 { return l.recent[len(l.recent)-1].at(t) }
 
-// weight returns the number of requests that a request of the last epoch with the given key represents; 0 if it is not
-// kept.
+// weight returns the number of requests that a request of the last epoch with the given key represents, or 0 if it is
+// not kept.
 func (l *RecentLoad) weight(key uint64) int64 {
 	if e := &l.recent[len(l.recent)-1]; isKept(key, e.shift) {
 		return 1 << e.shift
@@ -147,7 +147,7 @@ func (a arrival) compare(b arrival) int {
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 }
 
-// DecodeRecentLoad decodes an encoding by [RecentLoad.AppendBinary] and returns the bytes after it. An error wraps
+// DecodeRecentLoad decodes an encoding by [RecentLoad.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeRecentLoad(b []byte) (*RecentLoad, []byte, error) {
 	d := codec.NewReader(b)

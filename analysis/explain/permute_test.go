@@ -32,7 +32,7 @@ func noiseStudy(seed uint64, n int, duration func(w *world) float64, controls in
 	return s, f, lowest
 }
 
-// Without effects, p-values by permutation are uniform, for any distribution of durations.
+// P-values by permutation are uniform if there are no effects, for any distribution of durations.
 func TestPermutationP(t *testing.T) {
 	for name, duration := range durations {
 		for controls := range 3 {

@@ -23,8 +23,8 @@ type Recovery struct {
 	P99Part  float64        // fraction of the 99th percentile, 0–1
 }
 
-// Recoveries simulates requests with one edge after another at its reference level, and summarizes the savings. An edge
-// that is below its level in a request is not changed. Recoveries is not safe for concurrent use.
+// Recoveries simulates requests with one edge after another at its reference level, and summarizes the savings. If an
+// edge is already below its level in a request, the request stays the same. Recoveries is not safe for concurrent use.
 type Recoveries struct {
 	at     group.Level
 	levels []observation.EdgeNanos
@@ -47,7 +47,8 @@ func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	}
 }
 
-// All returns the recovery of each edge, in the order of the levels. Without requests, numbers are NaN and times 0.
+// All returns the recovery of each edge, in the order of the levels. If there are no requests, numbers are NaN and
+// times 0.
 func (r *Recoveries) All() []Recovery {
 	out := make([]Recovery, len(r.levels))
 	for i, l := range r.levels {
@@ -73,8 +74,8 @@ func (r *Recoveries) recovery(l observation.EdgeNanos, after []float64) Recovery
 }
 
 // ReferenceLevels returns the reference levels of the edges of p, except the remainder: their healthy mean or, if that
-// is unknown, the median over the requests, in which requests without the edge count as 0. Edges at or below their
-// level are omitted.
+// is unknown, the median over the requests. Requests without the edge count as 0. Edges at or below their level are
+// omitted.
 func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []observation.EdgeNanos {
 	var levels []observation.EdgeNanos
 	for i := range p.Edges {

@@ -42,7 +42,7 @@ func TestRecoveries(t *testing.T) {
 		r.Add(&o, &s)
 	}
 	got := r.All()[0]
-	// A slow request takes 120. With the db at 15 it takes 65, because of the cache, so it saves 55, not 95.
+	// A slow request takes 120. If the db takes 15, the request takes 65, because of the cache, so it saves 55, not 95.
 	if got.P99 != 55 || got.Mean.Value < 3 || got.Mean.Value > 8 {
 		t.Errorf("P99 %v, mean %v, want 55ns and about 5.5", got.P99, got.Mean)
 	}

@@ -18,19 +18,19 @@ const maxSimulated = 64
 
 // Sample is a uniform sample of the requests of a problem with the data that explanations need: the tracepoints enabled
 // for each request, the number of other requests in service at its arrival, and the simulations of the requests with
-// the smallest keys. It depends on the set of the requests only, not on their order. It is not safe for concurrent use.
+// the smallest keys. It depends only on the set of the requests, not on their order. It is not safe for concurrent use.
 type Sample struct {
 	requests stats.Sample[*Sampled]
 	seen     uint64
 	spans    int    // maximum number of spans of all simulations
-	simulate uint64 // requests with keys at or above it are not simulated; 0 if there is no limit
+	simulate uint64 // requests with keys at or above it are not simulated; 0 means no limit
 }
 
 // Sampled is a request of a [Sample].
 type Sampled struct {
 	*observation.Observation
 	enabled    []trace.Symbol       // ascending
-	simulation *critpath.Simulation // nil if there is none
+	simulation *critpath.Simulation // may be nil
 	others     int64                // number of other requests in service at its arrival, as far as known
 	load       loadState
 }
@@ -45,8 +45,8 @@ const (
 	loadStates
 )
 
-// NewSample returns an empty sample of at most the given number of requests, whose simulations have at most the given
-// number of spans together.
+// NewSample returns an empty sample of at most the given number of requests. All of their simulations together have at
+// most the given number of spans.
 func NewSample(requests, spans int) *Sample {
 	return &Sample{requests: stats.NewSample[*Sampled](requests), spans: spans}
 }
@@ -78,7 +78,7 @@ func (s *Sample) Requests() []*observation.Observation {
 	return all
 }
 
-// ToSimulate returns the sampled requests for which [Sample.Simulate] should be called.
+// ToSimulate returns the sampled requests that [Sample.Simulate] should be called for.
 func (s *Sample) ToSimulate() []*Sampled {
 	all := make([]*Sampled, 0, maxSimulated)
 	for _, x := range s.requests.All() {
@@ -120,7 +120,7 @@ func (s *Sample) Simulate(x *Sampled, simulation *critpath.Simulation) {
 	}
 }
 
-// Measure sets the number of other requests in service at the arrival of each sampled one from the load of all
+// Measure sets the number of other requests in service at the arrival of each sampled one, given the load of all
 // requests.
 func (s *Sample) Measure(l *Load) {
 	for _, x := range s.requests.All() {
@@ -212,7 +212,7 @@ func appendSampled(b []byte, x *Sampled) []byte {
 	return b
 }
 
-// DecodeSample decodes an encoding by [Sample.AppendBinary] and returns the bytes after it. An error wraps
+// DecodeSample decodes an encoding by [Sample.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSample(b []byte) (*Sample, []byte, error) {
 	d := codec.NewReader(b)

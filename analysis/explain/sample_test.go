@@ -27,7 +27,7 @@ import (
 type served struct {
 	observation.Observation
 	simulation critpath.Simulation
-	epoch      int // the epoch in which it is observed, after it has ended
+	epoch      int // the epoch that observes it, after it has ended
 }
 
 const testEpoch = 10 * time.Second
@@ -185,7 +185,7 @@ func TestSampleOrder(t *testing.T) {
 	}
 }
 
-// The load of the first requests is unknown, since earlier ones were not observed.
+// The load of the first requests is unknown, because earlier ones were not observed.
 func TestUnknownLoad(t *testing.T) {
 	all := stream(t, &trace.Table{}, 600, 10)
 	s, _ := observeLive(t, all, 0, rand.New(rand.NewPCG(1, 1)))
@@ -201,7 +201,7 @@ func TestUnknownLoad(t *testing.T) {
 	}
 }
 
-// Beyond its bound a load is an unbiased estimate from a part of the requests.
+// A load beyond its bound is an unbiased estimate from a part of the requests.
 func TestThinnedLoad(t *testing.T) {
 	l := &RecentLoad{}
 	const n = 40 * epochRequests
@@ -222,7 +222,8 @@ func TestThinnedLoad(t *testing.T) {
 	}
 }
 
-// Of more simulations than the bounds permit, those of the smallest keys are kept, in any order of requests.
+// If there are more simulations than the bounds permit, those with the smallest keys are kept, in any order of
+// requests.
 func TestSimulationBounds(t *testing.T) {
 	all := stream(t, &trace.Table{}, 300, 10)
 	const spans = 60 // three each

@@ -17,14 +17,14 @@ import (
 
 // SplitOptions configure splits. The zero value selects the defaults.
 type SplitOptions struct {
-	Alpha    float64 // probability of splitting a group by a variable that does not matter; 0: 0.02
-	Split    float64 // minimum η² for splitting a group; 0: 0.5
-	Undo     float64 // η² below which a sample is a miss of a split; 0: 0.25
-	Patience int     // number of consecutive misses after which a split is undone; 0: 3
-	Bins     int     // maximum number of bins of one variable; 0: 4
+	Alpha    float64 // probability of splitting a group by a variable that does not matter; default 0.02
+	Split    float64 // minimum η² for splitting a group; default 0.5
+	Undo     float64 // a sample with a lower η² is a miss of a split; default 0.25
+	Patience int     // number of consecutive misses that undo a split; default 3
+	Bins     int     // maximum number of bins of one variable; default 4
 }
 
-// minBin is the minimum number of sampled requests of a bin, which becomes a group of its own.
+// minBin is the minimum number of sampled requests of a bin, because a bin becomes a group of its own.
 const minBin = 8
 
 // Splits refines groups. If one variable explains the variance of a group, requests with different values are not
@@ -53,9 +53,9 @@ type Split struct {
 }
 
 // SplitBin is one bin of a split. Bins of numbers ascend by value. Bins of categories ascend by mean duration in the
-// sample from which they were learned.
+// sample that they were learned from.
 type SplitBin struct {
-	Values []string // categories, ascending; nil for numbers. Other categories belong to bin 0
+	Values []string // categories, ascending, or nil for numbers; other categories belong to bin 0
 	Low    float64  // the bin has the numbers in (Low, High]
 	High   float64
 }
@@ -70,15 +70,15 @@ func NewSplits(o SplitOptions) *Splits {
 	return &Splits{options: o, rules: make(map[analysis.Hash]*Split)}
 }
 
-// Of returns the split of a group; nil if it is not split. It is valid until the next Learn for the group.
+// Of returns the split of a group, or nil if it is not split. It is valid until the next Learn for the group.
 func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
 
-// Keep deletes the splits of groups for which kept returns false.
+// Keep deletes the split of a group if kept returns false for it.
 func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
 }
 
-// Bins returns the bins of a group by the result of Bin; nil if the group is not split.
+// Bins returns the bins of a group by the result of Bin, or nil if the group is not split.
 func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	r := s.rules[whole]
 	if r == nil {
@@ -92,7 +92,7 @@ func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 }
 
 // Bin returns a hash of the variable and the bin of o, to be mixed into the identity of the group. It returns 0 for bin
-// 0 and if the group is not split: bin 0 keeps the identity, and so the history, of the group. group is the identity
+// 0 and if the group is not split, so bin 0 keeps the identity of the group, and so its history. group is the identity
 // without bins. Bin takes time O(log n) in the number of contexts and variables of o.
 func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	r := s.rules[group]
@@ -102,7 +102,7 @@ func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	return r.hash(r.bin(o))
 }
 
-// hash returns the hash of a bin for the identity of its group; 0 for bin 0.
+// hash returns the hash of a bin for the identity of its group, or 0 for bin 0.
 func (r *Split) hash(bin uint64) uint64 {
 	if bin == 0 {
 		return 0
@@ -112,8 +112,8 @@ func (r *Split) hash(bin uint64) uint64 {
 
 // Learn updates the split of a group from a uniform sample of its requests in all bins, and reports whether the split
 // changed. A group is split by the variable that explains its durations best, if that is significant and explains
-// enough. A split that explains too little of several consecutive samples is undone. Learn ignores samples that are too
-// small.
+// enough. A split is undone if it explains too little of several consecutive samples. Learn ignores samples that are
+// too small.
 func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
@@ -149,7 +149,7 @@ func (s *Splits) update(r *Split, requests []*observation.Observation) bool {
 	return true
 }
 
-// find returns a split for a sample of requests; nil if no variable explains enough.
+// find returns a split for a sample of requests, or nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: s.options.Alpha}, table, requests)
 	st.collect()
@@ -203,10 +203,10 @@ func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	return r
 }
 
-// unit represents the requests with one value, which are in the same bin.
+// unit represents the requests with one value. They belong to the same bin.
 type unit struct {
 	code      int32   // category
-	value     float64 // number; −Inf if there is none
+	value     float64 // number; −Inf without a number
 	count     float64
 	sum, sum2 float64 // of the times minus their overall mean
 }
@@ -260,8 +260,8 @@ func squares(units []unit) float64 {
 	return sum2 - sum*sum/n
 }
 
-// bestBound returns the index of the boundary that explains most, among those that explain enough of the bin that they
-// divide and leave enough requests on both sides; 0 if there is none.
+// bestBound returns the index of the boundary that explains most, or 0. It considers boundaries that explain enough of
+// the bin that they divide and leave enough requests on both sides.
 func (s *Splits) bestBound(units []unit, bounds []int) int {
 	best, most := 0, 0.0
 	for b := range len(bounds) - 1 {
@@ -274,7 +274,7 @@ func (s *Splits) bestBound(units []unit, bounds []int) int {
 	return best
 }
 
-// boundOf returns the index of the unit before which a boundary explains most, and the sum of squares that it explains.
+// boundOf returns the index of the best boundary, as the unit after it, and the sum of squares that it explains.
 func boundOf(units []unit) (at int, gain float64) {
 	var n, sum float64
 	for _, u := range units {

@@ -17,8 +17,8 @@ const (
 	maxSplitText  = 1 << 16 // maximum length of a name or value
 )
 
-// AppendBinary appends the splits of all groups to b, without the options. After a restart, requests must have the same
-// bins and so the same groups.
+// AppendBinary appends the splits of all groups to b, without the options. They are saved because requests must have
+// the same bins, and so the same groups, after a restart.
 func (s *Splits) AppendBinary(b []byte) []byte {
 	b = append(b, splitsVersion)
 	all := s.All()
@@ -64,7 +64,7 @@ func compareCells(a, b cell) int {
 }
 
 // DecodeSplits decodes an encoding by AppendBinary and returns the splits, with the given options, and the bytes after
-// it. An error wraps [codec.ErrCorrupt].
+// it. Errors wrap [codec.ErrCorrupt].
 func DecodeSplits(b []byte, o SplitOptions) (*Splits, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(splitsVersion)

@@ -38,7 +38,7 @@ func (l *SplitLearner) Watch(groups []analysis.Hash) {
 	}
 }
 
-// Observe samples a request of a group, which is identified without bins. It does not retain o.
+// Observe samples a request of a group, given the identity without bins. It does not retain o.
 func (l *SplitLearner) Observe(group analysis.Hash, o *observation.Observation) {
 	if sample := l.samples[group]; sample != nil && sample.Accepts(o.Key()) {
 		sample.Add(o.Key(), o.Clone())
@@ -110,7 +110,7 @@ func (l *SplitLearner) EncodedSamples() iter.Seq2[analysis.Hash, []byte] {
 	}
 }
 
-// DecodeSample sets the sample of a group to one from [SplitLearner.EncodedSamples]. An error wraps codec.ErrCorrupt.
+// DecodeSample sets the sample of a group to one from [SplitLearner.EncodedSamples]. Errors wrap codec.ErrCorrupt.
 func (l *SplitLearner) DecodeSample(group analysis.Hash, b []byte) error {
 	sample, _, err := stats.DecodeSample(b, observation.DecodeObservation)
 	if err != nil {

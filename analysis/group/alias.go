@@ -12,28 +12,28 @@ import (
 
 // Bounds and thresholds of [Aliases].
 const (
-	maxAliases   = 1 << 16 // keys; of too many in an epoch those with the smallest hashes are kept
-	maxVotes     = 8       // callees of a key in an epoch; those with the smallest hashes are kept
-	minAnswered  = 20      // answered calls that an alias needs
-	agreePercent = 90      // of its answered calls
-	oldVotes     = 1 << 12 // calls of a key beyond which earlier ones count half
+	maxAliases   = 1 << 16 // maximum number of keys; the smallest hashes of an epoch are kept
+	maxVotes     = 8       // maximum callees per key and epoch; the smallest hashes are kept
+	minAnswered  = 20      // minimum answered calls for an alias
+	agreePercent = 90      // minimum share of the answered calls that agree
+	oldVotes     = 1 << 12 // calls per key; when there are more, earlier ones count half
 )
 
 // Aliases learns from answered calls which operation answers calls to a peer, the callee as the attributes name it.
-// When the callee stops emitting spans, its calls keep the target that they had, and with it their context. The zero
-// Aliases is empty. It is not safe for concurrent use.
+// When the callee stops emitting spans, calls to it keep their target, and so their context. The zero Aliases is empty.
+// It is not safe for concurrent use.
 //
-// An alias belongs to the place of the call: its caller, operation and peer. Without one for the place, that of the
-// operation and peer applies, then that of the service and peer, which is a service only. At least agreePercent of at
-// least minAnswered answered calls must agree, and at most half of all calls may be without an answer until then, so
-// that calls to a third party do not get the target of others.
+// An alias belongs to the place of the call: its caller, operation and peer. If the place has no alias, the alias of
+// the operation and peer applies, then the alias of the service and peer, which is only a service. At least
+// agreePercent of at least minAnswered answered calls must agree, and until then at most half of all calls may be
+// without an answer, so that calls to a third party don't get the target of others.
 //
 // Calls count from the end of their epoch on, so that the target of a call does not depend on the order of the requests
 // of an epoch.
 type Aliases struct {
 	known map[uint64]alias
 	open  map[uint64]*votes // of the open epoch; fewer than 2·maxAliases
-	limit uint64            // keys above it are not counted in the open epoch; 0: all are
+	limit uint64            // greater keys are not counted in the open epoch; 0 means no limit
 }
 
 // alias is the callee of calls with the same key.
@@ -41,7 +41,7 @@ type alias struct {
 	to                          uint64 // operation, or service
 	agree, answered, unanswered uint64
 	settled                     bool
-	seen                        trace.Nanos // end of the last epoch with such calls
+	seen                        trace.Nanos // end of the last epoch with calls of this key
 }
 
 // votes counts the calls with one key.
@@ -72,24 +72,24 @@ func serviceKey(service trace.Symbol, peer trace.Op) uint64 {
 	return trace.Mix(serviceSalt, trace.Mix(uint64(service), uint64(peer)))
 }
 
-// Shares of the requests from which a Grouper learns, as reciprocals: of those with calls from places without an alias,
-// and of all others.
+// A Grouper learns from these shares of the requests, given as reciprocals: requests with calls from places without an
+// alias, and all others.
 const (
 	unsettledShare = 4
 	settledShare   = 64
 )
 
-// observe learns from a sample of the requests, which depends on the request and on closed epochs only.
+// observe learns from a sample of the requests. The sample depends only on the request and on closed epochs.
 func (a *Aliases) observe(o *observation.Observation, table *trace.Table) {
 	if key := o.Key(); key%unsettledShare == 0 {
 		a.learn(o, table, key%settledShare != 0)
 	}
 }
 
-// Learn counts the calls of a request. Table has its operations.
+// Learn counts the calls of a request. table holds its operations.
 func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) { a.learn(o, table, false) }
 
-// learn counts the calls of a request, or only those from places without an alias.
+// learn counts the calls of a request or, if unsettled, only the calls from places without an alias.
 func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettled bool) {
 	for i := range o.Contexts {
 		c := &o.Contexts[i]
@@ -98,7 +98,7 @@ func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettle
 		case c.Answered():
 			to = uint64(c.Target)
 		case c.Unanswered == 0 || c.Target != c.Peer:
-			continue // no call, or answered by an alias
+			continue // not a call, or answered by an alias
 		}
 		place := placeKey(c)
 		if unsettled && a.settled(place) != 0 {
@@ -116,7 +116,7 @@ func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettle
 	}
 }
 
-// count counts calls with the given key, to 0 if they are without an answer.
+// count counts calls with the given key. to is 0 for calls without an answer.
 func (a *Aliases) count(key, to, calls uint64) {
 	if a.limit != 0 && key > a.limit {
 		return
@@ -145,7 +145,7 @@ func (a *Aliases) count(key, to, calls uint64) {
 	v.to = v.to[:min(len(v.to), maxVotes)]
 }
 
-// trim deletes the keys of the open epoch except the smallest maxAliases ones.
+// trim deletes all keys of the open epoch except the smallest maxAliases.
 func (a *Aliases) trim() {
 	if len(a.open) <= maxAliases {
 		return
@@ -157,7 +157,7 @@ func (a *Aliases) trim() {
 	a.limit = keys[maxAliases-1]
 }
 
-// Close ends the open epoch at time now: its calls count from now on.
+// Close ends the open epoch at time now. Its calls count from now on.
 func (a *Aliases) Close(now trace.Nanos) {
 	if len(a.open) == 0 {
 		return
@@ -178,7 +178,7 @@ func (a *Aliases) Close(now trace.Nanos) {
 	}
 }
 
-// forget deletes the keys that were not seen for longest, so that there is room for some new ones.
+// forget deletes the keys that have not been seen for longest, to make room for some new ones.
 func (a *Aliases) forget() {
 	keys := slices.SortedFunc(maps.Keys(a.known), func(k, l uint64) int {
 		return cmp.Or(cmp.Compare(a.known[k].seen, a.known[l].seen), cmp.Compare(l, k))
@@ -212,7 +212,7 @@ func (x *alias) add(v *votes) {
 	x.settled = x.answered >= minAnswered && 100*x.agree >= agreePercent*x.answered && (x.settled || x.unanswered <= x.answered)
 }
 
-// settled returns the callee for a key; 0 if there is none.
+// settled returns the callee for a key, or 0.
 func (a *Aliases) settled(key uint64) uint64 {
 	if x := a.known[key]; x.settled {
 		return x.to
@@ -220,8 +220,8 @@ func (a *Aliases) settled(key uint64) uint64 {
 	return 0
 }
 
-// Apply sets the targets of the unanswered calls of o as the aliases say. Calls without an alias do not count as
-// unanswered any more: their callee emits no spans. Applying twice changes nothing.
+// Apply sets the targets of the unanswered calls of o according to the aliases. Calls without an alias no longer count
+// as unanswered, because their callee emits no spans. Apply is idempotent.
 func (a *Aliases) Apply(o *observation.Observation, table *trace.Table) {
 	for i := 0; i < len(o.Contexts); i++ {
 		c := &o.Contexts[i]
@@ -231,12 +231,12 @@ func (a *Aliases) Apply(o *observation.Observation, table *trace.Table) {
 		if target := a.target(c, table); target == 0 || !o.Retarget(i, target) {
 			o.Contexts[i].Unanswered = 0
 		} else {
-			i = -1 // the contexts have another order
+			i = -1 // the order of the contexts has changed
 		}
 	}
 }
 
-// target returns the target of the unanswered calls in a context; 0 if there is no alias.
+// target returns the target of the unanswered calls in a context, or 0 without an alias.
 func (a *Aliases) target(c *observation.ContextCount, table *trace.Table) trace.Op {
 	if len(a.known) == 0 {
 		return 0

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// mesh is an application of services that call each other by generic names: each operation calls two others, by one
-// client span each, in this order.
+// mesh is an application of services that call each other by generic names. Each operation calls two others, in this
+// order, with one client span each.
 type mesh struct {
 	table *trace.Table
 	calls [][2]int // by operation
@@ -56,7 +56,7 @@ func (m *mesh) span(t *trace.Trace, op int, parent trace.SpanID, start, end trac
 			m.span(t, callee, client, from+1, to-1, dead)
 		}
 	}
-	if len(m.calls[op]) > 0 { // a database
+	if len(m.calls[op]) > 0 { // otherwise it is a database
 		add("SELECT", trace.Client, server, end-3, end-1, m.table.Op(m.table.Symbol("db"), 0, trace.External))
 	}
 }
@@ -160,7 +160,7 @@ func cmp1(a, b trace.Context) int {
 	return 0
 }
 
-// An unanswered leaf call gives the observation of an answered one.
+// An unanswered leaf call gives the same observation as an answered one.
 func TestRetargetEqualsAnswer(t *testing.T) {
 	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 4}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}, peer: func(int) string { return "{ip}" }}
 	answered := requests.Observe(m.trace(1, -1))[0]
@@ -259,7 +259,7 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	}
 }
 
-// External targets that are not called any more make room for others within two days. Those that are called stay.
+// External targets that are no longer called make room for others within two days. Targets that are called stay.
 func TestExternalTargetsAge(t *testing.T) {
 	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 0}, {0, 0}, {0, 0}}}
 	types := &group.RequestTypes{}
@@ -309,7 +309,7 @@ func TestExternalTargetsAge(t *testing.T) {
 	}
 }
 
-// An operation has a bounded number of external targets; calls to others have none and are counted.
+// An operation has a bounded number of external targets. Calls to further ones have no target and are counted.
 func TestExternalTargetsAreBounded(t *testing.T) {
 	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 0}, {0, 0}, {0, 0}}}
 	types := &group.RequestTypes{}

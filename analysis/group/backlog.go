@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	// lateAfter is the time between the end of a request and the epoch in which it arrives from which it is late:
-	// traces are closed within seconds.
+	// lateAfter is the minimum time from the end of a request to the epoch of its arrival that makes it late. Traces
+	// are normally closed within seconds.
 	lateAfter = time.Minute
-	// longestBacklog bounds the time by which a request of a backlog is late, and so the memory for them. An older one
-	// has a wrong clock.
+	// longestBacklog bounds the delay of a request in a backlog, and so the memory for backlogs. If a request is older,
+	// its clock is wrong.
 	longestBacklog = Day
-	// backlogEpochs is the number of epochs that a backlog is long at least. Late requests of fewer epochs have a wrong
-	// clock.
+	// backlogEpochs is the minimum length of a backlog in epochs. Late requests from fewer epochs have a wrong clock.
 	backlogEpochs = 3
 )
 
-// backlog counts the late requests of an epoch: many come after an outage of a collector, or from a recording. The
-// times of some mean nothing, since clocks may be wrong.
+// backlog counts the late requests of an epoch. There are many after an outage of a collector, or from a recording.
+// Some times mean nothing, because clocks may be wrong.
 type backlog struct {
-	requests uint64 // all of the epoch
+	requests uint64 // all requests of the epoch
 	late     uint64
-	ticks    map[uint64]uint64 // late ones by the number of ticks by which they are late
+	ticks    map[uint64]uint64 // late requests by their delay in ticks
 }
 
-// add adds a request of the epoch after the one that ended at closed; 0: there was none.
+// add adds a request of the epoch that follows closed, the end of the previous epoch or 0.
 func (b *backlog) add(o *observation.Observation, closed trace.Nanos) {
 	b.requests++
 	late := closed.Sub(o.Start.Add(o.Duration))
@@ -50,8 +49,8 @@ func (b *backlog) reset() {
 	clear(b.ticks)
 }
 
-// span returns the time from which the requests of an epoch come if most of them are late, else 0. It is the effective
-// number of ticks: those with few requests count little.
+// span returns the length of time that the requests of an epoch come from, if most of them are late, or else 0. It is
+// the effective number of ticks: ticks with few requests count little.
 func (b *backlog) span() time.Duration {
 	if 2*b.late <= b.requests {
 		return 0

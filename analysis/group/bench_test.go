@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkGroupObserve adds requests to both levels, distinct ones in many groups, so that caches are as cold as in
-// production.
+// BenchmarkGroupObserve adds requests to both levels. They are distinct and belong to many groups, so that caches are
+// as cold as in production.
 func BenchmarkGroupObserve(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("%d groups", groups), func(b *testing.B) {

@@ -5,12 +5,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// dictionary adds the contexts and edges of requests to a table, and caches their hashes, so that it adds most only
-// once.
+// dictionary adds the contexts and edges of requests to a table. It caches their hashes, so that it adds most of them
+// only once.
 type dictionary struct {
 	table *trace.Table
-	// known caches the hashes of contexts and edges that are in the table. The slot of a hash is
-	// its remainder.
+	// known caches the hashes of contexts and edges that are in the table. The slot of a hash is its remainder.
 	known [knownSlots]uint64
 	// shapes caches, in the same way, shapes of observations whose contexts and edges are all in the table.
 	shapes [shapeSlots]uint64
@@ -48,7 +47,7 @@ func (d *dictionary) add(o *observation.Observation) {
 	}
 }
 
-// forget empties the caches, after entries of the table were deleted.
+// forget empties the caches. It must be called after entries of the table were deleted.
 func (d *dictionary) forget() {
 	clear(d.known[:])
 	clear(d.shapes[:])

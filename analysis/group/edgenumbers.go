@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// edgeNumbers numbers the edges of a group for the rows of its samples. Of too many edges those with the smallest
+// edgeNumbers numbers the edges of a group for the rows of its samples. If there are too many edges, the smallest
 // identities keep their numbers, so that the edges in samples depend on the set of all edges, not on their order.
 type edgeNumbers struct {
 	edges     []trace.Edge // by number
 	ascending []int32      // the numbers, ascending by edge
-	beyond    trace.Edge   // edges above it have no number because there were too many; 0: all edges have one
+	beyond    trace.Edge   // greater edges have no number because there were too many; 0 means that all have one
 }
 
 // find returns the position of the number of edge e in n.ascending, and whether e has a number.
@@ -22,7 +22,8 @@ func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
 	return slices.BinarySearchFunc(n.ascending, e, func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
 }
 
-// of returns the number of an edge; -1 if it has none, or would have none for another order of the same requests.
+// of returns the number of an edge. It returns -1 if the edge has no number, or would not have one if the same requests
+// had come in another order.
 func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	at, found := n.find(e)
 	if !found || n.beyond != 0 && at >= limit {
@@ -31,7 +32,7 @@ func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	return n.ascending[at]
 }
 
-// add numbers new edges. At twice the limit it stops and returns true: the caller then compacts n and adds the edges
+// add numbers new edges. It stops at twice the limit and returns true. The caller then compacts n and adds the edges
 // again.
 func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) {
 	for _, x := range times {
@@ -48,7 +49,7 @@ func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) 
 	return false
 }
 
-// compact numbers the edges in ascending order and drops those beyond the limit if there are too many. It returns the
+// compact numbers the edges in ascending order. If there are too many, it drops those beyond the limit. It returns the
 // new numbers by old number, -1 for a dropped edge.
 func (n *edgeNumbers) compact(limit int) (numbers []int32) {
 	kept := n.ascending
@@ -91,8 +92,8 @@ func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times 
 	return stats.NewRow(duration, columns, nanos)
 }
 
-// renumbered returns the row with other numbers for its edges, by old number, without edges of number -1. It keeps the
-// time stamp.
+// renumbered returns the row with other numbers for its edges. numbers is indexed by old number; edges with number -1
+// are left out. The time stamp stays.
 func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for e, x := range row.Edges() {

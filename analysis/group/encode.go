@@ -60,7 +60,7 @@ func writeWindow(e *codec.Writer, w *Window) {
 	e.Times(w.First, w.Last)
 }
 
-// readWindow reads a window whose rows have edges below the given number.
+// readWindow reads a window. The numbers of edges in its rows must be less than edges.
 func readWindow(d *codec.Reader, edges int) (w Window) {
 	w.Tally = readTally(d)
 	w.Latency = codec.Decode(d, stats.DecodeSketch)
@@ -90,7 +90,7 @@ func (p *Past) AppendBinary(b []byte) []byte {
 	return e.B
 }
 
-// decodePast returns the Past that AppendBinary encoded, and the bytes behind it. An error wraps [codec.ErrCorrupt].
+// decodePast returns the Past that AppendBinary encoded, and the bytes after it. Errors wrap [codec.ErrCorrupt].
 func decodePast(b []byte) (Past, []byte, error) {
 	d := codec.NewReader(b)
 	p := Past{Total: codec.Decode(d, stats.DecodeMoments), Failed: d.Uvarint()}
@@ -122,7 +122,7 @@ func AppendSizeModel(b []byte, m *SizeModel) []byte {
 	return w.B
 }
 
-// DecodeSizeModel returns the model, or nil, that AppendSizeModel encoded, and the bytes behind it. An error wraps
+// DecodeSizeModel returns the model, or nil, that AppendSizeModel encoded, and the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSizeModel(b []byte) (*SizeModel, []byte, error) {
 	d := codec.NewReader(b)
@@ -145,7 +145,7 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 	for _, f := range []*float64{&m.Delayed, &m.TimedOut, &m.BadLow, &m.BadHigh, &m.MeanExpected, &m.Typical} {
 		*f = d.Finite()
 	}
-	m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal = d.Float(), d.Float(), d.Float(), d.Float() // NaN if durations do not vary
+	m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal = d.Float(), d.Float(), d.Float(), d.Float() // NaN if durations don't vary
 	if m.Segment == 0 {
 		d.Fail()
 	}
@@ -156,9 +156,9 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 const grouperVersion = 1
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
-// and open problems. More appends the state of package detect, first for nil and then behind each group. Groupers with
-// the same requests in the same epochs give the same bytes, whatever the order within an epoch. AppendBinary takes time
-// and memory for all groups and must not run concurrently with Observe.
+// and open problems. more appends the state of package detect, first for nil and then after each group. Groupers with
+// the same requests in the same epochs have equal encodings, whatever the order within an epoch. AppendBinary takes
+// time and memory for all groups and must not run concurrently with Observe.
 func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byte) []byte {
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)
@@ -282,9 +282,10 @@ func readGroup(d *codec.Reader) *Group {
 	return group
 }
 
-// DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes behind it. The request types, table and
-// options should be those of the encoded one, which the result then continues. More reads the bytes that AppendBinary's
-// more appended, and returns those behind them. An error wraps [codec.ErrCorrupt]. DecodeGrouper keeps nothing of b.
+// DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes after it. The request types, table and
+// options should be the same as for the encoded one, which the result then continues. more reads the bytes that
+// AppendBinary's more appended, and returns the bytes after them. Errors wrap [codec.ErrCorrupt]. DecodeGrouper does
+// not retain b.
 func DecodeGrouper(
 	b []byte, types *RequestTypes, table *trace.Table, options Options, more func(b []byte, group *Group) ([]byte, error),
 ) (*Grouper, []byte, error) {

@@ -15,7 +15,7 @@ import (
 type Expectation struct {
 	Learned   bool
 	Reference stats.Reference
-	Size      *SizeModel      // of the requests of Reference, which then describes durations adjusted for size; nil: the group is not judged by size
+	Size      *SizeModel      // of the requests of Reference, which then describes durations adjusted for size; nil if not judged by size
 	Counts    stats.Counts    // of the open epoch
 	Blocks    []stats.Moments // logarithms of the durations of the next reference, by epoch
 	Healthy   int             // epochs in the next reference
@@ -30,7 +30,7 @@ type Mix struct {
 	Expected  []uint64 // requests of the learning period, by number
 	Open      []uint64 // requests of the open epoch, by number
 	Numbers   map[analysis.Hash]int
-	Next      MixCounts // of the mix that replaces this one
+	Next      MixCounts // counts for the mix that will replace this one
 }
 
 // FailsMore reports whether requests fail more often than expected.
@@ -40,8 +40,8 @@ func (m *Mix) FailsMore(now *MixCounts) bool {
 
 // MixCounts counts the requests of a request type by group. The zero value is empty.
 type MixCounts struct {
-	Epochs int                      // with requests
-	Failed uint64                   // requests that failed, whatever their group
+	Epochs int                      // epochs with requests
+	Failed uint64                   // failed requests, whatever their group
 	Groups map[analysis.Hash]uint64 // requests that did not fail
 }
 
@@ -72,7 +72,7 @@ func (c *MixCounts) Requests() uint64 {
 	return n
 }
 
-// The first numbers of a Mix. Those of groups follow.
+// The first numbers of a Mix. Numbers of groups follow.
 const (
 	mixOthers = iota // requests of all groups without a number
 	mixFailed        // requests that failed, whatever their group
@@ -85,8 +85,8 @@ const (
 )
 
 const (
-	// MaxBlocks bounds the blocks of a group that is not learned yet. Only rare groups, and those that wait for the end
-	// of a problem, reach it.
+	// MaxBlocks bounds the blocks of a group that has not been learned. Only rare groups, and groups that wait for the
+	// end of a problem, reach it.
 	MaxBlocks = 512
 	// nextBlocks bounds the blocks of the next reference of a learned group.
 	nextBlocks = 32
@@ -99,7 +99,7 @@ func (e *Expectation) count(duration int64) {
 	}
 }
 
-// count adds a request of the open epoch by the number of its group, or as failed. M may be nil.
+// count adds a request of the open epoch by the number of its group, or as failed. m may be nil.
 func (m *Mix) count(number int, failed bool) {
 	switch {
 	case m == nil:
@@ -110,15 +110,15 @@ func (m *Mix) count(number int, failed bool) {
 	}
 }
 
-// endEpoch adds the requests of an epoch to the blocks of a group that is not learned yet.
+// endEpoch adds the requests of an epoch to the blocks of a group that has not been learned.
 func (e *Expectation) endEpoch(open *Window) {
 	if !e.Learned {
 		e.Blocks = addBlock(e.Blocks, open.Latency.Logs(), MaxBlocks)
 	}
 }
 
-// addBlock adds the logarithms of the durations of an epoch. At the bound it first merges blocks in pairs: the width of
-// blocks does not matter much.
+// addBlock adds the logarithms of the durations of an epoch. It first merges blocks in pairs if the bound is reached.
+// The width of blocks doesn't matter much.
 func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
 	if len(blocks) == bound {
 		for i := range bound / 2 {
@@ -140,7 +140,7 @@ func (group *Group) Learn(tests stats.TestOptions) {
 }
 
 // expect makes a window the reference of tests. If requests have sizes, the reference holds durations adjusted for
-// size. Only the sample has these, so that the tests are less sensitive.
+// size. Only the sample has sizes, so the tests are less sensitive.
 func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e := &group.Expectation
 	latency := window.Latency
@@ -150,12 +150,11 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// Proving is the time for which healthy requests must be followed by healthy ones before they become part of the
-// reference, which they do after twice that time at the latest: no incident opens later than that after its onset,
-// except those that take hours to grow.
+// Proving is the time that requests must remain healthy before earlier ones become part of the reference, which takes
+// twice as long at most. No incident opens later than that after its onset, except incidents that take hours to grow.
 const Proving = 6 * time.Minute
 
-// prove adds the requests of the first half of the unproven time to the references if the second half is long enough.
+// prove adds the first half of the unproven requests to the references if the second half is long enough.
 func (group *Group) prove(now trace.Nanos) {
 	if now.Sub(group.halfway) < Proving {
 		return
@@ -171,8 +170,8 @@ func (group *Group) prove(now trace.Nanos) {
 	group.unproven[0], group.unproven[1] = group.unproven[1], group.unproven[0]
 }
 
-// Unlearn forgets the requests of healthy epochs that end after an instant, and those close before it, unless they are
-// part of the reference: an incident began then.
+// Unlearn is called when an incident turns out to have started at since. It forgets the requests of later healthy
+// epochs, and of epochs shortly before, unless they are already part of the reference.
 func (group *Group) Unlearn(since trace.Nanos) {
 	for i := range group.unproven {
 		if w := &group.unproven[i]; w.Total.N > 0 && w.Last > since {
@@ -181,9 +180,9 @@ func (group *Group) Unlearn(since trace.Nanos) {
 	}
 }
 
-// UpdateReference has the judged window of a healthy group become part of its reference and of the next one, once it is
-// proven, and restarts the window. After renew epochs with at least minSamples requests the next reference becomes the
-// expectation, and UpdateReference returns true.
+// UpdateReference adds the judged window of a healthy group to its reference and to the next one, once the window is
+// proven, and restarts the window. The next reference becomes the expectation after renew epochs with at least
+// minSamples requests, and UpdateReference returns true.
 func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
 	e := &group.Expectation
 	if group.Current.Total.N == 0 {
@@ -204,15 +203,15 @@ func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint6
 	return true
 }
 
-// JudgedMix counts the requests in the judged windows of a request type that is not learned yet, and of its groups.
+// JudgedMix counts the requests in the judged windows of a request type that has not been learned, and of its groups.
 func (group *Group) JudgedMix(groups []*Group) MixCounts {
 	c := MixCounts{Epochs: len(group.Expectation.Blocks)}
 	c.add(group, groups, func(g *Group) *Window { return &g.Current })
 	return c
 }
 
-// LearnMix makes counted proportions of the groups of a request type its expectation. Groups with fewer than minSamples
-// requests get no number.
+// LearnMix makes the counted proportions of the groups of a request type its expectation. Groups with fewer than
+// minSamples requests get no number.
 func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, tests stats.TestOptions) {
 	m := &Mix{Numbers: make(map[analysis.Hash]int)}
 	requests := []uint64{mixOthers: c.Requests() - c.Failed, mixFailed: c.Failed}
@@ -235,7 +234,7 @@ func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, te
 	group.Expectation.Mix = m
 }
 
-// Relearn forgets the expectation of the group and all requests before now, so that learning starts anew.
+// Relearn forgets the expectation of the group and all requests before now. Learning starts again.
 func (group *Group) Relearn(now trace.Nanos) {
 	group.Expectation = Expectation{Number: group.Expectation.Number}
 	group.Since = now

@@ -13,7 +13,7 @@ import (
 type Group struct {
 	ID          analysis.Hash
 	RequestType analysis.Hash
-	Skeleton    analysis.Hash // zero for a request type, and if groups of the type do not differ by skeleton
+	Skeleton    analysis.Hash // zero for a request type, and if skeletons don't divide the type
 	Whole       analysis.Hash // identity of the group without splits
 	Level       Level
 	Entry       trace.Op
@@ -25,13 +25,13 @@ type Group struct {
 	numbers       edgeNumbers
 	Open          Window // requests of the open epoch
 	Current       Window // judged requests: those since the group was last healthy, at most one hour
-	Reference     Window // requests of healthy times; without a sample
+	Reference     Window // requests of healthy times, without a sample
 	nextReference Window // the next reference
-	// unproven are requests of healthy epochs that are not part of Reference yet: an incident may turn out to have
-	// begun before them. Those of the second half follow.
+	// unproven holds requests of healthy epochs that are not part of Reference yet, because an incident may turn out to
+	// have started earlier. The second element is the second half.
 	unproven  [2]Window
-	halfway   trace.Nanos // beginning of the second half
-	successor *Window     // the later part of a long Current, to replace it; otherwise nil
+	halfway   trace.Nanos // start of the second half
+	successor *Window     // the later part of a long Current, to replace it, or nil
 	history   stats.Series[Past, *Past]
 	recent    []recentWindow // of a request type, the latest last
 	Since     trace.Nanos    // end of the first epoch with a request
@@ -39,25 +39,25 @@ type Group struct {
 	revision  uint64
 
 	Expectation    Expectation
-	OpenProblem    bool // the group has an open problem, so that Current is judged; set by package detect
-	AnyOpenProblem bool // a request type or one of its groups has an open problem, so that all its groups are kept; set by package detect
+	OpenProblem    bool // set by package detect: the group has an open problem, so that Current is judged
+	AnyOpenProblem bool // set by package detect: a request type or one of its groups has an open problem, so that all its groups are kept
 }
 
 // Parent returns the request type of a group. A request type is its own parent.
 func (group *Group) Parent() *Group { return group.parent }
 
-// Edges returns the edges by the numbers that rows of samples use. They are in the order of their first request until
-// they are renumbered. The slice belongs to the group.
+// Edges returns the edges by the numbers that rows of samples use. They are in order of their first request until they
+// are renumbered. The slice belongs to the group.
 func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 
-// SizeKey returns the key of the attribute with the size of a request; 0 if sizes do not matter.
+// SizeKey returns the key of the attribute with the size of a request, or 0 if sizes don't matter.
 func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
 
-// Revision returns a number that changes with the statistics of Current and Reference. No other group, and no other
-// state of the group, had it before.
+// Revision returns a number that changes with the statistics of Current and Reference. It is unique over all groups and
+// states.
 func (group *Group) Revision() uint64 { return group.revision }
 
-// Rate returns the requests per second of the current window or, if that is empty, of the reference.
+// Rate returns the requests per second of the current window or, if it is empty, of the reference.
 func (group *Group) Rate() float64 {
 	if group.Current.Total.N == 0 {
 		return group.Reference.Rate()
@@ -65,12 +65,12 @@ func (group *Group) Rate() float64 {
 	return group.Current.Rate()
 }
 
-// enoughUnexpected is the number of requests since the last healthy epoch from which a group without a problem is
-// judged by these alone.
+// enoughUnexpected is the number of requests since the last healthy epoch that suffices to judge a group without a
+// problem by these requests alone.
 const enoughUnexpected = 50
 
-// Judged returns the window in which chronic problems are looked for: the reference while requests are as expected, and
-// otherwise the current window.
+// Judged returns the window that shows chronic problems: the reference while requests are as expected, and otherwise
+// the current window.
 func (group *Group) Judged() *Window {
 	if group.Expectation.Learned && !group.OpenProblem && group.Current.Total.N < enoughUnexpected {
 		return &group.Reference
@@ -78,7 +78,7 @@ func (group *Group) Judged() *Window {
 	return &group.Current
 }
 
-// JudgedSize returns the size model of the judged window; nil if it is not judged by size.
+// JudgedSize returns the size model of the judged window, or nil if it is not judged by size.
 func (group *Group) JudgedSize() *SizeModel {
 	if w := group.Judged(); w == &group.Current {
 		return w.sizeModel(group.sizeRule.timeout)
@@ -125,7 +125,7 @@ func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	return t.Nanos
 }
 
-// renumber numbers the edges in ascending order, also in the samples.
+// renumber numbers the edges in ascending order, in the samples as well.
 func (group *Group) renumber(rows *rowBuilder) {
 	numbers := group.numbers.compact(group.options.Edges)
 	renumbered := func(row stats.Row) stats.Row { return rows.renumbered(row, numbers) }
@@ -136,8 +136,8 @@ func (group *Group) renumber(rows *rowBuilder) {
 	}
 }
 
-// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. Now is 0 if there are
-// no epochs. Past is scratch.
+// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. now is 0 without
+// epochs. past is scratch.
 func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.revision++
 	if now > 0 {
@@ -160,7 +160,7 @@ func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.Open.Reset(group.Current.Sample.Cap())
 }
 
-// maxJudged limits the current window of a group with an expectation, so that problems of some hours ago do not hide
+// maxJudged limits the current window of a group with an expectation, so that problems from some hours ago don't hide
 // present ones.
 const maxJudged = time.Hour
 
@@ -185,7 +185,7 @@ func (group *Group) RestartWindow() {
 	group.revision++
 }
 
-// EnlargeSample sets the size of the sample of the open epoch: large for a group that may have a problem.
+// EnlargeSample sets the size of the sample of the open epoch. It should be large if the group may have a problem.
 func (group *Group) EnlargeSample(large bool) {
 	if large {
 		group.Open.Sample.Resize(group.options.LargeSample)

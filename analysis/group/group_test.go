@@ -84,7 +84,7 @@ func TestPathsAreComplete(t *testing.T) {
 	})
 }
 
-// Summaries do not depend on the order of requests, with any bound on edges.
+// Summaries don't depend on the order of requests, with any bound on edges.
 func TestGroupsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := requests.Random(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 60).Draw(t, "requests"))
@@ -151,8 +151,8 @@ func sumBins(bins []group.Bin) (n uint64) {
 	return n
 }
 
-// At the bound, requests of new groups count for their type only, and those of new types not at all. The end of an
-// epoch evicts the groups that were not seen for longest, and a type only after its groups.
+// At the bound, requests of new groups count only for their type, and requests of new types not at all. The end of an
+// epoch evicts the groups that have not been seen for longest, and a type only after its groups.
 func TestGroupsAreEvicted(t *testing.T) {
 	g := newGrouper(group.Options{Groups: 4})
 	at := trace.Nanos(time.Hour)
@@ -263,7 +263,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Of too many edges, samples hold the same ones whatever the order of requests, even if most epochs lack most of them.
+// If there are too many edges, samples hold the same ones whatever the order of requests, even if most epochs lack most
+// of them.
 func TestManyEdgesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))

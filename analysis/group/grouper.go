@@ -31,26 +31,26 @@ const (
 
 // Grouper assigns observations to groups and keeps their statistics at both levels. It is not safe for concurrent use.
 //
-// The number of groups is bounded. At the bound a request of a new group counts for its request type only, and one of a
-// new request type not at all. If the bound is reached at the end of an epoch, the Grouper evicts the groups without an
-// open problem that were not seen for longest.
+// The number of groups is bounded. At the bound a request of a new group counts only for its request type, and a
+// request of a new type not at all. If the bound is reached at the end of an epoch, the Grouper evicts the groups
+// without an open problem that have not been seen for longest.
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges of all requests
 	Keys    Keys
-	Aliases Aliases // targets of calls that lost their callee
-	Bare    uint64  // calls without their external target, because their operation has too many
+	Aliases Aliases // targets of calls to services that stopped emitting spans
+	Bare    uint64  // calls that lost their external target, because their operation has too many
 	Refused uint64  // requests of groups beyond the bound
 	Evicted uint64  // groups evicted
 
 	options    Options
 	targets    externalTargets
 	groups     map[analysis.Hash]*Group
-	ordered    []*Group    // request types, each followed by its groups, without those in created; nil: to be rebuilt
+	ordered    []*Group    // request types, each followed by its groups, except the groups in created; nil: to be rebuilt
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
-	deletions  uint64      // number of times at which groups were deleted
-	closed     trace.Nanos // end of the last epoch; 0: none
+	deletions  uint64      // number of times that groups were deleted
+	closed     trace.Nanos // end of the last epoch, or 0
 	backlog    backlog     // of the open epoch
 	dictionary dictionary
 	rows       rowBuilder
@@ -71,8 +71,8 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 }
 
 // Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
-// it is beyond the bound on groups. Observe changes the targets of calls of o as the aliases and the
-// bound on targets say.
+// it is beyond the bound on groups. Observe changes the targets of calls of o according to the aliases and the bound on
+// targets.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
 	g.Aliases.observe(o, g.Table)
 	g.Aliases.Apply(o, g.Table)
@@ -85,7 +85,7 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 		g.Refused++
 		return nil, nil
 	}
-	requestType.Entry = min(requestType.Entry, o.Entry) // a type that rules name may have several entries
+	requestType.Entry = min(requestType.Entry, o.Entry) // a type named by rules may have several entries
 	g.dictionary.add(o)
 	key, whole := g.Keys.Of(id, o)
 	if group = g.groups[key]; group == nil {
@@ -129,15 +129,15 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 	return group
 }
 
-// add adds a group. Its revisions differ from those of all others.
+// add adds a group. Its revisions differ from the revisions of all others.
 func (g *Grouper) add(group *Group) {
 	g.groups[group.ID] = group
 	g.added++
 	group.revision = g.added << 32
 }
 
-// Close ends the open epoch of all groups at time now: its requests become part of the current windows. Now is 0 if
-// there are no epochs.
+// Close ends the open epoch of all groups at time now: its requests become part of the current windows. now is 0
+// without epochs.
 func (g *Grouper) Close(now trace.Nanos) {
 	from := g.epochStart(now)
 	for _, group := range g.all() {
@@ -154,9 +154,9 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 }
 
-// epochStart returns the start of the epoch that ends at now: the end of the epoch before or, after a pause without
-// requests such as a restart, the first request. It ignores requests that claim to start after now. An epoch with a
-// backlog starts earlier, so that it is as long as the time from which its requests come.
+// epochStart returns the start of the epoch that ends at now. This is the end of the previous epoch or, after a pause
+// without requests such as a restart, the first request. It ignores requests that claim to start after now. An epoch
+// with a backlog starts earlier, so that it is as long as the time that its requests come from.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
 	for _, group := range g.all() {
@@ -174,11 +174,11 @@ func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	return from
 }
 
-// evictedShare is the reciprocal of the share of groups that are evicted together: large enough that new groups find
-// room for a while, small enough that few evicted groups return.
+// evictedShare is the reciprocal of the share of groups that are evicted together. It is large enough that new groups
+// find room for a while, and small enough that few evicted groups return.
 const evictedShare = 16
 
-// evict deletes the groups that were not seen for longest, except those of request types with an open problem. It
+// evict deletes the groups that have not been seen for longest, except groups of request types with an open problem. It
 // deletes a request type only after its groups.
 func (g *Grouper) evict() {
 	old := make([]*Group, 0, len(g.groups))
@@ -199,8 +199,7 @@ func (g *Grouper) evict() {
 	g.forgetSplits()
 }
 
-// Forget deletes the groups and request types last seen before a time, except those of request types with an open
-// problem.
+// Forget deletes the groups and request types last seen before a time, unless their request type has an open problem.
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
 	for _, group := range g.all() {
@@ -227,7 +226,7 @@ func (g *Grouper) forgetSplits() {
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
 }
 
-// NamesForgotten tells g that entries of its table were deleted. It adds those that requests still have again.
+// NamesForgotten tells g that entries of its table were deleted. It adds the entries that requests still have again.
 func (g *Grouper) NamesForgotten() {
 	g.dictionary.forget()
 	if g.Types.Rules != nil {
@@ -235,16 +234,16 @@ func (g *Grouper) NamesForgotten() {
 	}
 }
 
-// Group returns the group or request type with the given identity; nil if there is none.
+// Group returns the group or request type with the given identity, or nil.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
 
-// Deletions returns the number of times at which groups were deleted.
+// Deletions returns the number of times that groups were deleted.
 func (g *Grouper) Deletions() uint64 { return g.deletions }
 
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
 
-// Closed returns the end of the last epoch; 0: there was none.
+// Closed returns the end of the last epoch, or 0.
 func (g *Grouper) Closed() trace.Nanos { return g.closed }
 
 // all returns all request types, each followed by its groups, ordered by identity. The slice belongs to g.
@@ -261,7 +260,7 @@ func (g *Grouper) all() []*Group {
 	return g.ordered
 }
 
-// merged returns all groups of two ordered slices in order, in the memory of the first if that suffices.
+// merged returns all groups of two ordered slices in order. It reuses the memory of a if that is large enough.
 func merged(a, b []*Group) []*Group {
 	i, k := len(a)-1, len(b)-1
 	all := slices.Grow(a, len(b))[:len(a)+len(b)]

@@ -16,15 +16,15 @@ type VariableBin struct {
 	Where    trace.Context
 }
 
-// Splitter splits groups by a variable: requests with different values are not expected to perform alike. It identifies
-// groups as they are without splits.
+// Splitter splits groups by a variable, because requests with different values are not expected to perform alike. It
+// identifies groups as they are without splits.
 type Splitter interface {
-	// Bin returns the bin of o: 0 in a group that is not split, and in the bin that keeps the identity of the group,
-	// and with it its history. It is called for every request.
+	// Bin returns the bin of o. It is 0 in a group that is not split, and in the bin that keeps the identity of the
+	// group, and so its history. It is called for every request.
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
-	// Bins returns the values of a group by bin; nil for a group that is not split.
+	// Bins returns the values of a group by bin, or nil if the group is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin
-	// Keep deletes the splits of groups for which kept returns false.
+	// Keep deletes the split of a group if kept returns false for it.
 	Keep(kept func(whole analysis.Hash) bool)
 }
 
@@ -32,10 +32,10 @@ type Splitter interface {
 type Keys struct {
 	Types  *RequestTypes // with the rules that apply
 	Table  *trace.Table
-	Splits Splitter // nil: no group is split
+	Splits Splitter // nil if no group is split
 }
 
-// Of returns the identity of the group of a request of the given type, and that of the group without splits.
+// Of returns the identity of the group of a request of the given type, and the identity of that group without splits.
 func (k *Keys) Of(requestType analysis.Hash, o *observation.Observation) (id, whole analysis.Hash) {
 	whole = k.whole(requestType, o)
 	if k.Splits == nil {
@@ -59,7 +59,7 @@ func (k *Keys) whole(requestType analysis.Hash, o *observation.Observation) anal
 	return id
 }
 
-// skeleton returns the skeleton of o; zero if groups of its type do not differ by skeleton.
+// skeleton returns the skeleton of o, or zero if skeletons don't divide its type into groups.
 func (k *Keys) skeleton(requestType analysis.Hash, o *observation.Observation) analysis.Hash {
 	if bySkeleton, _ := k.Types.Rules.key(requestType, o.Entry); bySkeleton {
 		return o.Skeleton
@@ -88,8 +88,8 @@ func binned(whole analysis.Hash, bin uint64) analysis.Hash {
 	return analysis.HashOf(whole.Hi, whole.Lo, bin)
 }
 
-// bins returns the values of the attributes in the key of a group and, if the group is a bin of a split, the values of
-// the bin.
+// bins returns the values of the attributes in the key of a group. If the group is a bin of a split, it also returns
+// the values of the bin.
 func (k *Keys) bins(group *Group) []VariableBin {
 	if k.Splits == nil || group.Level != LevelGroup {
 		return group.values

@@ -58,8 +58,8 @@ func hitsAndMisses(options Options) (w *requests.Builder, g *Grouper, requestTyp
 	return w, g, requestType, whole, splits
 }
 
-// A split group is several groups. Bin 0 keeps the identity of the whole group, and with it the history. Without the
-// split, requests belong to the whole group again.
+// A split group is several groups. Bin 0 keeps the identity of the whole group, and so its history. Requests belong to
+// the whole group again once the split is removed.
 func TestSplitGroups(t *testing.T) {
 	w, g, requestType, whole, splits := hitsAndMisses(Options{})
 	for _, o := range w.Requests {
@@ -105,7 +105,7 @@ func TestSplitsOfEvictedGroups(t *testing.T) {
 	}
 	for epoch := 1; g.Len() > 0; epoch++ {
 		g.Close(1e12 * 10)
-		g.closed++ // no group was seen since
+		g.closed++ // no group has been seen since
 		g.evict()
 		if kept := g.Len() > 1; kept != (splits.whole != analysis.Hash{}) {
 			t.Fatalf("%d groups, split %v", g.Len(), splits.whole)

@@ -17,8 +17,8 @@ type PastWindow struct {
 	Past
 }
 
-// Past holds exact sums of the durations of the requests of a period, and of their times by edge. Of more than
-// pastEdges edges it keeps those with the smallest identities separate, as a [Tally] does.
+// Past holds exact sums of the durations of the requests of a period, and of their times by edge. If there are more
+// than pastEdges edges, it keeps those with the smallest identities separate, like a [Tally].
 type Past struct {
 	Total  stats.Moments
 	Failed uint64
@@ -47,7 +47,7 @@ func (group *Group) Windows() []PastWindow {
 }
 
 // Retained returns the durations of all requests in the windows of the group and in the open epoch, and the number of
-// failed ones.
+// failed requests.
 func (group *Group) Retained() (total stats.Moments, failed uint64) {
 	total, failed = group.Open.Total, group.Open.Failed
 	for b := range group.history.Buckets() {
@@ -65,8 +65,8 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is the time for which the epochs of request types are kept one by one: an incident affects request types
-// from its onset on, some minutes before it opens.
+// recentKept is the age of the oldest epochs of request types that are kept one by one. An incident affects request
+// types from its onset on, some minutes before it opens.
 const recentKept = Proving + time.Minute
 
 // addRecent adds the requests of the epoch [from, now] to the recent ones of a request type.
@@ -91,9 +91,9 @@ type Since struct {
 	Latency     Latencies // of the durations of Total
 }
 
-// RequestsSince returns the requests of a request type in the epochs that begin at an instant or later, until now. If
-// the instant is too long ago for epochs, they are those of the longer windows that begin later or, if there are none,
-// of the one around it.
+// RequestsSince returns the requests of a request type in the epochs that start at an instant or later, until now. If
+// the instant is too long ago for epochs, it returns the requests of the longer windows that start later or, if there
+// are no such windows, of the window around the instant.
 func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
 	s := Since{From: instant, Until: now}
 	if instant >= now.Add(-recentKept) {
@@ -149,7 +149,7 @@ func (s *Since) AppendBinary(b []byte) []byte {
 	return e.B
 }
 
-// DecodeSince returns the Since that AppendBinary encoded. An error wraps [codec.ErrCorrupt].
+// DecodeSince returns the Since that AppendBinary encoded. Errors wrap [codec.ErrCorrupt].
 func DecodeSince(b []byte) (s Since, err error) {
 	d := codec.NewReader(b)
 	d.Version(sinceVersion)
@@ -161,7 +161,7 @@ func DecodeSince(b []byte) (s Since, err error) {
 	return s, nil
 }
 
-// Mean returns the mean time of a request in an edge, in ns; NaN without requests.
+// Mean returns the mean time of a request in an edge, in ns, or NaN without requests.
 func (p *Past) Mean(e PastEdge) float64 { return float64(e.Nanos) / float64(p.Total.N) }
 
 // Merge adds the requests of o.

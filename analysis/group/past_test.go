@@ -169,8 +169,8 @@ func restartedGroups(t rapid.TB, g *group.Grouper, options group.Options) *group
 	return again
 }
 
-// If all requests are sampled, the time stamps assign to each window of the history as many of them as it counts,
-// whatever start times they claim, however long epochs are, after a pause, a restart, or with a bound on edges.
+// If all requests are sampled, their time stamps put as many of them into each window of the history as it counts. This
+// holds whatever start times they claim, however long epochs are, after a pause, a restart, or with a bound on edges.
 func TestSampledTimeStamps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options := group.Options{Edges: 5, Sample: 1000}
@@ -214,7 +214,7 @@ func TestSampledTimeStamps(t *testing.T) {
 	})
 }
 
-// Without epochs, sampled requests have no time stamp.
+// Sampled requests have no time stamp without epochs.
 func TestSampledWithoutEpochs(t *testing.T) {
 	g := newGrouper(group.Options{})
 	g.Observe(requests.Plain(1, 1, 1e18, time.Millisecond))
@@ -226,8 +226,8 @@ func TestSampledWithoutEpochs(t *testing.T) {
 	}
 }
 
-// Requests since a recent instant are exact, and stay so when later ones are added. Those since an earlier one are
-// those of whole windows, as many as their time says.
+// Requests since a recent instant are exact, and stay exact when later ones are added. Requests since an earlier
+// instant are the requests of whole windows, and their time says which.
 func TestRequestsSince(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	begin := at
@@ -286,7 +286,7 @@ func firstType(g *group.Grouper) *group.Group {
 }
 
 // Healthy requests become part of the reference once they have been followed by healthy ones for six minutes, unless
-// they turn out to be those of an incident. A restart changes nothing.
+// they turn out to belong to an incident. A restart changes nothing.
 func TestReferenceIsProven(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	tests := stats.DefaultTestOptions()

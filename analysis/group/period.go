@@ -22,14 +22,14 @@ const (
 	Day = 24 * time.Hour
 )
 
-// PeriodOf returns the beginning of the period to which the requests of an epoch belong that ended at a time.
+// PeriodOf returns the start of the period that the requests of an epoch belong to. epoch is the end of the epoch.
 func PeriodOf(epoch trace.Nanos) trace.Nanos {
 	last := trace.Nanos(lastOf(epoch))
 	return last - last%trace.Nanos(Period)
 }
 
-// InPeriod sets p to the requests of the period that begins at from, without their edges. It must be the period of the
-// last epoch: the history joins earlier ones.
+// InPeriod sets p to the requests of the period that starts at from, without their edges. It must be the period of the
+// last epoch, because the history joins earlier ones.
 func (group *Group) InPeriod(from trace.Nanos, p *Past) {
 	*p = Past{Edges: p.Edges[:0], Latency: Latencies{counts: p.Latency.counts[:0]}}
 	for b := range group.history.Buckets() {
@@ -48,7 +48,7 @@ type Numbers struct {
 	P50, P99      float64 // ns, interpolated in the bins of [Latencies]
 }
 
-// Numbers returns the statistics of p, whose requests arrived in [from, to). It must not be empty.
+// Numbers returns the statistics of p. Its requests arrived in [from, to). It must not be empty.
 func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	return Numbers{
 		From: from, To: to, Count: p.Total.N, Failed: p.Failed, Mean: p.Total.Mean(), CoV: p.Total.CoV(),
@@ -56,7 +56,8 @@ func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	}
 }
 
-// Quantile estimates a quantile in ns, by interpolation in its bin up to the longest duration; NaN without counts.
+// Quantile estimates a quantile in ns by interpolation in its bin, but at most the longest duration. It is NaN without
+// counts.
 func (l *Latencies) Quantile(q float64) float64 {
 	total, high := 0., math.NaN()
 	for _, n := range l.counts {
@@ -74,7 +75,7 @@ func (l *Latencies) Quantile(q float64) float64 {
 	return high
 }
 
-// DecodePast returns the Past that [Past.AppendBinary] encoded. An error wraps [codec.ErrCorrupt].
+// DecodePast returns the Past that [Past.AppendBinary] encoded. Errors wrap [codec.ErrCorrupt].
 func DecodePast(b []byte) (Past, error) {
 	p, rest, err := decodePast(b)
 	if err == nil && (len(rest) > 0 || p.Total.N == 0) {
@@ -100,8 +101,8 @@ func AppendDay(b []byte, all []Numbers) []byte {
 	return w.B
 }
 
-// DecodeDay returns the statistics that AppendDay encoded, those of the day that begins at day. Times are within
-// 0.05 %. An error wraps [codec.ErrCorrupt].
+// DecodeDay returns the statistics that AppendDay encoded for the day that starts at day. Times are within 0.05 %.
+// Errors wrap [codec.ErrCorrupt].
 func DecodeDay(b []byte, day trace.Nanos) ([]Numbers, error) {
 	r := codec.NewReader(b)
 	r.Version(numbersVersion)
@@ -123,7 +124,7 @@ func DecodeDay(b []byte, day trace.Nanos) ([]Numbers, error) {
 	return all, nil
 }
 
-// Levels are times on a logarithmic scale, in steps of 0.07 %; 0: unknown.
+// Levels are times on a logarithmic scale, in steps of 0.07 %. 0 means unknown.
 const (
 	levels          = 1 << 16
 	levelsPerOctave = 1024

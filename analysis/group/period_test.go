@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Before the first epoch of the next period ends, a group still has exactly the requests of the period: whatever the
-// length of epochs, after pauses and restarts.
+// A group still has exactly the requests of a period until the first epoch of the next period ends. This holds for
+// epochs of any length, after pauses and after restarts.
 func TestPeriodsHaveTheirRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGrouper(group.Options{})
@@ -99,7 +99,7 @@ func TestDayIsRestored(t *testing.T) {
 	})
 }
 
-// The quantiles of a histogram lie within their bin, and none is above the longest duration.
+// The quantiles of a histogram lie within their bin, and never above the longest duration.
 func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Int64Range(4, 1e12), 1, 50).Draw(t, "durations")

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A rate depends on the epochs in which requests arrived, not on the start times that they claim: a trace is closed
-// seconds later, a request may have waited in a queue, and a clock may be wrong.
+// A rate depends on the epochs when requests arrived, not on the start times that they claim: a trace is closed seconds
+// later, a request may have waited in a queue, and a clock may be wrong.
 func TestRateOfLateRequests(t *testing.T) {
 	const epoch = 10 * time.Second
 	start := trace.Nanos(0).Add(1000 * time.Hour)
@@ -34,7 +34,7 @@ func TestRateOfLateRequests(t *testing.T) {
 	}
 }
 
-// A pause without requests, such as a restart, does not count for rates.
+// A pause without requests, such as a restart, doesn't count for rates.
 func TestRateAfterAPause(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	g.Close(at)
@@ -50,7 +50,7 @@ func TestRateAfterAPause(t *testing.T) {
 	}
 }
 
-// The requests of a backlog count for the time from which they come, not for the epoch in which they arrive together.
+// The requests of a backlog count for the time that they come from, not for the epoch when they arrive together.
 func TestRateOfABacklog(t *testing.T) {
 	const outage = 20 * time.Minute
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)

@@ -19,14 +19,14 @@ import (
 //
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
-	Rules     *RuleSet                 // take precedence over learned types; nil: none
-	Truncated uint64                   // requests with more children than are considered
+	Rules     *RuleSet                 // take precedence over learned types; may be nil
+	Truncated uint64                   // requests with too many children, some of them ignored
 	entries   map[trace.Op]*entryTypes // fewer than 2·maxEntries
-	beyond    trace.Op                 // entry operations above it are not refined because there were too many; 0: all are
+	beyond    trace.Op                 // greater entry operations are not refined because there were too many; 0: no limit yet
 	frozen    bool
 }
 
-// Bounds on learning. Of too many values those with the smallest identities or hashes are kept.
+// Bounds on learning. If there are too many values, those with the smallest identities or hashes are kept.
 const (
 	maxEntries      = 1 << 16 // entry operations; further ones are not refined
 	maxChildren     = 1 << 10 // operations in a set
@@ -34,13 +34,13 @@ const (
 	maxTypesOfEntry = 64      // clusters of an entry operation; all further sets are one more type
 )
 
-// joinSimilarity is the least Jaccard similarity at which a set of children joins a cluster: half of the operations in
-// common.
+// joinSimilarity is the minimum Jaccard similarity of a set of children and the cluster that it joins: half of the
+// operations in common.
 const joinSimilarity = 0.5
 
 type entryTypes struct {
 	sets  map[analysis.Hash]*childSet // fewer than 2·maxChildSets
-	limit analysis.Hash               // the least hash of a dropped set; zero: none
+	limit analysis.Hash               // the smallest hash of a dropped set, or zero
 	types []RequestType               // by falling count; set by Freeze
 	rest  analysis.Hash               // the type of sets that resemble no cluster
 	// known maps sets of children to their types: the learned sets and, as a cache, later ones.
@@ -60,7 +60,7 @@ type RequestType struct {
 	Count    uint64     // learned requests
 }
 
-// Learn adds a request. After [RequestTypes.Freeze] it does nothing.
+// Learn adds a request. It does nothing after [RequestTypes.Freeze].
 func (r *RequestTypes) Learn(o *observation.Observation) {
 	if e := r.entry(o.Entry); e != nil {
 		ops := childrenOf(o)
@@ -71,12 +71,13 @@ func (r *RequestTypes) Learn(o *observation.Observation) {
 	}
 }
 
-// childrenOf returns the considered operations of the children of the entry of o.
+// childrenOf returns the children of the entry of o that are taken into account.
 func childrenOf(o *observation.Observation) []trace.Op {
 	return o.Children[:min(len(o.Children), maxChildren)]
 }
 
-// entry returns the state of an entry operation, adding it if necessary; nil after Freeze and beyond the bound.
+// entry returns the state of an entry operation, adding it if necessary. It returns nil after Freeze and beyond the
+// bound.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	if r.frozen || r.beyond != 0 && op > r.beyond {
 		return nil
@@ -96,8 +97,8 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	return e
 }
 
-// trim drops all entry operations but the maxEntries smallest, so that the refined ones do not depend on the order of
-// requests.
+// trim drops all entry operations but the maxEntries smallest, so that the set of refined ones does not depend on the
+// order of requests.
 func (r *RequestTypes) trim() {
 	if len(r.entries) <= maxEntries {
 		return
@@ -125,8 +126,8 @@ func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s.count += count
 }
 
-// trim drops all sets but the maxChildSets with the smallest hashes. Those were never dropped before, so that their
-// counts are complete.
+// trim drops all sets but the maxChildSets with the smallest hashes. These were never dropped before, so their counts
+// are complete.
 func (e *entryTypes) trim() {
 	if len(e.sets) <= maxChildSets {
 		return
@@ -181,8 +182,8 @@ func (e *entryTypes) freeze(entry trace.Op) {
 	e.sets = nil
 }
 
-// nearest returns the index of the type whose set is most similar to ops, the first of several; -1 if none is similar
-// enough.
+// nearest returns the index of the type whose set is most similar to ops, the first of several, or -1 if no set is
+// similar enough.
 func (e *entryTypes) nearest(ops []trace.Op) int {
 	best, index := joinSimilarity, -1
 	for i := range e.types {
@@ -193,8 +194,8 @@ func (e *entryTypes) nearest(ops []trace.Op) int {
 	return index
 }
 
-// Of returns the type of a request. Rules that name a type take precedence. Before [RequestTypes.Freeze], and for an
-// entry operation that was not learned, it is the type of the whole entry operation.
+// Of returns the type of a request. Rules that name a type take precedence. The type is the whole entry operation if
+// that was not learned, and before [RequestTypes.Freeze].
 func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	if id, ok := r.Rules.typeOf(o); ok {
 		return id
@@ -226,11 +227,11 @@ func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	return nil
 }
 
-// Name returns the name of a request type in the rules; "" if it has none.
+// Name returns the name of a request type in the rules, or "".
 func (r *RequestTypes) Name(id analysis.Hash) string { return r.Rules.name(id) }
 
-// Distinct returns at most n operations that distinguish the type id from the other types of its entry, those that
-// fewest of them share first. It returns nil if the entry has only one type.
+// Distinct returns at most n operations that distinguish the type id from the other types of its entry. Operations that
+// the fewest types share come first. It returns nil if the entry has only one type.
 func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace.Op {
 	types := r.Siblings(entry)
 	i := slices.IndexFunc(types, func(t RequestType) bool { return t.ID == id })
@@ -250,7 +251,7 @@ func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace
 	return ops[:min(n, len(ops))]
 }
 
-// jaccard returns |a∩b| / |a∪b| of two ascending lists; 1 for two empty ones.
+// jaccard returns |a∩b| / |a∪b| of two ascending lists, or 1 if both are empty.
 func jaccard(a, b []trace.Op) float64 {
 	if len(a)+len(b) == 0 {
 		return 1

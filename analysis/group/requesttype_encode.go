@@ -67,8 +67,8 @@ func readOps(d *codec.Reader) (ops []trace.Op) {
 	return ops
 }
 
-// DecodeRequestTypes returns the RequestTypes that AppendBinary encoded, with the given rules, and the bytes behind
-// them. An error wraps [codec.ErrCorrupt].
+// DecodeRequestTypes returns the RequestTypes that AppendBinary encoded, with the given rules, and the bytes after
+// them. Errors wrap [codec.ErrCorrupt].
 func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(requestTypesVersion)

@@ -142,7 +142,7 @@ func TestRequestTypesOrder(t *testing.T) {
 	})
 }
 
-// Beyond the bounds, the learned sets do not depend on the order either.
+// The learned sets don't depend on the order beyond the bounds either.
 func TestRequestTypesBounds(t *testing.T) {
 	const sets = 10_000
 	request := func(i int) *observation.Observation {
@@ -184,7 +184,7 @@ func TestRequestTypeOfUnknownEntry(t *testing.T) {
 	}
 }
 
-// Of too many entry operations, and of too many children, the same ones are refined in any order.
+// If there are too many entry operations, or too many children, the same ones are refined in any order.
 func TestRequestTypesAreBounded(t *testing.T) {
 	const entries = 140_000 // more than twice the bound
 	learn := func(of func(i int) int, n int) *group.RequestTypes {

@@ -16,18 +16,18 @@ import (
 // Rules configure the grouping of requests. They take precedence over learned types. The zero value has no effect.
 type Rules struct {
 	Types   []TypeRule    // the first rule that matches a request applies
-	GroupBy []string      // keys of attributes that divide every request type into groups by their values, which should be few
-	Size    string        // key of the attribute with the size of a request in bytes; requests are then judged relative to their size
-	Timeout time.Duration // of requests with a size; 0: unknown
+	GroupBy []string      // attributes that divide every request type into groups by their values, which should be few
+	Size    string        // attribute with the size of a request in bytes; requests are then judged relative to their size
+	Timeout time.Duration // of requests with a size; 0 if unknown
 }
 
 // TypeRule configures some requests. An empty field has no effect.
 type TypeRule struct {
 	Entry     string // matches requests with this entry, "service operation"
 	Attribute string // matches requests whose entry span has this attribute …
-	Value     string // … with this value; empty: any
+	Value     string // … with this value; empty means any
 
-	Name      string   // of the request type; of several rules with one name the first gives its other fields
+	Name      string   // of the request type; if several rules have one name, the first one gives its other fields
 	Merge     bool     // one group for all requests, whatever their path
 	GroupBy   []string // keys as in Rules, for these requests
 	Size      string   // Size and Timeout as in Rules, for these requests
@@ -36,7 +36,7 @@ type TypeRule struct {
 	Accepted  AcceptedLevel
 }
 
-// Check returns all mistakes in the rules; nil if there are none.
+// Check returns all mistakes in the rules, or nil.
 func (r *Rules) Check() error {
 	var wrong []error
 	for i := range r.Types {
@@ -62,7 +62,7 @@ func (r *Rules) Check() error {
 type RuleSet struct {
 	rules   []TypeRule
 	groupBy []trace.Symbol   // for every type, ascending
-	byRule  [][]trace.Symbol // by rule: groupBy and its own
+	byRule  [][]trace.Symbol // by rule: groupBy and the keys of the rule
 	size    sizeRule
 	sizes   []sizeRule            // by rule
 	named   map[analysis.Hash]int // the first rule of a named request type
@@ -103,7 +103,7 @@ func namedType(name string) analysis.Hash {
 	return analysis.HashOf(uint64(trace.SymbolOf([]byte(name))), 2)
 }
 
-// typeOf returns the request type that a rule assigns o to; false if none does.
+// typeOf returns the request type that a rule assigns o to, and whether there is such a rule.
 func (s *RuleSet) typeOf(o *observation.Observation) (analysis.Hash, bool) {
 	if s == nil || len(s.rules) == 0 {
 		return analysis.Hash{}, false
@@ -133,7 +133,7 @@ func (s *RuleSet) candidates(entry trace.Op) []int {
 	return all
 }
 
-// matches reports whether o, whose entry matches, has the attribute.
+// matches reports whether o has the attribute. Its entry must match.
 func (t *TypeRule) matches(o *observation.Observation) bool {
 	if t.Attribute == "" {
 		return true
@@ -152,7 +152,7 @@ func (t *TypeRule) matches(o *observation.Observation) bool {
 
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// rule returns the index of the rule for a request type with the given entry; -1 if there is none.
+// rule returns the index of the rule for a request type with the given entry, or -1.
 func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	if s == nil || len(s.rules) == 0 {
 		return -1
@@ -168,7 +168,7 @@ func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	return -1
 }
 
-// name returns the name of a request type in the rules; "" if it has none.
+// name returns the name of a request type in the rules, or "".
 func (s *RuleSet) name(requestType analysis.Hash) string {
 	if s == nil {
 		return ""
@@ -201,7 +201,7 @@ func (s *RuleSet) sizeRule(requestType analysis.Hash, entry trace.Op) sizeRule {
 	return s.size
 }
 
-// Expects returns the objective of the requests of a group, 0 for none, and the accepted level.
+// Expects returns the objective of the requests of a group, or 0, and the accepted level.
 func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted AcceptedLevel) {
 	if i := s.rule(group.RequestType, group.Entry); i >= 0 {
 		objective, accepted = s.rules[i].Objective, s.rules[i].Accepted

@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// EdgeShare is the contribution of one edge to a problem. Shares are fractions; those of all edges of a problem add up
-// to 1. NaN marks values that cannot be computed, for lack of variance or of a reference.
+// EdgeShare is the contribution of one edge to a problem. Shares are fractions, and the shares of all edges of a
+// problem add up to 1. NaN marks values that cannot be computed, for lack of variance or of a reference.
 type EdgeShare struct {
-	Edge          trace.Edge // 0: the sum of all edges beyond the bound
+	Edge          trace.Edge // 0 is the sum of all edges beyond the bound
 	Context       trace.Context
 	Before, After trace.Op // steps
 
@@ -23,21 +23,21 @@ type EdgeShare struct {
 	Excess        float64 // ns per request above the healthy reference, with its 95 % interval
 	ExcessLow     float64
 	ExcessHigh    float64
-	// Affected estimates the fraction of requests, in (0, 1], that bears the excess: 1 if all bear the same. It is NaN
+	// Affected estimates the fraction (0–1] of requests that bears the excess. It is 1 if all bear the same, and NaN
 	// without a reference or without an excess.
 	Affected float64
-	Score    float64 // rank of the edge by the kind of the problem: its share of the excess or variance, 0–1 apart from noise
+	Score    float64 // its share of the excess or variance, depending on the kind of the problem: 0–1 apart from noise
 }
 
 // Shares returns the shares of all edges in the judged window, with their excess above the reference, ascending by
-// edge. Values are exact; the widths of intervals come from the uniform sample. Table names the edges.
+// edge. Values are exact; the widths of intervals come from the uniform sample. table names the edges.
 func (group *Group) Shares(table *trace.Table) []EdgeShare {
 	shares := group.ExactShares(table)
 	group.AddEstimates(shares)
 	return shares
 }
 
-// ExactShares returns the result of Shares with NaN for the values that come from the sample.
+// ExactShares is like Shares, but with NaN for the values that come from the sample.
 func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 	w, ref := group.Judged(), &group.Reference
 	if w == ref {
@@ -57,8 +57,8 @@ func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 	return shares
 }
 
-// VanishedShares returns the shares of the edges of the reference that no current request has, ascending by edge: a
-// change can also move time away from an edge.
+// VanishedShares returns the shares of the edges of the reference that no current request has, ascending by edge. They
+// matter because a change can also move time away from an edge.
 func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	var none EdgeTally
 	for i := range group.Reference.Tally.Edges {
@@ -104,7 +104,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	return stats.NewTable(sample.All(), columns)
 }
 
-// shareOf returns the share of an edge, with NaN for the values that do not follow from its exact sums.
+// shareOf returns the share of an edge, with NaN for the values that don't follow from its exact sums.
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{
@@ -116,7 +116,7 @@ func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	}
 }
 
-// compare sets the excess of the times of an edge over those before.
+// compare sets the excess of the times of an edge over the earlier ones.
 func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
@@ -125,9 +125,9 @@ func (s *EdgeShare) compare(now, before stats.Moments) {
 	}
 }
 
-// Affected returns the fraction p of requests that bears an excess of their mean, above 0, given that of their
-// variance, if all of these bear the same: the excess then adds Δ = excess/p to each of them and p(1−p)Δ² to the
-// variance. It is NaN if the variance is.
+// Affected returns the fraction p of requests that bears an excess, assuming that all of these bear the same. excess is
+// the excess of the mean, above 0, and variance the excess of the variance: the former adds Δ = excess/p to each
+// affected request and p(1−p)Δ² to the variance. The result is NaN if variance is.
 func Affected(excess, variance float64) float64 {
 	if math.IsNaN(variance) {
 		return math.NaN()

@@ -11,10 +11,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sizeRule configures the sizes of the requests of a type. The zero value means that they have none.
+// sizeRule configures the sizes of the requests of a type. The zero value means that they have no size.
 type sizeRule struct {
 	key     trace.Symbol  // of the attribute with the size in bytes
-	timeout time.Duration // of a transfer; 0: unknown
+	timeout time.Duration // of a transfer; 0 if unknown
 }
 
 // Transfer is the size and the duration of a request.
@@ -29,16 +29,16 @@ const (
 	maxBytes      = 1 << 53 // sizes below it are exact as float64
 )
 
-// sizedPart is the least fraction of the requests of a window with a size at which the window is judged by size.
+// sizedPart is the minimum fraction of requests with a size in a window that is judged by size.
 const sizedPart = 0.5
 
-// SizeOf returns the size of a request in the attribute with the given key; false if it has none.
+// SizeOf returns the size of a request in the attribute with the given key, and whether it has one.
 func SizeOf(key trace.Symbol, o *observation.Observation) (size uint64, found bool) {
 	return sizeRule{key: key}.sizeOf(o)
 }
 
-// sizeOf returns the size of a request: the attribute of its entry span or, if that has none, the largest on the
-// baseline path. It returns false if there is none.
+// sizeOf returns the size of a request, and whether it has one. The size is the attribute of its entry span or, if that
+// has no size, the largest on the baseline path.
 func (s sizeRule) sizeOf(o *observation.Observation) (size uint64, found bool) {
 	if s.key == 0 {
 		return 0, false
@@ -69,7 +69,7 @@ type SizeModel struct {
 	Delayed         float64 // fraction that took far longer than their size would suggest
 	TimedOut        float64 // fraction that timed out
 	BadLow, BadHigh float64 // 95 % interval of the fraction that was delayed or timed out
-	CoV             float64 // at equal size: standard deviation of the residuals relative to the mean
+	CoV             float64 // standard deviation of the residuals relative to the mean: the CoV at equal size
 	CoVLow, CoVHigh float64 // its 95 % interval
 	CoVTotal        float64 // of the durations
 	Typical         float64 // median duration in ns, adjusted to the usual size
@@ -90,7 +90,7 @@ func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch
 	return s
 }
 
-// fitSizes returns the size model of a sample; one without requests if there are too few.
+// fitSizes returns the size model of a sample. The model has no requests if there are too few.
 func fitSizes(sample *stats.Sample[Transfer], timeout time.Duration) *SizeModel {
 	var sizes, nanos []float64
 	for _, t := range sample.All() {

@@ -26,7 +26,7 @@ func sizeGrouper(rules group.Rules) *group.Grouper {
 	return group.NewGrouper(types, table, group.Options{Sample: 256})
 }
 
-// The CoV of a summary is that at equal size; mean and quantiles are those of the durations.
+// The CoV of a summary is the CoV at equal size. Mean and quantiles refer to the durations.
 func TestSizeSummary(t *testing.T) {
 	o := requests.Network()
 	o.Delayed = 0.1
@@ -108,7 +108,7 @@ func TestFewSizes(t *testing.T) {
 	}
 }
 
-// Of several sizes that of the entry span counts, or else the largest on the baseline path.
+// If there are several sizes, the size of the entry span counts, or else the largest on the baseline path.
 func TestWhichSize(t *testing.T) {
 	const none = -1
 	type at struct {

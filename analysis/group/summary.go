@@ -17,7 +17,7 @@ type Summary struct {
 	Level       Level
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Name        string // of the request type in the rules; "" if it has none
+	Name        string // of the request type in the rules, or ""
 	// Distinct holds the operations, most distinctive first, that distinguish a request type from others with the same
 	// entry operation. It is empty if the entry operation has only one type.
 	Distinct []trace.Op
@@ -29,12 +29,12 @@ type Summary struct {
 	CoV      float64       // NaN for fewer than two requests
 	CoVLow   float64       // 95 % interval
 	CoVHigh  float64
-	// Between is the fraction, 0–1, of the variance of a request type that lies between the means of its groups, and so
-	// is explained by their paths; the rest lies within groups. NaN for groups and without variance.
+	// Between is the fraction (0–1) of the variance of a request type that lies between the means of its groups, and so
+	// is explained by their paths. The rest lies within groups. It is NaN for groups and without variance.
 	Between float64
 	Edges   []EdgeShare   // by falling share of the mean; Edge 0, the remainder, last
-	Bins    []VariableBin // values that distinguish the group from others with the same path; nil: none
-	Size    *SizeModel    // whose CoV is that of the group; nil: the group is not judged by size
+	Bins    []VariableBin // values that distinguish the group from others with the same path, or nil
+	Size    *SizeModel    // has the CoV of the group; nil if the group is not judged by size
 	Latency []Bin         // histogram of the durations, ascending, without empty bins
 }
 
@@ -70,7 +70,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 	return s
 }
 
-// between returns the fraction of the variance of a request type that lies between its groups; NaN for a group.
+// between returns the fraction of the variance of a request type that lies between its groups, or NaN for a group.
 func (g *Grouper) between(group *Group) float64 {
 	if group.Level != LevelRequestType {
 		return math.NaN()

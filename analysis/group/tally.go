@@ -8,19 +8,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally holds exact sums over a set of requests: of their durations, and of their times by edge. Of more edges than the
-// limit it keeps those with the smallest identities separate and adds up the others in Edge 0, so that the same
-// requests give the same bytes in whatever order they are added and merged. The zero value is empty.
+// Tally holds exact sums over a set of requests: of their durations, and of their times by edge. If there are more
+// edges than the limit, it keeps those with the smallest identities separate and adds up the others in Edge 0, so that
+// the same requests give the same bytes in any order of adding and merging. The zero value is empty.
 type Tally struct {
 	Total stats.Moments
 	Edges []EdgeTally // ascending by Edge; Edge 0, the sum of all edges beyond the limit, is first
 }
 
-// EdgeTally holds exact sums for one edge. A request without the edge counts as 0 ns, which changes no sum. Those of
-// Edge 0 are sums over its edges: its mean and its covariance are exact, its own variance is unknown.
+// EdgeTally holds exact sums for one edge. A request without the edge counts as 0 ns, which changes no sum. Edge 0
+// holds sums over its edges: its mean and its covariance are exact, its own variance is unknown.
 type EdgeTally struct {
 	Edge     trace.Edge
-	Requests uint64 // that spent time in the edge
+	Requests uint64 // requests that spent time in the edge
 	stats.CoMoments
 }
 
@@ -50,7 +50,7 @@ func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) in
 	return added
 }
 
-// others returns 1 if there is an Edge 0, and otherwise 0.
+// others returns 1 if there is an Edge 0, and 0 otherwise.
 func (t *Tally) others() int {
 	if len(t.Edges) > 0 && t.Edges[0].Edge == 0 {
 		return 1
@@ -111,7 +111,7 @@ func (t *Tally) find(e trace.Edge) (int, bool) {
 	})
 }
 
-// Edge returns the sums for e; zero sums if no request has it.
+// Edge returns the sums for e. They are zero if no request has it.
 func (t *Tally) Edge(e trace.Edge) EdgeTally {
 	if at, found := t.find(e); found {
 		return t.Edges[at]

@@ -67,7 +67,7 @@ func TestTallyOrder(t *testing.T) {
 	})
 }
 
-// The sums of all edges, including Edge 0, equal those of the durations exactly, so that shares add up to 1.
+// The sums of all edges, including Edge 0, equal the sums of the durations exactly, so that shares add up to 1.
 func TestTallyAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawRequests(t)

@@ -10,24 +10,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxCallers is the largest number of operations with external targets. Calls of further ones have no target.
+// maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is the time after which external targets without calls begin to be forgotten; it takes twice as long at
-// most.
+// targetsAge is the age of external targets without calls when we start to forget them. It takes twice as long at most.
 const targetsAge = 24 * time.Hour
 
-// externalTargets bounds the external targets of each operation to those with the smallest hashes: their names come
-// from attributes, and each is a calling context of its own. Like that of groups, the bound may depend on the order
-// of the requests of an epoch while it is being reached, but not afterwards. Targets that are not called any more are
-// forgotten, so that there is room for others. The zero externalTargets is empty.
+// externalTargets bounds the external targets of each operation to those with the smallest hashes, because their names
+// come from attributes, and each is a calling context of its own. Like the bound on groups, it may depend on the order
+// of the requests of an epoch while it is being reached, but not afterwards. Targets that are no longer called are
+// forgotten, to make room for others. The zero externalTargets is empty.
 type externalTargets struct {
 	of     map[trace.Op][]trace.Op // by operation, called in the present period; ascending
 	before map[trace.Op][]trace.Op // called in the last period, but not in this one
-	began  trace.Nanos             // start of the period; 0: none has begun
+	began  trace.Nanos             // start of the period, or 0
 }
 
-// age ends an epoch at time now. It begins a new period once the present one is over, or if there is no room.
+// age ends an epoch at time now. It starts a new period if the present one is over, or if there is no room.
 func (x *externalTargets) age(now trace.Nanos) {
 	if x.began == 0 {
 		x.began = now
@@ -37,7 +36,8 @@ func (x *externalTargets) age(now trace.Nanos) {
 	}
 }
 
-// admits reports whether calls of op, which may have the given number of targets, keep target. It remembers the target.
+// admits reports whether calls of op keep target, and remembers the target. limit is the maximum number of targets of
+// op.
 func (x *externalTargets) admits(op, target trace.Op, limit int) bool {
 	known, ok := x.of[op]
 	i, found := slices.BinarySearch(known, target)
@@ -68,7 +68,7 @@ func (x *externalTargets) admits(op, target trace.Op, limit int) bool {
 }
 
 // bound removes the targets of o beyond limit for each operation, and returns the number of their calls. Calls with
-// spans below them keep theirs.
+// spans below them keep their target.
 func (x *externalTargets) bound(o *observation.Observation, limit int) (calls uint64) {
 	for i := 0; i < len(o.Contexts); i++ {
 		c := &o.Contexts[i]
@@ -78,7 +78,7 @@ func (x *externalTargets) bound(o *observation.Observation, limit int) (calls ui
 		n := uint64(c.Count)
 		if o.Retarget(i, 0) {
 			calls += n
-			i = -1 // the contexts have another order
+			i = -1 // the order of the contexts has changed
 		}
 	}
 	return calls

@@ -13,14 +13,14 @@ type Window struct {
 	Tally
 	Latency   stats.Sketch            // of the durations
 	Sample    stats.Sample[stats.Row] // uniform; rows number edges as Group.Edges does, and have a time stamp once their epoch has ended
-	Transfers stats.Sample[Transfer]  // uniform sample of the requests with a size; empty if sizes do not matter
-	fitted    *SizeModel              // to Transfers; nil: not yet
+	Transfers stats.Sample[Transfer]  // uniform sample of the requests with a size; empty if sizes don't matter
+	fitted    *SizeModel              // to Transfers; nil if not yet fitted
 	Failed    uint64                  // requests whose root has an error
 	First     trace.Nanos             // start of the earliest request or of its epoch; undefined for an empty window
 	Last      trace.Nanos             // start of the latest request or end of its epoch
 }
 
-// Merge adds the requests of u, which it does not change, and keeps at most limit edges separate.
+// Merge adds the requests of u, which it doesn't change, and keeps at most limit edges separate.
 func (w *Window) Merge(u *Window, limit int) {
 	w.mergeSums(u, limit)
 	w.Sample.Merge(u.Sample)
@@ -43,7 +43,7 @@ func (w *Window) mergeSums(u *Window, limit int) {
 	w.Last = max(w.Last, u.Last)
 }
 
-// Rate returns the requests per second between First and Last; 0 if these are equal.
+// Rate returns the requests per second between First and Last, or 0 if these are equal.
 func (w *Window) Rate() float64 {
 	span := w.Last.Sub(w.First).Seconds()
 	if !(span > 0) {
@@ -57,9 +57,9 @@ func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
 }
 
-// stamp gives w the period of its epoch, [from, to], whatever start times its requests claim: traces arrive late, and
-// clocks may be wrong. It stamps sampled requests with the end of the epoch, which assigns them to a window of the
-// history (see [Group.Windows]).
+// stamp gives w the period of its epoch, [from, to], whatever start times its requests claim, because traces arrive
+// late and clocks may be wrong. It stamps sampled requests with the end of the epoch, which assigns them to a window of
+// the history (see [Group.Windows]).
 func (w *Window) stamp(from, to trace.Nanos) {
 	w.First, w.Last = from, to
 	for _, row := range w.Sample.All() {
@@ -67,11 +67,11 @@ func (w *Window) stamp(from, to trace.Nanos) {
 	}
 }
 
-// lastOf returns the last nanosecond of an epoch; the next epoch starts at its end.
+// lastOf returns the last nanosecond of an epoch, because the next epoch starts at its end.
 func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
 
-// CoV returns the exact CoV, with an interval whose relative width comes from the sample or, without one, from the
-// sketch. With a size model it returns the CoV of the model.
+// CoV returns the exact CoV. The relative width of its interval comes from the sample or, without one, from the sketch.
+// If size is not nil, CoV returns the CoV of the model.
 func (w *Window) CoV(size *SizeModel) stats.Interval {
 	if size != nil {
 		return stats.Interval{Value: size.CoV, Low: size.CoVLow, High: size.CoVHigh}
@@ -88,7 +88,7 @@ func (w *Window) CoV(size *SizeModel) stats.Interval {
 	return stats.Interval{Value: value, Low: value * e.Low / e.Value, High: value * e.High / e.Value}
 }
 
-// sizeModel returns the size model of the requests; nil if they cannot be judged by size.
+// sizeModel returns the size model of the requests, or nil if they cannot be judged by size.
 func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
 	n := w.Transfers.Len()
 	if n == 0 || float64(n)/w.Transfers.Rate() < sizedPart*float64(w.Total.N) {

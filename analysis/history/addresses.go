@@ -11,22 +11,22 @@ import (
 
 // Bounds and thresholds of [addresses].
 const (
-	maxAddresses     = 1 << 14 // that are known; also of a tally
-	maxOpenAddresses = 1 << 16 // pairs of an address and a service in an epoch
+	maxAddresses     = 1 << 14 // known addresses; also the bound of a tally
+	maxOpenAddresses = 1 << 16 // pairs of an address and a service per epoch
 	spareAddresses   = maxAddresses / 8
 	minResidence     = 3  // calls that a service must have answered at an address
-	residencePercent = 90 // of the calls to the address in an epoch that it must have answered
+	residencePercent = 90 // minimum share of the calls to an address in an epoch that its service answers
 )
 
-// addresses learns from answered calls, and from the spans of servers that name their own address, which service is at
-// a network address. The calls to an address that are not answered then count as calls to the service: nothing can be
-// learned during an outage.
+// addresses learns which service is at a network address, from answered calls and from the spans of servers that name
+// their own address. If calls to an address later get no answer, they count as calls to the service. We must know the
+// address before that, because nothing can be learned during an outage.
 //
-// An address at which several services answer is a proxy's and belongs to no service. One that another service takes
-// over, such as the address of a pod that ended, belongs to the new one after minResidence calls. A service behind a
-// hop without spans takes the address of the hop. It takes the address of a service that has sent spans only after two
-// hours without any. Calls count from the end of their epoch on, so that the order of the calls of an epoch does not
-// matter.
+// An address where several services answer is a proxy's and belongs to no service. If another service takes over an
+// address, such as the address of a pod that ended, it owns the address after minResidence calls. A service behind a
+// hop without spans takes the address of the hop, but if the address belongs to a service that has sent spans, only
+// after two hours without any. Calls count from the end of their epoch on, so that the order of the calls of an epoch
+// doesn't matter.
 type addresses struct {
 	known map[trace.Address]resident
 	open  map[answer]uint64 // calls of the open epoch
@@ -35,16 +35,16 @@ type addresses struct {
 // resident is the service at an address.
 type resident struct {
 	service trace.Symbol
-	calls   uint64 // that it answered, up to minResidence
-	seen    Slice  // end of the last epoch with such calls
-	behind  bool   // it only answered behind a hop without spans
+	calls   uint64 // calls that it answered, up to minResidence
+	seen    Slice  // end of the last epoch with calls that it answered
+	behind  bool   // it has only answered behind a hop without spans
 }
 
-// answer is an address with a service that answered there.
+// answer is an address and a service that answered there.
 type answer struct {
 	address trace.Address
 	service trace.Symbol
-	behind  bool // a hop without spans
+	behind  bool // it answered behind a hop without spans
 }
 
 func (a answer) compare(b answer) int {
@@ -58,7 +58,7 @@ type answers struct {
 	recent [256]countedAnswer
 }
 
-// countedAnswer is an answer that was counted lately.
+// countedAnswer is a recently counted answer.
 type countedAnswer struct {
 	answer
 	calls *uint64
@@ -83,7 +83,7 @@ func (a *answers) count(x answer) {
 	*recent.calls++
 }
 
-// service returns the service at an address; 0 if it is not known.
+// service returns the service at an address, or 0.
 func (a *addresses) service(at trace.Address) trace.Symbol {
 	if r := a.known[at]; r.calls >= minResidence {
 		return r.service
@@ -91,8 +91,8 @@ func (a *addresses) service(at trace.Address) trace.Symbol {
 	return 0
 }
 
-// direct returns the service at an address if it has answered there itself, not only behind a hop; 0 if it is not
-// known.
+// direct returns the service at an address if it has answered there itself, not only behind a hop. If not, it returns
+// 0.
 func (a *addresses) direct(at trace.Address) trace.Symbol {
 	if a.known[at].behind {
 		return 0
@@ -115,7 +115,7 @@ func (a *addresses) merge(counted *answers) {
 	}
 }
 
-// learn ends an epoch.
+// learn ends an epoch: it learns from the answers counted in it.
 func (a *addresses) learn(now Slice) {
 	if len(a.open) == 0 {
 		return
@@ -138,7 +138,7 @@ func (a *addresses) learn(now Slice) {
 	}
 }
 
-// settle takes the answers from one address in an epoch, those from behind a hop last.
+// settle learns from the answers at one address in an epoch. Answers from behind a hop must come last.
 func (a *addresses) settle(answers []answer, now Slice) {
 	r := a.known[answers[0].address]
 	own := len(answers)
@@ -170,7 +170,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 	a.known[most.address] = r
 }
 
-// forget deletes the addresses that were not seen for longest, so that there is room for some new ones.
+// forget deletes the addresses that have not been seen for longest, to make room for some new ones.
 func (a *addresses) forget() {
 	all := slices.SortedFunc(maps.Keys(a.known), func(x, y trace.Address) int {
 		return cmp.Or(cmp.Compare(a.known[x].seen, a.known[y].seen), cmp.Compare(x, y))

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A service is at an address after some answers there. It stays while nobody answers, until another one does.
+// A service owns an address after some answers there. It keeps it while nobody answers, until another service does.
 func TestResidents(t *testing.T) {
 	const at = trace.Address(7)
 	cart, stock := trace.Symbol(1), trace.Symbol(2)
@@ -42,7 +42,7 @@ func TestResidents(t *testing.T) {
 	}
 }
 
-// Beyond its bound the addresses that were seen last stay known, and the state can be saved and restored.
+// If there are too many addresses, those seen last stay known. The state can be saved and restored.
 func TestManyAddresses(t *testing.T) {
 	var a addresses
 	for epoch := range Slice(3) {

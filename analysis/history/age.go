@@ -5,14 +5,14 @@ import "slices"
 // aging is the change that [Sites.Age] makes to each series.
 type aging struct {
 	keep      Range              // cells outside of it are deleted
-	fold      Range              // of minutes, whose cells are joined
-	skips     bool               // some slices are skipped, so that it matters where a call is
-	forgotten func(s Slice) bool // whether the cells of a slice in keep are deleted, too; nil: no cell is
+	fold      Range              // whole minutes, whose cells are joined
+	skips     bool               // some slices are skipped, so the place of a call matters
+	forgotten func(s Slice) bool // reports whether the cells of a slice in keep are deleted, too; nil keeps them all
 	unpacked  Cells              // scratch
 	encoded   []byte             // scratch
 }
 
-// apply returns the cells that are left. It reorders all.
+// apply returns the remaining cells. It reorders all.
 func (a *aging) apply(all Cells) Cells {
 	all = all.Within(a.keep).fold(a.fold.From, a.fold.To)
 	if a.forgotten == nil {
@@ -21,8 +21,8 @@ func (a *aging) apply(all Cells) Cells {
 	return slices.DeleteFunc(all, func(x Cell) bool { return a.forgotten(x.Slice) })
 }
 
-// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes those
-// and their neighbours, unless slices in the middle are forgotten.
+// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes these
+// cells and their neighbours, unless slices in the middle are forgotten.
 func (c *Counts) age(a *aging) (changed bool) {
 	switch {
 	case c.empty():
@@ -36,7 +36,7 @@ func (c *Counts) age(a *aging) (changed bool) {
 	return c.fold(a) || changed
 }
 
-// trim deletes the cells before a.keep. There are others.
+// trim deletes the cells before a.keep. It must leave at least one.
 func (c *Counts) trim(a *aging) (changed bool) {
 	first, end := decodeCell(c.bytes, 0, 0)
 	if first.Slice >= a.keep.From {
@@ -58,10 +58,11 @@ func (c *Counts) trim(a *aging) (changed bool) {
 	return true
 }
 
-// fold joins the cells of each minute of a.fold. It reports whether any minute has several, or moving one matters.
+// fold joins the cells of each minute of a.fold. It reports whether a minute had several cells, or whether moving one
+// matters.
 func (c *Counts) fold(a *aging) (changed bool) {
 	a.unpacked = a.unpacked[:0]
-	first, at := c.fine, c.fine // of the cells to fold, and behind them
+	first, at := c.fine, c.fine // start and end of the cells to fold
 	count, moved := 0, false
 	var next Cell
 	end := int32(0)
@@ -103,8 +104,8 @@ func (c *Counts) fold(a *aging) (changed bool) {
 	return len(a.unpacked) < count || a.skips
 }
 
-// splice replaces the bytes from a mark to an offset. If others are behind them, the last cells of the new and the old
-// bytes are in the same slice.
+// splice replaces the bytes from a mark to an offset. If more bytes follow, the last cells of the new and the old bytes
+// are in the same slice.
 func (c *Counts) splice(from mark, to int32, with []byte) {
 	n := len(c.bytes)
 	by := int32(len(with)) - (to - from.offset)
@@ -130,7 +131,7 @@ func (c *Counts) splice(from mark, to int32, with []byte) {
 	}
 }
 
-// splice moves a mark as [counts.splice] moves cells: to the beginning of the replaced bytes if it was among them.
+// splice moves a mark as [Counts.splice] moves cells. A mark within the replaced bytes moves to their start.
 func (m *mark) splice(from mark, to, by int32) {
 	switch {
 	case m.offset >= to:

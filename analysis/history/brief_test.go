@@ -19,7 +19,7 @@ import (
 
 // TestBrief compares the results of Brief and Steady at the end of each epoch of random histories: calls arrive late,
 // sites appear, times are skipped and accepted, and other windows are compared in between. A history that is restored
-// now and then says the same, and has the same content.
+// now and then gives the same results, and has the same content.
 func TestBrief(t *testing.T) {
 	scores := 0
 	for seed := range uint64(3) {
@@ -43,7 +43,7 @@ func TestBrief(t *testing.T) {
 			})
 			window := history.Interval{now.Add(-3 * time.Minute), now}
 			if skipping := int(end-first) % 400; skipping > 300 && skipping < 330 {
-				var services []trace.Symbol // all; later some
+				var services []trace.Symbol // all services, and later some
 				if skipping > 315 {
 					services = c.Services[:1+skipping/8%2]
 				}
@@ -97,8 +97,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// compareBrief compares two comparisons, with a relative tolerance, apart from Soft and from the order of suspects that
-// differ by nothing else.
+// compareBrief compares two comparisons with a relative tolerance. It ignores Soft and the order of suspects that are
+// otherwise equal.
 func compareBrief(t *testing.T, got, want compare.Comparison, table *trace.Table, tolerance float64) {
 	t.Helper()
 	for _, c := range []compare.Comparison{got, want} {
@@ -124,7 +124,7 @@ func compareBrief(t *testing.T, got, want compare.Comparison, table *trace.Table
 }
 
 // BenchmarkCompare judges three minutes of 20,000 sites with calls at every slice, against two hours. Brief judges all
-// of them anew, as if each had a call since the last time.
+// of them again, as if each had a call since the last time.
 func BenchmarkCompare(b *testing.B) {
 	for name, judge := range map[string]compare.Judge{"steady": compare.Steady, "brief": compare.Brief} {
 		b.Run(name, func(b *testing.B) {
@@ -139,9 +139,8 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// BenchmarkSitesMemory measures the memory of 20,000 sites and 4,096 instances: with calls of two shapes at every
-// minute, at every slice, and with 200,000 calls a second of more shapes than there is room for. They were compared
-// once.
+// BenchmarkSitesMemory measures the memory of 20,000 sites and 4,096 instances after one comparison: with calls of two
+// shapes at every minute, at every slice, and with 200,000 calls a second of more shapes than there is room for.
 func BenchmarkSitesMemory(b *testing.B) {
 	for name, l := range map[string]history.Load{
 		"minutes": {int(history.SlicesPerMinute), 2, 10}, "slices": {1, 2, 10}, "most": {1, 5, 100},

@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SliceLength is the length of the slices of time by which calls are counted.
+// SliceLength is the length of a slice, the unit of time for counting calls.
 const SliceLength = 10 * time.Second
 
-// Slice numbers a slice of time, from the Unix epoch.
+// Slice numbers slices of time, counted from the Unix epoch.
 type Slice int32
 
 // SliceOf returns the slice that contains an instant.
@@ -34,17 +34,17 @@ type Cell struct {
 	Slice Slice
 	Calls uint32
 	Nanos int64 // total time of the calls on the critical path; 0 if only calls are counted
-	// Beside is the total own time of the calls beside the critical path, which ran while others took longer. They move
-	// to the path once those take less, or are called no longer. So a service is judged by the own times of all of its
-	// calls, and what requests lose by them is the part on the path.
+	// Beside is the total own time of the calls off the critical path, which ran while others took longer. They move to
+	// the path once the others become faster or are no longer called. That's why a service is judged by the own times
+	// of all of its calls, but only the part on the path is added latency.
 	Beside int64
-	logs   int64 // total of the logarithms of the own times, see [logOf]; 0 if they are not needed
+	logs   int64 // total of the logarithms of the own times, see [logOf]; 0 if not needed
 }
 
 // Own returns the total own time of the calls.
 func (x *Cell) Own() int64 { return x.Nanos + x.Beside }
 
-// logsOfMean returns the logs of x if all calls took the same time. Damaged cells may have no calls.
+// logsOfMean returns the value of logs if all calls of x took the same time. Damaged cells may have no calls.
 func (x *Cell) logsOfMean() int64 { return int64(x.Calls) * logOf(x.Own()/max(1, int64(x.Calls))) }
 
 // Cells holds calls by slice, ascending and without empty cells.
@@ -60,7 +60,7 @@ func (x *Cell) Merge(y *Cell) {
 
 // Add adds the calls of x.
 func (c *Cells) Add(x Cell) {
-	i := len(*c) // calls mostly come in the order of time
+	i := len(*c) // calls mostly arrive in order of time
 	if i > 0 && (*c)[i-1].Slice >= x.Slice {
 		i, _ = slices.BinarySearchFunc(*c, x.Slice, func(y Cell, at Slice) int { return cmp.Compare(y.Slice, at) })
 	}
@@ -70,7 +70,7 @@ func (c *Cells) Add(x Cell) {
 	(*c)[i].Merge(&x)
 }
 
-// Within returns the cells in r. It shares their memory.
+// Within returns the cells in r. It shares the memory of c.
 func (c Cells) Within(r Range) Cells {
 	first := len(c)
 	for first > 0 && c[first-1].Slice >= r.From {
@@ -107,7 +107,7 @@ func (c Cells) Own() (nanos int64) {
 	return nanos
 }
 
-// OnPath returns the part of the own time that is on the critical path; 1 without any.
+// OnPath returns the part (0–1) of the own time that is on the critical path, or 1 without any own time.
 func (c Cells) OnPath() float64 {
 	own := c.Own()
 	if own <= 0 {
@@ -116,14 +116,14 @@ func (c Cells) OnPath() float64 {
 	return float64(c.Time()) / float64(own)
 }
 
-// fold joins the cells of each minute in [from, to), in place. Those before from cover minutes already.
+// fold joins the cells of each minute in [from, to), in place. Earlier cells cover minutes already.
 func (c Cells) fold(from, to Slice) Cells {
 	n := len(c)
 	for n > 0 && c[n-1].Slice >= from {
 		n--
 	}
 	folded := c[:n]
-	for _, x := range c[n:] { // each is read before its memory is written
+	for _, x := range c[n:] { // each is read before its memory is overwritten
 		if x.Slice < to {
 			x.Slice = x.Slice.minute()
 		}
@@ -132,35 +132,35 @@ func (c Cells) fold(from, to Slice) Cells {
 	return folded
 }
 
-// timeUnit is the resolution in ns of the times in counts: finer ones take 40 % more bytes.
+// timeUnit is the resolution in ns of the times in counts. A finer one takes 40 % more bytes.
 const timeUnit = 1000
 
-// Counts holds calls, and maybe their times, by slice, in few bytes: [Cells] encoded one after the other. Times are
-// multiples of [timeUnit]; so sums are exact. The zero value is empty.
+// Counts holds calls, and optionally their times, by slice, in few bytes: [Cells] encoded one after another. Times are
+// multiples of [timeUnit], so sums are exact. The zero value is empty.
 type Counts struct {
 	bytes  []byte
 	Calls  uint64 // of all cells
 	newest Slice  // of the last cell
-	recent mark   // before the last few cells: calls are added to them without decoding the others
-	fine   mark   // the cells before it cover minutes
-	tail   mark   // before the last cell, if there are less than recentCells recent ones
-	after  uint8  // number of recent cells; recentCells: unknown
-	// window is the beginning of the window of the last comparison, see [counts.seek], earlier the number of calls
+	recent mark   // before the last few cells, which can take calls without decoding the others
+	fine   mark   // cells before it cover minutes
+	tail   mark   // before the last cell, if there are fewer than recentCells recent ones
+	after  uint8  // number of recent cells; recentCells means unknown
+	// window is the start of the window of the last comparison, see [Counts.seek]. earlier is the number of calls
 	// before it, and earlierLogs the total of their logarithms.
 	window      mark
-	following   Slice // at most the slice of the cell behind window; 0: unknown
+	following   Slice // at most the slice of the cell after window; 0 if unknown
 	earlier     uint64
 	earlierLogs int64
 }
 
 // mark is a place between two cells.
 type mark struct {
-	offset int32 // of the bytes of the cell behind it
-	before Slice // of the cell before it; 0: it is the first
+	offset int32 // of the bytes of the cell after it
+	before Slice // slice of the cell before it; 0 if there is no such cell
 }
 
-// recentCells is the largest number of recent cells: more than epochs end while a trace is open, so that late calls
-// mostly find their cell among them.
+// recentCells is the largest number of recent cells. More than that many epochs rarely end while a trace is open, so
+// late calls mostly find their cell among them.
 const recentCells = 8
 
 // empty reports whether there are no calls.
@@ -176,7 +176,7 @@ func (c *Counts) clone() Counts {
 // Unpack returns all cells, in the memory of into.
 func (c *Counts) Unpack(into Cells) Cells { return decodeCells(into[:0], c.bytes, 0) }
 
-// Last returns the last slice with calls; -1 without calls.
+// Last returns the last slice with calls, or -1 without calls.
 func (c *Counts) Last() Slice {
 	if c.empty() {
 		return -1
@@ -184,7 +184,7 @@ func (c *Counts) Last() Slice {
 	return c.newest
 }
 
-// First returns the first slice with calls; -1 without calls.
+// First returns the first slice with calls, or -1 without calls.
 func (c *Counts) First() Slice {
 	if c.empty() {
 		return -1
@@ -202,17 +202,17 @@ type Encoded struct {
 	before Slice // of the cell before them
 }
 
-// More reports whether there are cells left.
+// More reports whether any cells are left.
 func (p *Encoded) More() bool { return len(p.rest) > 0 }
 
-// Next removes the first of the cells. There are cells left.
+// Next removes and returns the first cell. It must not be called without cells.
 func (p *Encoded) Next() Cell {
 	x, i := decodeCell(p.rest, 0, p.before)
 	p.rest, p.before = p.rest[i:], x.Slice
 	return x
 }
 
-// Peek returns the first of the cells. There are cells left.
+// Peek returns the first cell. It must not be called without cells.
 func (p *Encoded) Peek() Cell {
 	x, _ := decodeCell(p.rest, 0, p.before)
 	return x
@@ -288,7 +288,7 @@ func (c *Counts) add(x Cell) {
 	}
 }
 
-// addLast adds calls to the last cell, or behind it.
+// addLast adds calls to the last cell, or after it.
 func (c *Counts) addLast(x Cell) {
 	if x.Slice == c.newest {
 		last, _ := decodeCell(c.bytes, int(c.tail.offset), c.tail.before)
@@ -313,7 +313,7 @@ func (c *Counts) pack(all Cells) {
 	}
 }
 
-// append appends cells. The last recentCells/2 of more than recentCells are recent.
+// append appends cells. If there are more than recentCells of them, the last recentCells/2 count as recent.
 func (c *Counts) append(last Cells) {
 	if n := len(last) - recentCells/2; len(last) > recentCells {
 		c.bytes = appendCells(c.bytes, last[:n], c.recent.before)
@@ -332,23 +332,23 @@ func (c *Counts) append(last Cells) {
 // maxSlice is the end of time.
 const maxSlice = Slice(1<<31 - 1)
 
-// slackOf returns the number of bytes to reserve beyond n: few, since the length of a history soon stays about the
-// same.
+// slackOf returns the number of bytes to reserve beyond n. It is small, because the length of a history soon becomes
+// stable.
 func slackOf(n int) int { return n/16 + 8 }
 
-// The contents of cells besides calls.
+// Flags for the contents of cells other than calls.
 const (
 	timed  = 1 << iota // a time
 	logged             // logarithms of times
-	beside             // a time beside the critical path
+	beside             // a time off the critical path
 
 	cellFlags = 3 // number of bits
 )
 
-// appendCells encodes cells that follow one of slice before: each as the distance of its slice with flags, its calls,
-// its times, and the logarithms.
+// appendCells encodes cells that follow a cell in slice before. Each cell consists of the distance of its slice with
+// flags, its calls, its times, and the logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
-	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
+	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell
 	for _, x := range of {
 		if len(b)+longest > cap(b) {
 			b = append(make([]byte, 0, len(b)+longest+slackOf(len(b))), b...)
@@ -389,7 +389,7 @@ func decodeCells(into Cells, b []byte, before Slice) Cells {
 	return into
 }
 
-// decodeCell returns the cell that begins at offset i and the offset of the next one.
+// decodeCell returns the cell that starts at offset i and the offset of the next one.
 func decodeCell(b []byte, i int, before Slice) (x Cell, next int) {
 	// Most distances and calls have a single byte.
 	distance, n := uint64(b[i]), 1
@@ -419,7 +419,7 @@ func decodeCell(b []byte, i int, before Slice) (x Cell, next int) {
 	return x, i
 }
 
-// decodeVarint returns the number that begins at offset i and the offset behind it, as [binary.Varint] does.
+// decodeVarint returns the number that starts at offset i and the offset after it, like [binary.Varint].
 func decodeVarint(b []byte, i int) (x int64, next int) {
 	u := uint64(0)
 	for shift := 0; ; shift += 7 {
@@ -432,15 +432,15 @@ func decodeVarint(b []byte, i int) (x int64, next int) {
 	}
 }
 
-// LowestMean returns the lowest mean own time of some parts of calls, each with about as many of them, in ns. There are
-// calls.
+// LowestMean divides the calls into parts with about equally many calls, and returns the lowest mean own time of a part
+// in ns. c must have calls.
 func (c Cells) LowestMean(parts int) float64 {
 	calls, n := c.Calls(), uint64(parts)
 	least, partCalls, partNanos, done := float64(c.Own())/float64(calls), uint64(0), int64(0), uint64(0)
 	for _, x := range c {
 		partCalls += uint64(x.Calls)
 		partNanos += x.Own()
-		// A part ends with the cell that completes a third of the calls, if there are three parts.
+		// If there are three parts, each ends with the cell that completes a third of the calls.
 		if (done+partCalls)*n >= calls*(done*n/calls+1) {
 			least = min(least, float64(partNanos)/float64(partCalls))
 			done += partCalls
@@ -450,7 +450,7 @@ func (c Cells) LowestMean(parts int) float64 {
 	return least
 }
 
-// SteadyParts is the number of parts into which Steady divides a window.
+// SteadyParts is the number of parts that Steady divides a window into.
 const SteadyParts = 3
 
 // Part returns part i of n equal ones of r.
@@ -459,5 +459,5 @@ func (r Range) Part(i, n int) Range {
 	return Range{r.From + Slice(i)*length/Slice(n), r.From + Slice(i+1)*length/Slice(n)}
 }
 
-// MinHistory is the smallest number of calls that has quartiles.
+// MinHistory is the smallest number of calls with quartiles.
 const MinHistory = 4

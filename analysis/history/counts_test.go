@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Counts hold the same as cells, whatever the order of the calls, and in between packings.
+// Counts hold the same as cells, whatever the order of the calls, and between packings.
 func TestCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var packed Counts
@@ -36,7 +36,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// Counts age as cells do, and know the calls before a window, while time passes and calls arrive, some of them late.
+// Counts age like cells, and know the calls before a window, while time passes and calls arrive, some of them late.
 func TestCountsAge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var packed Counts

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// EarlyParts is the number of parts of the first half hour of the calls at a site: a service that is slow because
-	// it has just started is slow in the first part only.
+	// EarlyParts is the number of parts of the first half hour of the calls at a site. A service that is slow because
+	// it has just started is slow only in the first part.
 	EarlyParts = 3
 	earlyPart  = Slice(10 * time.Minute / SliceLength)
 )
@@ -18,10 +18,10 @@ const (
 type Mean struct {
 	Nanos    float64
 	Variance float64 // of the mean, by chance
-	Octaves  float64 // typical own time, see [Cell.Typical]; 0: unknown
+	Octaves  float64 // typical own time, see [Cell.Typical]; 0 if unknown
 }
 
-// Mean returns the mean own time of calls; 0 without calls. We estimate its variance from cells instead of single
+// Mean returns the mean own time of calls, or 0 without calls. We estimate its variance from cells instead of single
 // calls, because the calls of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
@@ -44,7 +44,8 @@ func (c Cells) Mean() (m Mean) {
 	return m
 }
 
-// Early is the mean time of calls in the parts of a time that later ones are compared with. A mean of 0 is unknown.
+// Early holds the mean time of calls in each part of the time that later calls are compared with. A mean of 0 is
+// unknown.
 type Early [EarlyParts]Mean
 
 // Lowest returns the lowest mean of a part.
@@ -58,7 +59,7 @@ func (e *Early) Lowest() Mean {
 	return lowest
 }
 
-// known sets the unknown parts to the mean of the others. It reports whether there are any.
+// known sets the unknown parts to the mean of the known ones. It reports whether any part is known.
 func (e *Early) known() bool {
 	var sum Mean
 	n := 0.0
@@ -78,7 +79,8 @@ func (e *Early) known() bool {
 	return n > 0
 }
 
-// earlyOf returns the times of calls in the parts of the half hour from a slice on that end before another one.
+// earlyOf returns the times of calls in the half hour that starts at a slice. It leaves out the parts that end after
+// before.
 func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	var kept Cells
 	for i := range e {
@@ -90,11 +92,12 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	return e
 }
 
-// Early returns the times with which the local times of a site from a slice on are compared. all has its cells, and
-// covered is the first slice that the history covers. On the first day they are the times of its first half hour, as
-// far as that is over: a comparison with later ones does not see growth that began in the first minutes. After that
-// they are those of the first two hours of the last day, or of the first half hour if no such hours are known, as
-// during a long incident.
+// Early returns the early times of a site, to be compared with its local times from slice at on. all holds its cells,
+// and covered is the first slice that the history covers.
+//
+// On the first day these are the times of the first half hour, as far as it is over: a comparison with later times
+// would miss growth that started in the first minutes. After that they are the times of the first two hours of the last
+// day. If no such hours are known, for example during a long incident, the first half hour is used again.
 func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, known bool) {
 	w := h.series[number].Week
 	switch {
@@ -113,14 +116,14 @@ func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, know
 	return e, e.known()
 }
 
-// firstTimes are the times of the first half hour of the calls at a site.
+// firstTimes holds the times of the first half hour of the calls at a site.
 type firstTimes struct {
-	from  Slice // 0: not yet known
+	from  Slice // 0 if not yet known
 	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
-// learn learns the half hour if it is over before a slice. covered is the first slice that the history covers: traces
-// with wrong clocks seem to be earlier.
+// learn learns the half hour if it is over before a slice. Traces with wrong clocks seem to be earlier than covered,
+// the first slice that the history covers.
 func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	if f.from != 0 || len(all) == 0 {
 		return

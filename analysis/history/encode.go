@@ -13,7 +13,7 @@ import (
 // sitesVersion is the first byte of an encoded history.
 const sitesVersion = 1
 
-// AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
+// AppendBinary appends h to b, without its table. Histories of the same calls have equal encodings.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
 	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(h.hour))
@@ -44,7 +44,7 @@ func (h *instances) appendTo(b []byte) []byte {
 	return b
 }
 
-// appendTo appends c, with the contents that flags say.
+// appendTo appends c with the contents selected by flags.
 func (c *Counts) appendTo(b []byte, flags int) []byte {
 	all := c.Unpack(nil)
 	b = codec.AppendUvarints(b, uint64(len(all)))
@@ -86,7 +86,7 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	return series.Week.appendTo(b)
 }
 
-// DecodeSites returns the history that AppendBinary encoded. table is the one of the encoded history. An error wraps
+// DecodeSites returns the history that AppendBinary encoded. table is the table of the encoded history. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
@@ -166,7 +166,7 @@ func (h *instances) read(r *codec.Reader) {
 	}
 }
 
-// readCells reads cells. After their calls, rest reads their other contents; nil: nothing.
+// readCells reads cells. It calls rest, if not nil, after the calls of each cell to read the other contents.
 func readCells(r *codec.Reader, rest func(x *Cell)) Cells {
 	n := r.Count(2)
 	c := make(Cells, 0, n)

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// longOctaves is the ratio of the typical duration of long requests to the typical duration of most requests, in
-	// octaves, from which they count apart: 16 times. They are streams, polls and batch jobs. Their durations say
-	// nothing about others, and a few of them would make up most of the mean.
+	// longOctaves is the minimum ratio of the typical duration of long requests to the typical duration of most
+	// requests, in octaves: 16 times. Long requests, such as streams, polls and batch jobs, count separately. Their
+	// durations say nothing about others, and a few of them would make up most of the mean.
 	longOctaves = 4
-	// maxEntries bounds the entries. Requests of further ones count together, at the entry without operations.
+	// maxEntries bounds the entries. Requests of further entries count together, at the entry without operations.
 	maxEntries = 4096
 )
 
-// entryKey identifies the requests that begin with one operation and first call another one; 0: none. The first call
-// tells streams from ordinary requests where a gateway gives the same name to both.
+// entryKey identifies the requests that start with one operation and call another one first, or 0 if they call nothing.
+// The first call tells streams from ordinary requests if a gateway gives both the same name.
 type entryKey struct{ root, first trace.Op }
 
 func (k entryKey) compare(o entryKey) int {
@@ -32,7 +32,7 @@ func (k entryKey) compare(o entryKey) int {
 func entryOf(p *critpath.Path, root int32) entryKey {
 	k := entryKey{root: p.Nodes[root].Step}
 	for i, last := p.Children(root); i < last; i++ {
-		if p.Span(i).Tracepoint == 0 { // those are not always on
+		if p.Span(i).Tracepoint == 0 { // tracepoints are not always on
 			k.first = p.Nodes[i].Step
 			break
 		}
@@ -60,7 +60,7 @@ func (h *Sites) entry(key entryKey) *entry {
 }
 
 // classify decides which entries are long, by the typical durations of the requests that were not skipped. It reports
-// whether any entry became long, or is no longer.
+// whether any entry became long or is no longer long.
 func (h *Sites) classify() (changed bool) {
 	var kinds []Logs
 	typical, skipped := make(map[*entry]float64), h.skipped.all()
@@ -81,7 +81,7 @@ func (h *Sites) classify() (changed bool) {
 // notSkipped returns the durations of the requests of an entry outside of skipped times.
 func (h *Sites) notSkipped(e *entry, skipped Ranges) (sum Logs) {
 	rest := e.Encoded()
-	if len(skipped) == 0 { // the sums of requests that are no longer added to are known
+	if len(skipped) == 0 { // the sums of requests in complete cells are known
 		_, rest, sum.Calls = e.Split(h.folded)
 		sum.sum = e.earlierLogs
 	}
@@ -117,7 +117,7 @@ func (h *Sites) addRequests(key entryKey, x Cell) {
 	}
 }
 
-// ageEntries applies a to the entries, and deletes those without requests.
+// ageEntries applies a to the entries, and deletes entries without requests.
 func (h *Sites) ageEntries(a *aging) {
 	for key, e := range h.entries {
 		if e.age(a); e.empty() {
@@ -129,8 +129,8 @@ func (h *Sites) ageEntries(a *aging) {
 	}
 }
 
-// Long returns the typical duration in ns of the requests with calls at a site, if they are long ones: their times are
-// measured by it, not by the duration of others.
+// Long reports whether the requests with calls at a site are long, and returns their typical duration in ns if they
+// are. Their times are then measured by it, not by the duration of other requests.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	s := &h.series[number]
 	within := Logs{s.requests, s.within}
@@ -140,7 +140,7 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	return within.Nanos(), true
 }
 
-// Typical returns the typical duration of the requests with calls at a site; 0 if there are none.
+// Typical returns the typical duration of the requests with calls at a site, or 0 without requests.
 func (h *Sites) Typical(number int32) time.Duration {
 	s := &h.series[number]
 	if s.requests == 0 {
@@ -150,10 +150,10 @@ func (h *Sites) Typical(number int32) time.Duration {
 	return time.Duration(within.Nanos())
 }
 
-// stillOpen is the number of typical durations for which requests may go on, and are not known until they end.
+// stillOpen is the number of typical durations that requests may go on for. We don't know them until they end.
 const stillOpen = 4
 
-// StillOpen returns the time for which requests with calls at a site may not be known yet, because they go on.
+// StillOpen returns the time that requests with calls at a site may still be unknown, because they go on.
 func (h *Sites) StillOpen(number int32) time.Duration { return stillOpen * h.Typical(number) }
 
 func (h *Sites) appendEntries(b []byte) []byte {

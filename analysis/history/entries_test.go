@@ -7,12 +7,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestLongRequests adds streams and polls to short requests, up to half of all, behind the same gateway: they change
+// TestLongRequests adds streams and polls to short requests behind the same gateway, up to half of all. They change
 // neither the number nor the mean duration of the others, and their sites are measured by their own durations.
 func TestLongRequests(t *testing.T) {
 	short, long := entryKey{1, 2}, entryKey{1, 3}
 	for _, c := range []struct {
-		every    int // short requests for each long one
+		every    int // short requests per long one
 		duration time.Duration
 	}{{100, 400 * time.Second}, {10, 60 * time.Second}, {2, 30 * time.Second}} {
 		table := &trace.Table{}

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// InstanceKey identifies the calls to a service that have a value of one of instanceKeys. Value 0 stands for all values
+// InstanceKey identifies the calls to a service that have a value of one of InstanceKeys. Value 0 stands for all values
 // without room.
 type InstanceKey struct{ Service, Key, Value trace.Symbol }
 
@@ -28,11 +28,11 @@ type InstanceSeries struct {
 const (
 	// maxInstances bounds the values of all services and attributes. They take about 12 MB.
 	maxInstances = 4096
-	// maxValues bounds the values of an attribute for one service.
+	// maxValues bounds the values of an attribute per service.
 	maxValues = 64
 )
 
-// instances is the history of the values of instanceKeys, by service.
+// instances is the history of the values of InstanceKeys, by service.
 type instances struct {
 	series map[InstanceKey]*InstanceSeries
 	values map[InstanceKey]int // number of values by service and key; value 0
@@ -42,7 +42,8 @@ func newInstances() instances {
 	return instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// of returns the series of a value, or of those without room; nil if there is no room for that either.
+// of returns the series of a value or, if there is no room for it, of the values without room. It returns nil if there
+// is no room for that series either.
 func (h *instances) of(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
@@ -101,8 +102,8 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 	}
 }
 
-// age applies to each value what of returns for its service. A value without calls makes room for another. Where there
-// is no room, one without calls since a slice does, too.
+// age applies the result of of for its service to each value. A value without calls makes room for another one. If
+// there is no room, so does a value without calls since a slice.
 func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)
@@ -148,18 +149,18 @@ func (h *instances) deleteEmpty(k InstanceKey) {
 	}
 }
 
-// Started reports whether an instance of a service, or one of another version or in another place, has its first calls
-// since an instant.
+// Started reports whether an instance of a service has had its first calls since an instant. Another version or a move
+// to another place counts, too.
 func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(trace.Symbol) bool { return true })
 }
 
-// Deployed reports whether another version of a service has its first calls since an instant.
+// Deployed reports whether another version of a service has had its first calls since an instant.
 func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(key trace.Symbol) bool { return key == VersionKey })
 }
 
-// began reports whether one of the values of some attributes of a service has its first calls since an instant.
+// began reports whether a value of the selected attributes of a service has had its first calls since an instant.
 func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
 	for k, s := range h.instances.series {
 		if k.Service == service && k.Value != 0 && of(k.Key) && s.First() >= SliceOf(since) {
@@ -169,11 +170,11 @@ func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace
 	return false
 }
 
-// hostSlices is the time for which calls tell the host of a service.
+// hostSlices is the maximum age, in slices, of calls that identify the host of a service.
 const hostSlices = 30
 
-// OnlyHost returns the host on which all instances of a service ran in the last minutes; 0 if there are several, or
-// its spans do not name any.
+// OnlyHost returns the host that all instances of a service ran on in the last minutes. It returns 0 if there are
+// several hosts, or if its spans name no host.
 func (h *Sites) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
 	recent := Range{SliceOf(now) - hostSlices, SliceOf(now) + 1}
 	for _, v := range h.InstancesOf(service, hostKey) {
@@ -194,8 +195,8 @@ type Instance struct {
 	*InstanceSeries
 }
 
-// InstancesOf returns the histories of the values of an attribute of the spans of a service, in the order of values.
-// Value 0 stands for all values without room.
+// InstancesOf returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0
+// stands for all values without room.
 func (h *Sites) InstancesOf(service, key trace.Symbol) (all []Instance) {
 	for k, s := range h.instances.series {
 		if k.Service == service && k.Key == key {
@@ -206,7 +207,7 @@ func (h *Sites) InstancesOf(service, key trace.Symbol) (all []Instance) {
 	return all
 }
 
-// AllInstances returns the histories of all values, in the order of services, attributes and values.
+// AllInstances returns the histories of all values, ordered by service, attribute and value.
 func (h *Sites) AllInstances() []Instance {
 	all := make([]Instance, 0, len(h.instances.series))
 	for k, s := range h.instances.series {

@@ -24,7 +24,7 @@ func play(h *Sites, f *tracetest.Fleet, from, to time.Duration, all []tracetest.
 	h.Age(trace.Nanos(to))
 }
 
-// TestInstancesOrder merges random tallies in two orders, with restarts between them: the content is equal.
+// TestInstancesOrder merges random tallies in two orders, with restarts between them. The content is equal.
 func TestInstancesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
@@ -60,7 +60,7 @@ func TestInstancesOrder(t *testing.T) {
 	})
 }
 
-// TestInstanceKeys looks all keys up in their table.
+// TestInstanceKeys looks up all keys in their table.
 func TestInstanceKeys(t *testing.T) {
 	for _, key := range InstanceKeys {
 		if instanceKeyTable[key%64] != key {
@@ -69,7 +69,7 @@ func TestInstanceKeys(t *testing.T) {
 	}
 }
 
-// TestInstancesBounded merges a million instances: the memory is bounded, and further values of a service count as one.
+// TestInstancesBounded merges a million instances. The memory is bounded, and further values of a service count as one.
 // Values without calls make room.
 func TestInstancesBounded(t *testing.T) {
 	table := &trace.Table{}

@@ -22,7 +22,8 @@ func TestSitesKept(t *testing.T) {
 	}
 }
 
-// tallyOf returns a tally of a call of each of n operations of a service, numbered from first, and of an instance each.
+// tallyOf returns a tally with a call of each of n operations of a service, numbered from first, each by its own
+// instance.
 func tallyOf(table *trace.Table, service string, first, n int, at time.Duration) *Tally {
 	tally := NewTally()
 	s := tally.slice(SliceOf(trace.Nanos(at)))
@@ -42,8 +43,8 @@ func tallyOf(table *trace.Table, service string, first, n int, at time.Duration)
 	return tally
 }
 
-// TestSitesEvicted fills a history with sites and instances that are called once: after two hours they make room for
-// new ones, with their services. A site that is still called stays, and so does its history.
+// TestSitesEvicted fills a history with sites and instances that are called once. After two hours they make room for
+// new ones, and so do their services. A site that is still called keeps its place and its history.
 func TestSitesEvicted(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
@@ -90,9 +91,9 @@ func TestSitesEvicted(t *testing.T) {
 	}
 }
 
-// TestSitesOfService calls ever new operations of a service: the service takes a quarter of the sites, its further
-// operations count together, and other services have room. After two hours the service has room again, and another one
-// that had no calls meanwhile keeps its sites, as a nightly job does.
+// TestSitesOfService keeps calling new operations of a service. The service takes a quarter of the sites, its further
+// operations count together, and other services have room. After two hours the service has room again, and another
+// service without calls in that time keeps its sites, as a nightly job does.
 func TestSitesOfService(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
@@ -125,7 +126,7 @@ func TestSitesOfService(t *testing.T) {
 	}
 }
 
-// TestInstancesReplaced replaces all 64 pods of a service while an incident is open: the new ones find room two hours
+// TestInstancesReplaced replaces all 64 pods of a service while an incident is open. The new ones find room two hours
 // after the last call of the old ones, although the history before the incident is kept.
 func TestInstancesReplaced(t *testing.T) {
 	table := &trace.Table{}
@@ -151,7 +152,7 @@ func TestInstancesReplaced(t *testing.T) {
 	}
 }
 
-// TestSkippedForgotten keeps an incident open for a day: the history before it stays, and only the last half hour of
+// TestSkippedForgotten keeps an incident open for a day. The history before it stays, and only the last half hour of
 // the incident is kept with it.
 func TestSkippedForgotten(t *testing.T) {
 	table := &trace.Table{}
@@ -174,7 +175,8 @@ func TestSkippedForgotten(t *testing.T) {
 	}
 }
 
-// Accept deletes the calls of a service and those to it before an interval, and returns the interval to the history.
+// Accept deletes the calls of a service and the calls to it before an interval, and returns the interval to the
+// history.
 func TestAccept(t *testing.T) {
 	f := tracetest.NewFleet(3)
 	h := NewSites(f.Table)

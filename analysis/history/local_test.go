@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// innerTrace is a trace of web, which calls shop through CLIENT spans. There are chains of INTERNAL spans of random
-// lengths inside both, which change no other span.
+// innerTrace is a trace of web, which calls shop through CLIENT spans. Both contain chains of INTERNAL spans with
+// random lengths, which change no other span.
 type innerTrace struct {
 	table *trace.Table
 	rng   *rand.Rand
@@ -31,7 +31,7 @@ func (t *innerTrace) span(parent trace.SpanID, service, name string,
 	return id
 }
 
-// chain adds INTERNAL spans inside one of a service, and returns the innermost.
+// chain adds INTERNAL spans inside a span of a service, and returns the innermost.
 func (t *innerTrace) chain(parent trace.SpanID, service string, length int, start, end trace.Nanos) trace.SpanID {
 	for i := range length {
 		start, end = start+trace.Nanos(t.rng.IntN(2000)), end-trace.Nanos(t.rng.IntN(2000))
@@ -40,8 +40,8 @@ func (t *innerTrace) chain(parent trace.SpanID, service string, length int, star
 	return parent
 }
 
-// innerTraceOf returns the trace of a number, with chains of at most a length. Its other spans depend on the number
-// only.
+// innerTraceOf returns the trace of a number. most is the maximum length of its chains. Its other spans depend only on
+// the number.
 func innerTraceOf(table *trace.Table, number uint64, most int) *trace.Trace {
 	t := &innerTrace{table: table, rng: rand.New(rand.NewPCG(number, uint64(most)))}
 	work := rand.New(rand.NewPCG(number, 1))
@@ -60,7 +60,7 @@ func innerTraceOf(table *trace.Table, number uint64, most int) *trace.Trace {
 	return &trace.Trace{ID: trace.ID{byte(number), byte(number >> 8), 1}, Spans: t.spans}
 }
 
-// TestLocalTimes adds INTERNAL spans to all services, or removes them: no local time changes, in any order of tallies
+// TestLocalTimes adds INTERNAL spans to all services, or removes them. No local time changes, in any order of tallies
 // and with restarts between them. Without such spans there are only own times.
 func TestLocalTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestLocalTimes(t *testing.T) {
 	})
 }
 
-// localTimes returns the local times of all sites but the inner ones, by operation.
+// localTimes returns the local times of all sites except the inner ones, by operation.
 func localTimes(h *Sites, table *trace.Table) map[trace.Op]Cells {
 	times := make(map[trace.Op]Cells)
 	for i := 1; i < len(h.sites); i++ {
@@ -127,7 +127,7 @@ func localTimes(h *Sites, table *trace.Table) map[trace.Op]Cells {
 	return times
 }
 
-// TestLocalTimesAge removes the inner spans of a service: its local times are kept as long as the history has calls
+// TestLocalTimesAge removes the inner spans of a service. Its local times are kept as long as the history has calls
 // with such spans, and no longer.
 func TestLocalTimesAge(t *testing.T) {
 	table := &trace.Table{}

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// LogsPerOctave is the number of steps of logarithms in an octave. Rounding errors are as often up as down.
+	// LogsPerOctave is the number of steps of logarithms per octave. Rounding errors go up as often as down.
 	LogsPerOctave = 8
-	// logFrom is added to times, in ns, before their logarithms are taken: the shortest times differ by what the clock
-	// does, not by what the call does.
+	// logFrom is added to times, in ns, before taking logarithms: the shortest times differ because of the clock, not
+	// because of the call.
 	logFrom     = 1 << logFromBits
 	logFromBits = 14
 )
 
-// mantissaLogs holds the logarithms of numbers from 1 to 2, by the first six bits behind the point.
+// mantissaLogs holds the logarithms of numbers from 1 to 2, by their first six fractional bits.
 var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
 	for i := range logs {
 		logs[i] = uint8(math.Round(LogsPerOctave * math.Log2(1+(float64(i)+0.5)/float64(len(logs)))))
@@ -26,8 +26,8 @@ var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
 
 const mantissaBits = 6
 
-// logOf returns the logarithm of a time in ns, as multiple of an octave by [LogsPerOctave]; 0 for about 0 ns. It needs
-// no floating-point numbers, so that it is the same on all machines.
+// logOf returns the logarithm of a time in ns, in steps of an octave by [LogsPerOctave]. It is 0 for about 0 ns. It
+// uses no floating-point numbers, so the result is the same on all machines.
 func logOf(nanos int64) int64 {
 	x := uint64(max(0, nanos)) + logFrom
 	octave := bits.Len64(x) - 1
@@ -35,10 +35,10 @@ func logOf(nanos int64) int64 {
 	return int64(octave-logFromBits)*LogsPerOctave + int64(mantissaLogs[mantissa])
 }
 
-// nanosOf returns the time in ns with a logarithm in octaves, as the mean of all times with that result of [logOf].
+// nanosOf returns the time in ns whose logarithm is octaves: the mean of all times with that result of [logOf].
 func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1) }
 
-// octavesOf returns the octaves of a time in ns: the inverse of [nanosOf].
+// octavesOf is the inverse of [nanosOf]: it returns a time in ns as octaves.
 func octavesOf(nanos float64) float64 { return math.Log2(nanos/logFrom + 1) }
 
 // Typical returns the typical own time of calls on a logarithmic scale in octaves.
@@ -53,14 +53,15 @@ type Logs struct {
 // Add adds a time in ns.
 func (l *Logs) Add(nanos int64) { l.Calls, l.sum = l.Calls+1, l.sum+logOf(nanos) }
 
-// Octaves returns the typical time on a logarithmic scale in octaves; 0 without times.
+// Octaves returns the typical time on a logarithmic scale in octaves, or 0 without times.
 func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls)) / LogsPerOctave }
 
 // Nanos returns the typical time in ns.
 func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
 
-// LongFrom returns the typical duration from which kinds of requests are long, in octaves, if all requests have the
-// given kinds: [longOctaves] above that of the kind in the middle; 0 without requests. Half of them are not long.
+// LongFrom returns the minimum typical duration, in octaves, of a long kind of requests. kinds holds all requests by
+// kind. The limit is [longOctaves] above the median kind, so at least half of the requests are not long. It is 0
+// without requests.
 func LongFrom(kinds []Logs) float64 {
 	all, passed := uint64(0), uint64(0)
 	for _, k := range kinds {

@@ -23,7 +23,7 @@ func TestLogOf(t *testing.T) {
 	}
 }
 
-// variedCalls returns n calls a slice with log-normal times around a typical one in ns; one in a hundred takes ten
+// variedCalls returns n calls per slice with log-normal times around a typical time in ns. One in a hundred takes ten
 // times as long.
 func variedCalls(r *rand.Rand, from, to Slice, n int, typical float64) (c Cells) {
 	for at := from; at < to; at++ {
@@ -38,7 +38,7 @@ func variedCalls(r *rand.Rand, from, to Slice, n int, typical float64) (c Cells)
 	return c
 }
 
-// The typical time of two thousand calls is the geometric mean of their times, whatever a few of them take.
+// The typical time of two thousand calls is the geometric mean of their times, however long a few of them take.
 func TestTypical(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	const usual = 3e6

@@ -10,8 +10,8 @@ import (
 
 // Load is the traffic of a large installation.
 type Load struct {
-	Every  int // slices between two with calls
-	Shapes int // of a site in a slice
+	Every  int // slices from one with calls to the next
+	Shapes int // per site and slice
 	Calls  uint64
 }
 
@@ -50,7 +50,7 @@ func ManySites(l Load) (*Sites, Interval) {
 			}
 		}
 		h.Merge(t)
-		if minute%20 == 0 || minute > minutes-5 { // the content is the same as after an Age every minute
+		if minute%20 == 0 || minute > minutes-5 { // the content is the same as with an Age every minute
 			h.Age(trace.Nanos(minute+1) * trace.Nanos(time.Minute))
 		}
 	}
@@ -58,7 +58,7 @@ func ManySites(l Load) (*Sites, Interval) {
 		Interval{trace.Nanos(minutes-3) * trace.Nanos(time.Minute), trace.Nanos(minutes) * trace.Nanos(time.Minute)}
 }
 
-// count adds the calls of a site in a slice: one with each shape, except that most have the first.
+// count adds the calls of a site in a slice. Each shape gets one, except the first, which gets the others.
 func (l Load) count(c *tallyCell, r *rand.Rand) {
 	c.calls, c.nanos = l.Calls, int64(l.Calls)*1e6+timeUnit*r.Int64N(1000)
 	c.logs = int64(l.Calls) * (logOf(1e6) - 1) // as if their coefficient of variation were 0.4

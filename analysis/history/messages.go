@@ -14,31 +14,32 @@ import (
 
 // Bounds of [messages].
 const (
-	// maxMessages is the largest number of messages. They take less than 10 MB.
+	// maxMessages is the maximum number of messages. They take less than 10 MB.
 	maxMessages = 1 << 17
-	// longestWait is the time for which it is remembered when a message was sent.
+	// longestWait is the maximum age of the messages that we remember.
 	longestWait = trace.Nanos(time.Hour)
-	// patience is the time for which a message that was taken waits for the trace that sent it, which may close later.
+	// patience is the time that we wait for the trace that sent a message after it was taken. That trace may close
+	// later.
 	patience = trace.Nanos(10 * time.Minute)
-	// mostRare bounds the messages for which one stands, so that their number in a slice fits into 32 bits. It is
-	// reached at some 150,000 messages a second.
+	// mostRare bounds rarity, so that the number of messages in a slice fits into 32 bits. It is reached at some
+	// 150,000 messages a second.
 	mostRare = 12
 )
 
 // messages finds the time between the span that sent a message and the span of another trace that took it. The traces
-// close at different times and in different shards, so either may come first. Whether a message is kept depends on its
-// identity and on the number of all messages, so the result does not depend on the order in which they come.
+// close at different times and in different shards, so either may come first. We keep a message or not depending on its
+// identity and on the number of all messages, so the result does not depend on the order of arrival.
 type messages struct {
-	// rarity is the logarithm of one in how many messages is kept: 1 more each time there are too many. A message that
-	// is kept stands for those that are not.
+	// rarity is the binary logarithm of the number of messages for each kept message. It rises by 1 each time there are
+	// too many. A kept message stands for those that are not.
 	rarity int
 	sent   map[trace.SpanID]sending // by message
-	taken  []taking                 // whose sending is not yet known
+	taken  []taking                 // whose sender is not yet known
 
-	joined, lost uint64 // messages that were taken, and of these, those that no known trace sent
+	joined, lost uint64 // messages that were taken, and the part of them that no known trace sent
 }
 
-// sending is the time at which a message was sent.
+// sending is the time when a message was sent.
 type sending struct {
 	at    trace.Nanos // end of the span
 	queue trace.Op
@@ -59,16 +60,16 @@ func (x taking) compare(y taking) int {
 		cmp.Compare(x.service, y.service), cmp.Compare(x.slice, y.slice), cmp.Compare(x.within, y.within))
 }
 
-// Messages returns the number of messages that were taken in other traces than those that sent them and whose time in
-// the queue was counted, and the number of others: their senders were not sampled, or sent them too long ago. If there
-// are too many messages, neither counts all.
+// Messages counts the messages that one trace sent and another one took. It has counted the time in the queue for
+// joined messages. The senders of lost messages were not sampled, or sent them too long ago. Neither number is complete
+// if there are too many messages.
 func (h *Sites) Messages() (joined, lost uint64) { return h.messages.joined, h.messages.lost }
 
 func (m *messages) keeps(message trace.SpanID) bool {
 	return bits.TrailingZeros64(uint64(message)) >= m.rarity
 }
 
-// send adds a message. If it was sent twice, as by a span that is repeated, the first time counts.
+// send adds a message. If a message was sent twice, as by a repeated span, the first time counts.
 func (m *messages) send(message trace.SpanID, x sending) {
 	if !m.keeps(message) {
 		return
@@ -90,7 +91,7 @@ func (m *messages) take(x taking) {
 	}
 }
 
-// bound deletes half of the messages, chosen by their identities, while there are too many.
+// bound deletes half of the messages, selected by their identities, as long as there are too many.
 func (m *messages) bound() {
 	for len(m.sent)+len(m.taken) > maxMessages && m.rarity < 64 {
 		m.thin(m.rarity + 1)
@@ -123,7 +124,7 @@ func (t *Tally) send(id trace.ID, s *trace.Span) {
 
 // take notes the messages of other traces that spans of p took. They count in the given slice.
 func (t *Tally) take(p *critpath.Path, into Slice) {
-	var nodes map[int32]int32 // by span with messages
+	var nodes map[int32]int32 // by span that took messages
 	for _, j := range p.Trace.Joins {
 		if j.Message {
 			if nodes == nil {
@@ -150,9 +151,8 @@ func (t *Tally) take(p *critpath.Path, into Slice) {
 	}
 }
 
-// JoinMessages counts the times for which messages waited until a span of another trace took them, as far as both
-// traces are known, and forgets old messages. Call it once in an epoch, after the tallies of that epoch: it may add
-// sites.
+// JoinMessages counts the times that messages waited until a span of another trace took them, as far as both traces are
+// known, and forgets old messages. Call it once per epoch, after the tallies of that epoch, because it may add sites.
 func (h *Sites) JoinMessages(now trace.Nanos) {
 	m, waits := &h.messages, NewTally()
 	slices.SortFunc(m.taken, taking.compare) // the tally numbers its sites in this order

@@ -36,7 +36,7 @@ const (
 	mailFrom = 1_700_000_000 * second
 )
 
-// sent returns the trace of message n, which is sent at a time.
+// sent returns the trace of message n. The message is sent at time at.
 func (m *mail) sent(n int, at trace.Nanos) *trace.Trace {
 	return &trace.Trace{ID: trace.ID{1, byte(n >> 8), byte(n), 1}, Spans: []trace.Span{{
 		ID: trace.SpanID(n + 1), Op: m.send, Service: m.shop, Kind: trace.Producer, Peer: m.queue, Start: at - 1e6, End: at,
@@ -77,7 +77,7 @@ func TestMessages(t *testing.T) {
 	m := newMail()
 	at := mailFrom
 	sent, taken := m.sent(1, at), m.taken(1, at+30*second, 1)
-	early := m.taken(2, at-second, 1) // of a host whose clock is behind
+	early := m.taken(2, at-second, 1) // from a host whose clock is slow
 	batch := m.taken(3, at+2*second, 1, 2)
 	for name, test := range map[string]struct {
 		epochs       [][]*trace.Trace // ten seconds each
@@ -113,8 +113,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesInAnyOrder spreads the same traces over shards and epochs at random, with a restart between two of them:
-// the history is the same.
+// TestMessagesInAnyOrder spreads the same traces over shards and epochs at random, with a restart between two of them.
+// The history is the same.
 func TestMessagesInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMail()
@@ -167,7 +167,7 @@ func TestMessagesInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestTooManyMessages keeps some of many messages, the same on all shards, which stand for the others.
+// TestTooManyMessages keeps a sample of many messages, the same on all shards. It stands for all of them.
 func TestTooManyMessages(t *testing.T) {
 	const n = 3 * maxMessages
 	r := rand.New(rand.NewPCG(1, 1))

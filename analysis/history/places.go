@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// InstanceKeys are the attributes by which instances, hosts, zones and versions of a service are told apart, the most
+// InstanceKeys are the attributes that distinguish the instances, hosts, zones and versions of a service, the most
 // specific first.
 var InstanceKeys = [...]trace.Symbol{
 	trace.SymbolOf([]byte("service.instance.id")),
@@ -24,7 +24,7 @@ var (
 	PlaceKeys   = InstanceKeys[hostIndex : len(InstanceKeys)-1]
 )
 
-// instanceKeyTable has each of instanceKeys at its index modulo the length of the table.
+// instanceKeyTable holds each of InstanceKeys at its value modulo the length of the table.
 var instanceKeyTable = func() (table [64]trace.Symbol) {
 	for _, key := range InstanceKeys {
 		table[key%64] = key
@@ -35,13 +35,13 @@ var instanceKeyTable = func() (table [64]trace.Symbol) {
 // hostIndex is the index of hostKey.
 const hostIndex = 2
 
-// hostKey and versionKey are the ones of instanceKeys that name a machine, and a version.
+// hostKey and versionKey are the InstanceKeys that name a machine and a version.
 var (
 	hostKey    = InstanceKeys[hostIndex]
 	VersionKey = InstanceKeys[len(InstanceKeys)-1]
 )
 
-// place is the service of a span and its values of instanceKeys; 0: no value.
+// place is the service of a span and its values of InstanceKeys. 0 means no value.
 type place struct {
 	service trace.Symbol
 	values  [len(InstanceKeys)]trace.Symbol
@@ -52,7 +52,7 @@ type places struct {
 	numbers map[placeHash]int32
 	list    []place // by number; the first is for spans without a place
 
-	hashes []uint64 // by span of the current trace, if it has attributes: of its values; 0: no attributes
+	hashes []uint64 // by span of the current trace, if it has attributes: hash of its values, or 0
 	recent [64]numberedPlace
 }
 
@@ -67,12 +67,12 @@ type numberedPlace struct {
 	number int32
 }
 
-// maxPlaces bounds the places of a tally, which covers an epoch: as many as there are instances in [Sites].
+// maxPlaces bounds the places of a tally. A tally covers an epoch and has room for as many instances as [Sites].
 const maxPlaces = maxInstances
 
 func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
 
-// read begins a trace.
+// read starts a trace.
 func (r *places) read(t *trace.Trace) {
 	r.hashes = r.hashes[:0]
 	if len(t.Attrs) == 0 {
@@ -86,7 +86,8 @@ func (r *places) read(t *trace.Trace) {
 	}
 }
 
-// of returns the number of the place of a span of the current trace; 0 without a place, or if there are too many.
+// of returns the number of the place of a span of the current trace. It returns 0 without a place, or if there are too
+// many.
 func (r *places) of(t *trace.Trace, span int32) int32 {
 	key := placeHash{t.Spans[span].Service, r.hashes[span]}
 	if key.values == 0 {
@@ -114,7 +115,7 @@ func (r *places) number(key placeHash, t *trace.Trace, span int32) int32 {
 		}
 		for k, key := range InstanceKeys {
 			if a.Key == key {
-				x.values[k] = max(x.values[k], a.Text) // the same for every order of the attributes
+				x.values[k] = max(x.values[k], a.Text) // independent of the order of the attributes
 			}
 		}
 	}

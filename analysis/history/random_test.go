@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// RandomCalls makes the calls of a random application: sites with very different numbers of calls, some of them
-// borders, some without a known target, some that appear late. Now and then a site becomes slow or changes its shapes.
+// RandomCalls makes the calls of a random application. Its sites have very different numbers of calls. Some are
+// borders, some have no known target, and some appear late. Now and then a site becomes slow or changes its shapes.
 type RandomCalls struct {
 	*rand.Rand
 	Table    *trace.Table
@@ -19,12 +19,12 @@ type RandomCalls struct {
 
 type randomSite struct {
 	tallySite
-	calls   float64 // in an epoch
+	calls   float64 // per epoch
 	nanos   float64
 	shapes  []shapeCount
 	slow    float64
 	changed bool
-	inner   bool // whether the service has inner spans, from some time on
+	inner   bool // whether the service has inner spans, starting at some time
 }
 
 func NewRandomCalls(seed uint64) *RandomCalls {
@@ -133,7 +133,7 @@ func (c *RandomCalls) Tally(end Slice) *Tally {
 	return t
 }
 
-// KnowLong makes a history know most of its sites for long.
+// KnowLong makes a history know most of its sites for a long time.
 func (c *RandomCalls) KnowLong(h *Sites) {
 	for i := range h.series {
 		if h.sites[i].Op%3 > 0 && h.series[i].Week == nil {

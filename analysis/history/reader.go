@@ -10,14 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PathReader reads from a path the time that each of its spans, and each border, spends on it.
+// PathReader reads the time that each span and each border spends on a path.
 type PathReader struct {
 	PathTimes
-	// Off holds the times that the other spans would spend on the path if nothing ran beside them. A span has times
+	// Off holds the times that the other spans would spend on the path if nothing ran in parallel. A span has times
 	// here or on the path, unless both are 0.
 	Off PathTimes
 
-	homes     []int32    // by node: the node in whose Local it counts
+	homes     []int32    // by node: the node whose Local includes it
 	positions []position // by node
 	ops       []trace.Op
 }
@@ -26,22 +26,22 @@ type PathReader struct {
 type PathTimes struct {
 	Nanos   []int64 // own time
 	Borders []int64 // time on the wire, for nodes that cross
-	// Local is the own time of a node with all INTERNAL spans inside it, set by sumLocal. It does not depend on how
-	// many spans the code of a service makes of its own work.
+	// Local is the own time of a node with all INTERNAL spans inside it, set by sumLocal. It doesn't depend on the
+	// number of spans that a service makes of its own work.
 	Local []int64
 }
 
-// position is the place of a node: on a path, or beside it.
+// position is the place of a node: on a path, or off it.
 type position uint8
 
 const (
-	apart    position = iota // it runs beside others that take longer
-	waited                   // the same, but its caller, which is beside the path, waits for it
+	apart    position = iota // it runs in parallel with others that take longer
+	waited                   // the same, but its caller, also off the path, waits for it
 	critical                 // it is on the path
 )
 
-// Measure fills r.Nanos and r.Borders. The own time of the call of a missing hop, and of a span around a call that got
-// lost, is without the time of the spans below: their own root accounts for it.
+// Measure fills r.Nanos and r.Borders. The own time of a call to a missing hop, or of a span around a lost call,
+// excludes the time of the spans below, because their own root accounts for it.
 func (r *PathReader) Measure(p *critpath.Path) {
 	for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
 		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)
@@ -97,11 +97,10 @@ func (r *PathReader) measureBeside(p *critpath.Path) {
 	}
 }
 
-// maxLost bounds the roots of a trace that are looked for in the time of others.
+// maxLost bounds the roots of a trace that we look for in the time of other roots.
 const maxLost = 64
 
-// leave leaves the time of root number root, whose caller got lost, out of the own time of the span around it: the
-// shortest one.
+// leave takes the time of root number root, whose caller was lost, out of the own time of the shortest span around it.
 func (r *PathReader) leave(p *critpath.Path, root int32) {
 	top, around := &p.Nodes[p.Roots[root].Node], int32(-1)
 	for i := range p.Nodes {
@@ -126,8 +125,8 @@ func (r *PathReader) leave(p *critpath.Path, root int32) {
 	r.Off.Nanos[around] = max(0, r.Off.Nanos[around]-int64(top.End-top.Start))
 }
 
-// Called returns the operation that node i calls, see [critpath.Path.Target], or has called by way of a hop without
-// spans: the time in the hop is on the wire to it.
+// Called returns the operation that node i calls, see [critpath.Path.Target]. If the call went through a hop without
+// spans, it returns the operation behind the hop, because the time in the hop counts as on the wire to it.
 func Called(p *critpath.Path, i int32) trace.Op {
 	if entry := p.Entry(i); entry >= 0 {
 		return p.Span(p.Roots[entry].Node).Op
@@ -135,8 +134,8 @@ func Called(p *critpath.Path, i int32) trace.Op {
 	return p.Target(i)
 }
 
-// Answering returns the index in p.Trace.Spans of the span that answers node i, maybe by way of a hop without spans; -1
-// if there is none.
+// Answering returns the index in p.Trace.Spans of the span that answers node i, possibly through a hop without spans,
+// or -1.
 func Answering(p *critpath.Path, i int32) int32 {
 	if entry := p.Entry(i); entry >= 0 {
 		return p.Nodes[p.Roots[entry].Node].Span
@@ -144,7 +143,7 @@ func Answering(p *critpath.Path, i int32) int32 {
 	return max(-1, p.Nodes[i].Callee)
 }
 
-// reached returns the operation of the first root below node i, a call whose answer is missing; 0 for other nodes.
+// reached returns the operation of the first root below node i if i is a call whose answer is missing, and 0 otherwise.
 func reached(p *critpath.Path, i int32) trace.Op {
 	if p.Nodes[i].Callee == critpath.CalleeMissing {
 		for k := range p.Roots {
@@ -156,7 +155,7 @@ func reached(p *critpath.Path, i int32) trace.Op {
 	return 0
 }
 
-// Step returns the operation of node i with the one that it has called.
+// Step returns the step of node i: its operation and the operation that it called.
 func Step(p *critpath.Path, i int32) trace.Op {
 	if p.Nodes[i].Callee != critpath.CalleeMissing {
 		return p.Nodes[i].Step
@@ -164,8 +163,7 @@ func Step(p *critpath.Path, i int32) trace.Op {
 	return p.Span(i).Op.To(Called(p, i))
 }
 
-// Caller returns the node that called node i, maybe by way of a hop without spans or of a lost span; -1 if there is
-// none.
+// Caller returns the node that called node i, possibly through a hop without spans or a lost span, or -1.
 func Caller(p *critpath.Path, i int32) int32 {
 	if up := p.Caller(i); up >= 0 {
 		return up
@@ -189,15 +187,15 @@ func (r *PathReader) sumLocal(p *critpath.Path) {
 			if r.homes[i] != up && r.positions[up] == apart {
 				r.positions[i] = apart
 			}
-			if r.positions[i] == waited { // else it runs beside other work of its service
+			if r.positions[i] == waited { // otherwise it runs in parallel with other work of its service
 				r.Off.Local[r.homes[i]] += r.Off.Nanos[i]
 			}
 		}
 	}
 }
 
-// within reports whether a span is an INTERNAL one inside the work of its caller. The time of a CLIENT span is on the
-// wire, so it contains no work.
+// within reports whether a span is an INTERNAL one inside the work of its caller. A CLIENT span contains no work,
+// because its time is on the wire.
 func within(s, caller *trace.Span) bool {
 	return s.Kind == trace.Internal && caller.Service == s.Service && caller.Kind != trace.Client
 }
@@ -206,7 +204,7 @@ func within(s, caller *trace.Span) bool {
 func (r *PathReader) round() {
 	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders, r.Off.Nanos, r.Off.Local, r.Off.Borders} {
 		for i, x := range times {
-			if x != 0 { // most are
+			if x != 0 { // most are 0
 				times[i] = round(x)
 			}
 		}
@@ -217,8 +215,8 @@ func (r *PathReader) round() {
 func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
 
 // share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
-// span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
-// gets half.
+// span can't be distinguished from the time of that call, so it belongs to the border. If it lies between two such
+// calls, each gets half.
 func (t *PathTimes) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)
@@ -245,14 +243,14 @@ func Crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
-// Shapes of calls that made no calls.
+// Shapes of calls that called nothing.
 const (
 	Leaf       uint64 = 1
 	FailedLeaf uint64 = 2
 )
 
-// Shape returns the shape of node i, a hash of the operations it calls, the order of magnitude of their counts, and
-// whether it failed.
+// Shape returns the shape of node i: a hash of the operations that it calls, the order of magnitude of their counts,
+// and whether it failed.
 func (r *PathReader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
 	first, last := p.Children(i)
 	r.ops = r.ops[:0]

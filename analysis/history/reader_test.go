@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestOwnTimesBeside runs a call beside another one: the own times below it do not change, whichever takes longer, and
-// each is on the critical path or beside it. Those on the path add up to the duration of the request.
+// TestOwnTimesBeside runs two calls in parallel. The own times below the first one don't change, whichever takes
+// longer, and each is on the critical path or off it. Own times on the path add up to the duration of the request.
 func TestOwnTimesBeside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
@@ -47,7 +47,7 @@ func TestOwnTimesBeside(t *testing.T) {
 	})
 }
 
-// measure returns the own times of the operations of a trace, which occur once.
+// measure returns the own times by operation of a trace where each operation occurs once.
 func measure(t *trace.Trace) map[trace.Op]spent {
 	var r PathReader
 	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(t)

@@ -7,15 +7,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// answerers are the services that answer calls, as a history knew them at the end of the last epoch: the order of the
-// tallies of an epoch must not matter.
+// answerers describes the services that answer calls, as a history knew them at the end of the last epoch: the order of
+// the tallies of an epoch must not matter.
 type answerers struct {
 	emit  map[trace.Symbol]bool       // services that emit spans
 	of    map[trace.Op][]trace.Symbol // services that answer the calls of an operation themselves
 	calls map[[2]trace.Symbol]bool    // caller and callee
 }
 
-// settle ends an epoch: what is known now counts from the next one on.
+// settle ends an epoch: the present knowledge counts from the next one on.
 func (h *Sites) settle() {
 	for i := 1; i < len(h.targets); i++ {
 		if t := &h.targets[i]; !t.settled || t.direct != t.settledDirect {
@@ -24,7 +24,7 @@ func (h *Sites) settle() {
 	}
 }
 
-// known returns who answers calls.
+// known returns the answerers.
 func (h *Sites) known() *answerers {
 	if h.answerers != nil {
 		return h.answerers
@@ -53,8 +53,8 @@ func (h *Sites) known() *answerers {
 	return k
 }
 
-// emitter returns the service that emits spans and has a name, or the name in an address like cart.default.svc:7070; 0
-// if there is none.
+// emitter returns the service with a name, or with the name in an address like cart.default.svc:7070, if it emits
+// spans. Otherwise it returns 0.
 func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol {
 	for _, name := range []trace.Symbol{name, table.HostOf(name)} {
 		if k.emit[name] {
@@ -64,11 +64,11 @@ func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol 
 	return 0
 }
 
-// resolved returns a site of a tally with the service at the address of its calls as its target, if that is known. The
-// part or operation that the calls name stays.
+// resolved returns a site of a tally. If the service at the address of its calls is known, it becomes the site's
+// target. The part or operation that the calls name stays.
 //
-// Spans from below a missing one show a hop or a service that emits none. If the service that should have answered
-// emits spans, these got lost: the site is that of calls without an answer.
+// Spans from below a missing one are a sign of a hop, or of a service, without spans. But if the service that should
+// have answered emits spans, its spans were lost: the site is the site of calls without an answer.
 func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	out = *s
 	out.address, out.reached = 0, 0
@@ -76,11 +76,11 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	if s.reached != 0 {
 		var by trace.Symbol
 		if by, lost = h.lostBy(s); lost {
-			h.table.Step(s.base, s.target) // remains the caller of what it reached
+			h.table.Step(s.base, s.target) // remains the caller of the operation that it reached
 			service, named = by, s.named
 			out.target, out.Op = named, s.base.To(named)
 		} else if s.target != s.named {
-			return out, false // a hop: what is behind it answers
+			return out, false // a hop: the service behind it answers
 		}
 	}
 	if service != 0 {
@@ -91,8 +91,8 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 }
 
 // lostBy reports whether a service that emits spans should have answered calls with spans below a missing one, and
-// returns it: the one that the calls name or that answers at their address or, without a name, the only one that
-// answers such calls and makes those that arrived; 0 if there are several.
+// returns it. It is the service that the calls name or that answers at their address. If they have no name, it is the
+// only service that answers such calls and makes the calls that arrived, or 0 if there are several.
 func (h *Sites) lostBy(s *tallySite) (by trace.Symbol, lost bool) {
 	k, reached, named := h.known(), h.table.Operation(s.reached).Service, h.table.Operation(s.named).Service
 	if by = k.emitter(named, h.table); by == 0 {
@@ -115,7 +115,7 @@ func (h *Sites) lostBy(s *tallySite) (by trace.Symbol, lost bool) {
 	return by, lost
 }
 
-// loseAnswers makes the calls of c, with spans below a missing one, calls without an answer.
+// loseAnswers turns the calls of c, which have spans below a missing one, into calls without an answer.
 func (c *tallyCell) loseAnswers() {
 	shapes := c.shapes
 	c.shapes = nil

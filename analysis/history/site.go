@@ -6,11 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SiteKey identifies a site: a step and its caller. Callers are distinguished because the same operation may do
-// different work for them. Whole calling contexts are not: there may be too many for each to have enough history.
+// SiteKey identifies a site: a step and its caller. It includes the caller, because the same operation may do different
+// work for different callers. It doesn't include the whole calling context, because there may be too many for each to
+// have enough history.
 type SiteKey struct {
 	Parent, Op trace.Op // steps; parent is 0 for a root
-	Border     bool     // the site of the borders of op, see [Recording.border]
+	Border     bool     // the site of op's borders, see compare.Recording.border
 }
 
 // anyCaller returns the key that all sites of the same step share.
@@ -35,13 +36,13 @@ type Site struct {
 	Base    trace.Op // operation of the step
 	Service int32    // number of the service
 	Client  bool     // whether its spans are CLIENT spans or borders
-	Queue   bool     // whether its calls are messages that waited in a queue, which is Base, for the service
+	Queue   bool     // whether its calls are messages that waited in a queue, Base, for the service
 	Inner   bool     // whether its spans count in the local times of another site, see [Series]
-	Peer    int32    // number of the callee that its attributes name, of calls without an answer; 0: no name
+	Peer    int32    // number of the callee named by the attributes of calls without an answer, or 0
 }
 
-// Wider returns the keys under which a site is pooled with others: with the same step under other callers and, if the
-// step has a target, with the same operation whatever it calls. The second is the history of calls without an answer.
+// Wider returns the keys that pool a site with others: the same step under any caller and, if the step has a target,
+// the same operation with any target. The second key is the history of calls without an answer.
 func (s *Site) Wider() []SiteKey {
 	keys := []SiteKey{s.anyCaller()}
 	if s.Base != s.Op {
@@ -55,7 +56,7 @@ func (s *Site) Wider() []SiteKey {
 // Callee is the target of a CLIENT span.
 type Callee struct {
 	Service int32    // number of the service
-	Op      trace.Op // 0: only the name of the service is known, from an attribute of the CLIENT span
+	Op      trace.Op // 0 if only the name of the service is known, from an attribute of the CLIENT span
 }
 
 // Compare orders callees by operation and service.

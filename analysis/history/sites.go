@@ -1,5 +1,5 @@
 // Package history counts the calls of a running service. A [Tally] counts calls of closed traces by [Site] and [Slice]
-// of time; [Sites] joins tallies, and keeps two hours of them in few bytes: calls, own times and shapes of each site
+// of time. [Sites] joins tallies, and keeps two hours of them in few bytes: calls, own times and shapes of each site
 // ([Series]), by instance, host, zone and version ([Instance]), and by hour of the last week ([Week]). Sites ages its
 // content, skips times of unhealthy services ([Sites.Skip]), and saves it. It answers questions about the calls
 // themselves, such as their rates and errors ([Sites.Uses]). Package compare judges them.
@@ -19,8 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sites is the history of the sites of a running service: the calls at each, by slices of time. It is the counterpart
-// of [Recording], which keeps every call. It is not safe for concurrent use.
+// Sites is the history of the sites of a running service: the calls at each, by slices of time. Its counterpart
+// compare.Recording keeps every call. Sites is not safe for concurrent use.
 //
 // The content does not depend on the order of the tallies, unless the bound on sites was reached.
 type Sites struct {
@@ -31,59 +31,59 @@ type Sites struct {
 	called  []trace.Op // by number of the site: the target of its step
 	series  []Series
 	crowds  map[trace.Symbol]int // by service: number of its sites
-	judged  map[Callee]bool      // operations of the sites
+	judged  map[Callee]bool      // operations at the sites
 	shapes  int                  // of all sites
-	refused uint64               // calls at sites for which there was no room
+	refused uint64               // calls at sites without room
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
 	calls          map[servicePair]bool
 	instances      instances
 	addresses      addresses
-	answerers      *answerers // nil: not yet known
+	answerers      *answerers // nil if not yet known
 	messages       messages
 
 	entries  map[entryKey]*entry
-	total    Cells   // the requests of all entries but the long ones, with their durations
-	longFrom float64 // see [LongFrom]; 0: not yet known
+	total    Cells   // the requests of all entries except the long ones, with their durations
+	longFrom float64 // see [LongFrom]; 0 if not yet known
 	skipped  skips
 	folded   Slice // cells before it cover minutes
-	hour     Hour  // the first that is not yet in the weeks of the sites
+	hour     Hour  // the first hour that is not yet in the weeks of the sites
 
 	unpacked Cells // scratch
 
 	forgotten Slice // skipped cells before it were deleted
-	late      bool  // there may be others since then
+	late      bool  // there may be skipped cells before it again
 
-	compared Slice // the latest beginning of a window that was compared
-	// changes counts the changes of the history. The others are its values after the last change of all sites, after
-	// the last change of calls or skipped times before compared, and after sites got other numbers.
+	compared Slice // latest start of a window that was compared
+	// changes counts the changes of the history. The others are values of it: after the last change of all sites, after
+	// the last change of calls or skipped times before compared, and after sites were renumbered.
 	changes, allChanged, pastChanged, renumbered uint64
 }
 
-// servicePair is the numbers of a service and of one that it calls.
+// servicePair is the numbers of a service and of a service that it calls.
 type servicePair struct{ caller, called int32 }
 
-// target is the callee of a site as its step names it.
+// target is the callee of a site, as named by its step.
 type target struct {
-	service  int32 // number of the service; 0: no target
+	service  int32 // number of the service, or 0
 	op       trace.Op
 	external bool // whether only attributes name it
 	direct   bool // whether it has answered calls itself, not only behind a hop without spans
 
-	settled, settledDirect bool // whether the site, and direct, were known at the end of the last epoch
+	settled, settledDirect bool // whether the site, and the value of direct, were known at the end of the last epoch
 }
 
 // Series is the history of a site.
 type Series struct {
 	Times // own times
-	// Local has local times: own times with all INTERNAL spans inside the same call of the service. They do not change
-	// with the number of these spans. nil: they equal own times, as there are no such spans.
+	// Local holds local times: own times including all INTERNAL spans inside the same call of the service. They don't
+	// depend on the number of these spans. Local is nil without such spans, because local times then equal own times.
 	Local  *Times
 	Shapes []ShapeSeries
-	Week   *Week // nil: not yet known
+	Week   *Week // nil if not yet known
 
-	requests uint64 // calls of the last hours, each hour counting half as much as the next one
+	requests uint64 // calls of the last hours; each hour counts half as much as the next one
 	within   int64  // logarithms of the durations of the requests with these calls
 
 	changed uint64 // value of [Sites.changes] after the last change
@@ -92,7 +92,7 @@ type Series struct {
 // Times counts calls with their times.
 type Times struct {
 	Counts
-	past pastSum // the last result of [Sites.Before]
+	past pastSum // last result of [Sites.Before]
 }
 
 // LocalTimes returns the local times.
@@ -103,7 +103,7 @@ func (s *Series) LocalTimes() *Times {
 	return &s.Times
 }
 
-// addTimes adds calls with their own times, and with the times and logarithms that local times add.
+// addTimes adds calls with their own times. inner holds the additional times and logarithms of local times.
 func (s *Series) addTimes(x, inner Cell) {
 	if s.Local == nil && inner != (Cell{}) {
 		s.Local = &Times{Counts: s.clone()}
@@ -123,32 +123,32 @@ type ShapeSeries struct {
 
 // Bounds of a history.
 const (
-	// MaxSites is the largest number of sites. With all shapes and instances they take less than 100 MB.
+	// MaxSites is the maximum number of sites. They take less than 100 MB with all shapes and instances.
 	MaxSites = 20_000
-	// spareSites is the number of free places below which sites without calls are deleted.
+	// spareSites is the number of free places that we try to keep, by deleting sites without calls.
 	spareSites = MaxSites / 8
-	// serviceSites bounds the sites of a service: one whose operations have IDs in their names must leave room for the
-	// others. Calls at further sites count at one more, which is named [trace.Overflow].
+	// serviceSites bounds the sites of a service, because a service with IDs in the names of its operations must leave
+	// room for the others. Calls at further sites count at one more site, named [trace.Overflow].
 	serviceSites = MaxSites / 4
-	// SiteShapes bounds the shapes of a site: calls of others count as one shape of hash 0.
+	// SiteShapes bounds the shapes of a site. Calls of other shapes count as one shape of hash 0.
 	SiteShapes = 16
-	// maxAllShapes bounds the shapes of all sites, without hash 0.
+	// maxAllShapes bounds the shapes of all sites, except for hash 0.
 	maxAllShapes = 3 * MaxSites
-	// Span is the time that a history covers, without the time that was skipped.
+	// Span is the time that a history covers, not counting skipped times.
 	Span = 2 * time.Hour
 
-	// fineSlices are kept as they are; older ones are joined to minutes.
+	// fineSlices is the number of slices that are kept as they are. Older ones are joined to minutes.
 	fineSlices = 5 * SlicesPerMinute
-	// longestHistory and ahead bound how far a history reaches: traces beyond them have wrong clocks.
+	// longestHistory and Ahead bound the time that a history covers. Traces beyond it have wrong clocks.
 	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
 	Ahead          = SlicesPerMinute
-	// keptSkipped is the time for which skipped slices are kept, in case that they are accepted as normal: enough to
-	// judge windows by, and until the end of the hour.
+	// keptSkipped is the time that skipped slices are kept, in case a person accepts them as normal. It is long enough
+	// to judge windows by them, until the end of the hour.
 	keptSkipped = 65 * SlicesPerMinute
 )
 
-// NewSites returns an empty history. The names of tallies must be in table before they are merged; the history adds the
-// steps.
+// NewSites returns an empty history. The names of tallies must be in table before they are merged. The history itself
+// adds the steps.
 func NewSites(table *trace.Table) *Sites {
 	return &Sites{
 		table:          table,
@@ -173,8 +173,8 @@ func (h *Sites) change() uint64 {
 	return h.changes
 }
 
-// ChangedSince reports whether calls at a site, or skipped times before a window that was compared, have changed since
-// changes had a value.
+// ChangedSince reports whether calls at a site, or skipped times before a compared window, have changed since changes
+// had the given value.
 func (h *Sites) ChangedSince(number int32, changes uint64) bool {
 	return max(h.series[number].changed, h.allChanged) > changes
 }
@@ -182,13 +182,13 @@ func (h *Sites) ChangedSince(number int32, changes uint64) bool {
 // Len returns the number of sites.
 func (h *Sites) Len() int { return len(h.sites) - 1 }
 
-// Operations returns the number of operations at the sites: a suspect has scores for each.
+// Operations returns the number of operations at the sites. A suspect has scores for each.
 func (h *Sites) Operations() int { return len(h.judged) }
 
-// Refused returns the number of calls at sites for which there was no room.
+// Refused returns the number of calls at sites without room.
 func (h *Sites) Refused() uint64 { return h.refused }
 
-// Merge adds a tally. Sites are added in the order of their keys, so that the bound does not depend on the order of the
+// Merge adds a tally. It adds sites in the order of their keys, so that the bound doesn't depend on the order of the
 // calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
@@ -226,7 +226,7 @@ func (h *Sites) Merge(t *Tally) {
 	}
 }
 
-// numbersOf returns the numbers of the sites of a tally, and tells of which the answers got lost.
+// numbersOf returns the numbers of the sites of a tally, and whether the answers to their calls were lost.
 func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	numbers, lost = make([]int32, len(t.sites)), make([]bool, len(t.sites))
 	sites := make([]tallySite, len(t.sites))
@@ -246,8 +246,9 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	return numbers, lost
 }
 
-// admit returns the number of a site or, if its service has too many, of the one that stands for all further ones;
-// overflow if there is no room. Calls that other services answer are not counted there a second time.
+// admit returns the number of a site. If its service has too many sites, it returns the number of the site that stands
+// for all further ones, and if there is no room, Overflow. Calls that other services answer are not counted twice
+// there.
 func (h *Sites) admit(s *tallySite) int32 {
 	if h.crowds[s.service] < serviceSites {
 		return h.number(s)
@@ -259,7 +260,7 @@ func (h *Sites) admit(s *tallySite) int32 {
 	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
 }
 
-// number returns the number of a site; overflow if there is no room.
+// number returns the number of a site, or Overflow if there is no room.
 func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i
@@ -291,14 +292,14 @@ func (h *Sites) number(s *tallySite) int32 {
 	return i
 }
 
-// within reports whether the spans of a site are inside others, as [within] does.
+// within reports whether the spans of a site are inside others, like the function [within].
 func (h *Sites) within(s *tallySite) bool {
 	caller := h.table.Operation(s.Parent)
 	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
 		h.table.Operation(s.base).Kind == trace.Internal
 }
 
-// keep takes what was known of the same target before.
+// keep takes over the earlier knowledge of the same target.
 func (t *target) keep(old *target) {
 	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
 }
@@ -352,15 +353,15 @@ func (h *Sites) shape(of *Series, x Shape) *ShapeSeries {
 		return h.shape(of, x)
 	}
 	h.shapes++
-	if len(of.Shapes) == cap(of.Shapes) { // grow by one: there are many sites, and their shapes soon stay the same
+	if len(of.Shapes) == cap(of.Shapes) { // grow by one: there are many sites, and their shapes are soon stable
 		of.Shapes = append(make([]ShapeSeries, 0, len(of.Shapes)+1), of.Shapes...)
 	}
 	of.Shapes = append(of.Shapes, ShapeSeries{Shape: x})
 	return &of.Shapes[len(of.Shapes)-1]
 }
 
-// Accept takes the behaviour of a service in an interval as normal: the interval is no longer skipped, and the calls of
-// the service and those to it before the interval are deleted. It takes time linear in the number of cells.
+// Accept takes the behaviour of a service in an interval as normal. The interval is no longer skipped, and earlier
+// calls of the service and to it are deleted. Accept takes time linear in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.unskip(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
 	number, known := h.serviceNumbers[service]
@@ -395,7 +396,7 @@ func (h *Sites) age(s *Series, a *aging) (changed bool) {
 	return changed
 }
 
-// Age joins slices to minutes and deletes slices that the history no longer covers at time now, and slices of traces
+// Age joins slices to minutes. It deletes slices that the history no longer covers at time now, and slices of traces
 // with wrong clocks.
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
@@ -431,7 +432,7 @@ func (h *Sites) Age(now trace.Nanos) {
 	h.skipped = slices.DeleteFunc(h.skipped, func(s skip) bool { return s.To <= coverages[0].oldest })
 }
 
-// crowded reports whether a service has too many sites.
+// crowded reports whether any service has too many sites.
 func (h *Sites) crowded() bool {
 	for _, n := range h.crowds {
 		if n >= serviceSites {
@@ -441,8 +442,8 @@ func (h *Sites) crowded() bool {
 	return false
 }
 
-// evict deletes the sites without calls since a slice, of all services or only of those that have too many, and the
-// services that no other site names. It renumbers the others.
+// evict deletes sites without calls since a slice, of all services or only of services with too many sites. It also
+// deletes services that no other site names, and renumbers the others.
 func (h *Sites) evict(since Slice, all bool) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[SiteKey]int32), make(map[trace.Symbol]int32)
@@ -468,12 +469,12 @@ func (h *Sites) evict(since Slice, all bool) {
 	}
 }
 
-// Requests returns the number of traces that began in an interval.
+// Requests returns the number of traces that started in an interval.
 func (h *Sites) Requests(i Interval) uint64 {
 	return h.total.Within(Range{SliceOf(i.From), SliceOf(i.To)}).Calls()
 }
 
-// Latest returns the end of the latest slice with requests, at most now; 0 without requests.
+// Latest returns the end of the latest slice with requests, at most now, or 0 without requests.
 func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 	cells := h.total.Within(Range{0, SliceOf(now) + 1})
 	if len(cells) == 0 {
@@ -482,8 +483,9 @@ func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 	return min(now, trace.Nanos(cells[len(cells)-1].Slice+1)*trace.Nanos(SliceLength))
 }
 
-// LatestOf returns the end of the latest slice with calls of some operations of a service, or of any if there are no
-// operations, at most now; 0 if there are no such calls. Calls to a service that emits no spans count as its own.
+// LatestOf returns the end of the latest slice, at most now, with calls of the given operations of a service, or of any
+// of its operations if the list is empty. It returns 0 without such calls. If a service emits no spans, calls to it
+// count as its own.
 func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
 	newest := Slice(-1)
 	for s := range h.seriesOf(service, operations) {
@@ -492,7 +494,7 @@ func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.
 	return min(now, trace.Nanos(newest+1)*trace.Nanos(SliceLength))
 }
 
-// CallsOf returns the number of such calls that began in an interval of whole slices.
+// CallsOf returns the number of calls, as selected by LatestOf, that started in an interval of whole slices.
 func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval) (calls uint64) {
 	within := Range{SliceOf(in.From), SliceOf(in.To)}
 	for s := range h.seriesOf(service, operations) {
@@ -503,7 +505,7 @@ func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval
 	return calls
 }
 
-// seriesOf yields the series of the calls of some operations of a service, as described at LatestOf.
+// seriesOf yields the series of the calls that LatestOf selects.
 func (h *Sites) seriesOf(service trace.Symbol, operations []trace.Op) iter.Seq[*Series] {
 	number := h.serviceNumbers[service]
 	counts := func(op trace.Op) bool { return len(operations) == 0 || slices.Contains(operations, op) }
@@ -519,14 +521,13 @@ func (h *Sites) seriesOf(service trace.Symbol, operations []trace.Op) iter.Seq[*
 	}
 }
 
-// Covered returns the time until now for which traces have begun at least every two minutes, in whole minutes and
-// without its first one: they may have begun at its end.
+// Covered returns the time until now with traces at least every two minutes. It is in whole minutes and leaves out the
+// first one, because its traces may have started at its end.
 func (h *Sites) Covered(now trace.Nanos) time.Duration {
 	return time.Duration(max(0, SliceOf(now).minute()-h.firstMinute(now)-SlicesPerMinute)) * SliceLength
 }
 
-// CoveredSince returns the beginning of the first minute of the time until now for which traces have begun at least
-// every two minutes.
+// CoveredSince returns the start of the first minute of the time until now with traces at least every two minutes.
 func (h *Sites) CoveredSince(now trace.Nanos) trace.Nanos {
 	return trace.Nanos(h.firstMinute(now)) * trace.Nanos(SliceLength)
 }
@@ -552,7 +553,7 @@ func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
 }
 
-// Minutes returns the number of minutes with new traces before an instant.
+// Minutes returns the number of minutes before an instant when traces started.
 func (h *Sites) Minutes(before trace.Nanos) int {
 	n, last := 0, Slice(-1)
 	for _, c := range h.total.Within(Range{0, SliceOf(before)}) {
@@ -563,10 +564,10 @@ func (h *Sites) Minutes(before trace.Nanos) int {
 	return n
 }
 
-// Related reports whether two services call each other, have common callers or callees, or are connected by further
-// such calls.
+// Related reports whether two services call each other, share callers or callees, or are connected by a chain of such
+// calls.
 func (h *Sites) Related(a, b trace.Symbol) bool {
-	component := make([]int32, len(h.names)) // by number of the service: a service of the same component; a tree
+	component := make([]int32, len(h.names)) // by number of the service: a service in the same component, as a tree
 	for i := range component {
 		component[i] = int32(i)
 	}
@@ -583,8 +584,8 @@ func (h *Sites) Related(a, b trace.Symbol) bool {
 	return find(h.serviceNumbers[a]) == find(h.serviceNumbers[b])
 }
 
-// resolve maps each service to itself or, if it emits no spans and its name is the address of one that does, to that
-// one: cart in cart.default.svc:7070. opaque tells which services emit no spans.
+// resolve maps each service to itself. But if a service emits no spans, and its name is the address of a service that
+// does, it is mapped to that one: cart.default.svc:7070 to cart. opaque marks the services without spans.
 func (h *Sites) resolve() (service []int32, opaque []bool) {
 	service, opaque = make([]int32, len(h.names)), make([]bool, len(h.names))
 	for i := range h.names {
@@ -603,8 +604,8 @@ func (h *Sites) resolve() (service []int32, opaque []bool) {
 	return service, opaque
 }
 
-// emitter returns the number of the service that emits spans and has a name, or the name in an address like
-// cart.default.svc:7070; 0 if there is none.
+// emitter returns the number of the service with a name, or with the name in an address like cart.default.svc:7070, if
+// it emits spans. Otherwise it returns 0.
 func (h *Sites) emitter(name trace.Symbol) int32 {
 	for _, name := range []trace.Symbol{name, h.table.HostOf(name)} {
 		if h.crowds[name] > 0 {
@@ -614,9 +615,9 @@ func (h *Sites) emitter(name trace.Symbol) int32 {
 	return 0
 }
 
-// Callees returns the usual callee of the CLIENT spans of each site, by its number and in the given memory: the target
-// of the step or, without one, of the step of the same operation that is called most often; service 0: unknown. It also
-// tells by number of the service which emit no spans.
+// Callees returns the usual callee of the CLIENT spans of each site, by its number, in the given memory. The callee is
+// the target of the step. If the step has no target, it is the most frequent target of steps of the same operation. The
+// service is 0 if unknown. opaque marks the services without spans, by their number.
 func (h *Sites) Callees(memory []Callee) (callees []Callee, opaque []bool) {
 	service, opaque := h.resolve()
 	callees = scratch.Filled(memory, len(h.sites), Callee{})
@@ -688,7 +689,7 @@ func (h *Sites) Series(number int32) *Series { return &h.series[number] }
 // Names returns the names of the services by number, from 1.
 func (h *Sites) Names() []trace.Symbol { return h.names }
 
-// NumberOf returns the number of a service; 0 if it is unknown.
+// NumberOf returns the number of a service, or 0 if it is unknown.
 func (h *Sites) NumberOf(service trace.Symbol) int32 { return h.serviceNumbers[service] }
 
 // Total counts the requests with their durations, without the long ones.
@@ -697,12 +698,12 @@ func (h *Sites) Total() Cells { return h.total }
 // Learned returns the first hour that is not yet in the weeks of the sites.
 func (h *Sites) Learned() Hour { return h.hour }
 
-// Note notes that a window that begins with a slice is compared, and returns the number of changes of the history so
-// far, see [Sites.ChangedSince].
+// Note notes that a window starting with a slice is compared. It returns the number of changes of the history so far,
+// see [Sites.ChangedSince].
 func (h *Sites) Note(from Slice) (changes uint64) {
 	h.compared = max(h.compared, from)
 	return h.changes
 }
 
-// Renumbered returns the number of changes of the history when its sites last got other numbers.
+// Renumbered returns the number of changes of the history at the time when its sites were last renumbered.
 func (h *Sites) Renumbered() uint64 { return h.renumbered }

@@ -13,18 +13,18 @@ import (
 type skip struct {
 	Range
 	id       uint64
-	services []trace.Symbol // whose calls are no history, ascending; empty: all
+	services []trace.Symbol // services whose calls are skipped, ascending; empty means all
 }
 
 // skips holds the skipped times.
 type skips []skip
 
-// Ranges are slices: ascending, disjoint.
+// Ranges are ranges of slices, ascending and disjoint.
 type Ranges []Range
 
-// Skip excludes the calls of some services, and the calls to them, from the history, in the traces that begin in an
-// interval: they are not healthy. Without services it excludes all calls. It replaces what was skipped before under the
-// same id. The interval begins with a minute, since its calls will be joined to the whole minute.
+// Skip excludes the calls of some services, and the calls to them, from the history, because they are not healthy. It
+// applies to traces that start in an interval, and excludes all calls if services is empty. It replaces an earlier skip
+// with the same id. The interval starts with a minute, because its calls will be joined to the whole minute.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	added := skip{
 		Range{SliceOf(i.From).minute(), SliceOf(i.To) + 1},
@@ -45,14 +45,14 @@ func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	h.skipped[k] = added
 }
 
-// Skips reports whether the calls of a service are excluded from the history in any part of an interval.
+// Skips reports whether calls of a service are excluded from the history in any part of an interval.
 func (h *Sites) Skips(service trace.Symbol, i Interval) bool {
 	return slices.ContainsFunc(h.skipped, func(s skip) bool {
 		return s.From <= SliceOf(i.To-1) && SliceOf(i.From) < s.To && s.concerns(service)
 	})
 }
 
-// changeSkipped prepares for a change of the skipped times that begins with a slice.
+// changeSkipped prepares for a change of the skipped times that starts with a slice.
 func (h *Sites) changeSkipped(from Slice) {
 	if from < h.compared {
 		h.allChanged = h.change()
@@ -104,7 +104,7 @@ func (r Ranges) union() Ranges {
 	return joined
 }
 
-// Before returns the parts of ranges before a slice. It shares their memory.
+// Before returns the parts of r before a slice. It shares the memory of r.
 func (r Ranges) Before(end Slice) Ranges {
 	for len(r) > 0 && r[len(r)-1].From >= end {
 		r = r[:len(r)-1]
@@ -123,7 +123,7 @@ func (r Ranges) Contains(s Slice) bool {
 	return len(r) > 0 && r[len(r)-1].Contains(s)
 }
 
-// Without returns the cells that are not in the ranges. They share the memory of c, or of kept if some are.
+// Without returns the cells that are not in the ranges. They share the memory of c or, if cells were removed, of kept.
 func (c Cells) Without(r Ranges, kept *Cells) Cells {
 	if len(c) == 0 || len(r) == 0 || r[len(r)-1].To <= c[0].Slice {
 		return c
@@ -159,11 +159,11 @@ func (h *Sites) unskip(r Range) {
 type coverage struct {
 	skipped   Ranges
 	oldest    Slice
-	forgotten func(Slice) bool // whether the skipped calls of a slice are deleted; nil: no call is, or all have been
+	forgotten func(Slice) bool // reports whether the skipped calls of a slice are deleted; nil if no call is, or if all have been
 }
 
-// coverages returns the coverage of the calls of each service by number, and of all at index 0. Skipped calls before a
-// slice are deleted.
+// coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. Skipped calls
+// before a slice are deleted.
 func (h *Sites) coverages(before Slice) []coverage {
 	all := make([]coverage, len(h.names))
 	all[0].skipped = h.skipped.all()
@@ -185,7 +185,7 @@ func (h *Sites) coverages(before Slice) []coverage {
 	return all
 }
 
-// oldest returns the first slice that the history covers: [Span] of minutes that have traces and are not skipped.
+// oldest returns the first slice that the history covers: [Span] of minutes with traces that are not skipped.
 func (h *Sites) oldest(skipped Ranges) Slice {
 	left := int(Span / time.Minute)
 	minute := Slice(-1)
@@ -200,7 +200,7 @@ func (h *Sites) oldest(skipped Ranges) Slice {
 	return 0
 }
 
-// Callers returns some services and all that call them, directly or through others, ascending.
+// Callers returns the given services and all that call them, directly or through others, ascending.
 func (h *Sites) Callers(services ...trace.Symbol) []trace.Symbol {
 	callers := make(map[int32][]int32)
 	for pair := range h.calls {
@@ -221,18 +221,18 @@ func (h *Sites) Callers(services ...trace.Symbol) []trace.Symbol {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// pastSum is the sum of the calls at a site before a window that are not skipped. Decoding all of them in each epoch
+// pastSum is the sum of the calls at a site before a window, without skipped ones. Decoding all of them in each epoch
 // would take most of the time of a comparison while an incident is open.
 type pastSum struct {
-	changes uint64 // number of changes with which it was made, see [Sites.changes]
+	changes uint64 // value of [Sites.changes] when it was made
 	end     mark   // of the summed cells
 	calls   uint64
 	logs    int64
 }
 
-// Before returns the number of calls before a slice, without those in skipped, the skipped times of their service, and
-// the total of their logarithms. Sums are remembered: the slice is usually the same as in the last call, or a little
-// later.
+// Before returns the number of calls before a slice and the total of their logarithms. It leaves out calls in skipped,
+// the skipped times of their service. It caches sums, because the slice is usually the same as in the last call, or a
+// little later.
 func (h *Sites) Before(s *Times, at Slice, skipped Ranges) (calls uint64, logs int64) {
 	s.seek(at)
 	if k := len(skipped); k == 0 || s.earlier == 0 || s.First() >= skipped[k-1].To {

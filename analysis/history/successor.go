@@ -2,22 +2,22 @@ package history
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// renaming is the time before the last call of a service from which another one with the same operations may have
-// taken over, since instances are replaced one by one.
+// renaming is the time before the last call of a service when a successor with the same operations may already have
+// calls, because instances are replaced one by one.
 const renaming = 30 * SlicesPerMinute
 
-// leastTaken is the part of the operations of a service, weighted by calls, that its successor has.
+// leastTaken is the minimum part of the operations of a service, weighted by calls, that its successor has.
 const leastTaken = 0.5
 
-// entrance is an operation at which other services, or requests from outside, call a service.
+// entrance is an operation where other services, or requests from outside, call a service.
 type entrance struct {
 	caller int32 // number of the service, 0 for outside
 	name   trace.Symbol
 	kind   trace.Kind
 }
 
-// Successor returns the service that gets the calls of another one, which gets no calls now: a new one with most of its
-// operations and the same callers. It returns 0 if there is no such service.
+// Successor returns the service that has taken over the calls of a service without calls now: a new service with most
+// of its operations and the same callers. It returns 0 if there is no such service.
 func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	old := h.serviceNumbers[of]
 	calls, all, last := make(map[entrance]uint64), uint64(0), Slice(-1)

@@ -7,15 +7,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally counts the calls of closed traces by site and slice. The shards of a service make one each; [Sites.Merge] joins
-// them. A trace counts in the slice where its primary root begins, with all of its roots, and, if it is incomplete,
-// with the spans that it has.
+// Tally counts the calls of closed traces by site and slice. Each shard of a service makes one, and [Sites.Merge] joins
+// them. A trace, with all of its roots, counts at the start of its primary root. Incomplete traces count with the spans
+// that they have.
 type Tally struct {
 	numbers map[tallyKey]int32
 	sites   []tallySite
-	recent  [4096]int32 // number+1 of a site that was seen lately, by its hash
+	recent  [4096]int32 // number+1 of a recently seen site, by its hash
 	slices  map[Slice]*tallySlice
-	within  int64 // logarithm of the duration of the request that is observed
+	within  int64 // logarithm of the duration of the observed request
 	places  places
 	answers answers
 	unknown int // sites with an address
@@ -25,21 +25,21 @@ type Tally struct {
 	reader PathReader
 }
 
-// tallyKey is a site with what only [Sites] can tell: who is at the address of calls that nobody answered, and who
-// should have answered those with spans below a missing one.
+// tallyKey is a site together with questions that only [Sites] can answer: who is at the address of calls that nobody
+// answered, and who should have answered the calls with spans below a missing one.
 type tallyKey struct {
 	SiteKey
-	address trace.Address // 0: answered, or without an address
-	reached trace.Op      // the first operation that sent spans from below a missing one; 0: no span is missing
+	address trace.Address // 0 if answered, or without an address
+	reached trace.Op      // first operation with spans from below a missing one; 0 if no span is missing
 }
 
-// tallySite describes a site to another table.
+// tallySite describes a site independently of the tally's own numbers.
 type tallySite struct {
 	tallyKey
 	base, target trace.Op // of the step
 	service      trace.Symbol
 	client       bool
-	named        trace.Op // of calls with spans below a missing one: what their attributes name; 0: nothing
+	named        trace.Op // of calls with spans below a missing one: the callee that their attributes name, or 0
 }
 
 // tallySlice is the content of one slice.
@@ -53,12 +53,12 @@ type tallySlice struct {
 type tallyCell struct {
 	calls  uint64
 	nanos  int64 // own time on the critical path
-	beside int64 // own time beside it
+	beside int64 // own time off it
 	logs   int64 // of own times, see [logOf]
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	inner, innerBeside, innerLogs int64 // what local times add to nanos, beside and logs, see [PathTimes.Local]
+	inner, innerBeside, innerLogs int64 // the difference of local times to nanos, beside and logs, see [PathTimes.Local]
 }
 
 // shapeCount counts the calls of one shape.
@@ -67,13 +67,15 @@ type shapeCount struct {
 	calls uint64
 }
 
-// Shape is the set of operations that a call makes, about how often, and whether it failed and was answered.
+// Shape is the set of operations that a call makes, with the order of magnitude of their counts, and whether the call
+// failed and was answered.
 type Shape struct {
 	Hash             uint64
 	Failed, answered bool
 }
 
-// ShowsAnswer reports whether the callee of a call, of a CLIENT span or [graph.behind] another, may have answered.
+// ShowsAnswer reports whether the callee of a call may have answered. The call is a CLIENT span, or a span with a
+// callee behind it (see graph.behind in package compare).
 func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != FailedLeaf }
 
 func (x Shape) compare(y Shape) int {
@@ -94,7 +96,7 @@ func NewTally() *Tally {
 // Empty reports whether t has no traces.
 func (t *Tally) Empty() bool { return len(t.slices) == 0 }
 
-// Observe counts the trace of p. Like [Recording.Add] it ignores traces without a root, and those that take
+// Observe counts the trace of p. Like compare.Recording.Add it ignores traces without a root, and traces of
 // [trace.MaxDuration] or more.
 func (t *Tally) Observe(p *critpath.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
@@ -125,8 +127,8 @@ func (t *Tally) Observe(p *critpath.Path) {
 	t.take(p, at)
 }
 
-// observeWait counts the time for which a message waited in a queue, as several calls at a site of its own: an
-// operation of the service that takes messages from the queue, since they wait until it does.
+// observeWait counts the time that a message waited in a queue, as several calls at a site of its own. That site is an
+// operation of the service that takes messages from the queue, because they wait until it does.
 func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.Wait, calls uint64) {
 	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
 	number, ok := t.numbers[key]
@@ -194,8 +196,8 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	into.cell(number).add(spent{t.reader.Borders[i], t.reader.Off.Borders[i]})
 }
 
-// address returns the address of node i if it is a call that no span answers itself, and notes who answers at which
-// address.
+// address returns the address of node i if it is a call that no span answers directly. It also notes who answers at
+// which address.
 func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	s, callee := p.Span(i), Answering(p, i)
 	missing := p.Nodes[i].Callee == critpath.CalleeMissing
@@ -214,7 +216,7 @@ func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	return 0
 }
 
-// spent is the time of a call in ns, on the critical path or beside it.
+// spent is the time of a call in ns, on or off the critical path.
 type spent struct{ nanos, beside int64 }
 
 func (s spent) sum() int64 { return s.nanos + s.beside }
@@ -227,7 +229,8 @@ func (c *tallyCell) add(own spent) {
 	c.logs += logOf(own.sum())
 }
 
-// addLocal adds the local time of a call with an own time. The time of an inner span is in the sum of another call.
+// addLocal adds the local time of a call with an own time. The time of an inner span is part of the sum of another
+// call.
 func (c *tallyCell) addLocal(own, local spent) {
 	if local != own {
 		c.inner += local.nanos - own.nanos
@@ -236,7 +239,7 @@ func (c *tallyCell) addLocal(own, local spent) {
 	}
 }
 
-// number returns the number of a site, if it has one.
+// number returns the number of a site, and whether it has one.
 func (t *Tally) number(of tallyKey) (number int32, known bool) {
 	recent := &t.recent[(uint64(of.Op)^uint64(of.Parent)>>8)%uint64(len(t.recent))]
 	if number = *recent - 1; number >= 0 && t.sites[number].tallyKey == of {
@@ -265,7 +268,7 @@ func (s *tallySlice) cell(number int32) *tallyCell {
 	return &s.cells[number]
 }
 
-// tallyShapes bounds the shapes of a site in a slice; calls of others count as one shape of hash 0.
+// tallyShapes bounds the shapes of a site in a slice. Calls of other shapes count as one shape of hash 0.
 const tallyShapes = 32
 
 func (c *tallyCell) count(x Shape, calls uint64) {

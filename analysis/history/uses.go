@@ -8,21 +8,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Uses is the use of all services and the calls between them, as the history counts it. Comparisons judge the same
+// Uses is the use of all services and the calls between them, as counted by the history. Comparisons judge the same
 // counts.
 type Uses struct {
 	Now      Interval      // the time of Use.Now, in whole slices
-	From     trace.Nanos   // beginning of the first bin of series
-	Bin      time.Duration // the length of a bin
+	From     trace.Nanos   // start of the first bin of series
+	Bin      time.Duration // length of a bin
 	Services []ServiceUse  // ascending by symbol
 	Calls    []CallUse     // ascending by caller and callee
 }
 
-// Usage counts calls, those that failed, and their own time on the critical path. Traces do not tell the own time of a
-// span next to a call without a CLIENT span from the time of that call on the wire: it counts at both.
+// Usage counts calls, failed calls, and their own time on the critical path. If a span calls without a CLIENT span,
+// traces don't show where its own time ends and the time on the wire starts, so the time next to the call counts as
+// both.
 type Usage struct {
 	Calls, Failed uint64
-	Unanswered    uint64 // of Calls: no span answers them, although their attributes name a callee
+	Unanswered    uint64 // part of Calls: no span answers them, although their attributes name a callee
 	Nanos         int64
 }
 
@@ -38,17 +39,17 @@ func (u *Usage) Add(v Usage) {
 type Use struct {
 	Now   Usage
 	Usual Usage         // in the history before Now, without skipped times
-	Known time.Duration // the time that Usual covers; 0: there is no history
-	// Last is the end of the last slice with calls before the end of Now; 0: there are no calls.
+	Known time.Duration // time that Usual covers; 0 without a history
+	// Last is the end of the last slice with calls before the end of Now, or 0 without calls.
 	Last trace.Nanos
-	// Open is the longest time for which later calls may not be known yet, see [Sites.StillOpen].
+	// Open is the longest time that later calls may still be unknown, see [Sites.StillOpen].
 	Open time.Duration
-	// Series has a usage for each bin; nil: not asked for. Bins of skipped times have their calls, too.
+	// Series has a usage for each bin, or is nil if not requested. Bins in skipped times have their calls, too.
 	Series []Usage
 }
 
-// ServiceUse is the use of a service: calls to it by others, or from outside, with the own time of all of its spans. Of
-// a service that emits no spans they are the calls that others make to it, with their time on the wire.
+// ServiceUse is the use of a service: the calls to it by others, or from outside, with the own time of all of its
+// spans. If a service emits no spans, it is the calls that others make to it, with their time on the wire.
 type ServiceUse struct {
 	Use
 	Service    trace.Symbol
@@ -56,7 +57,7 @@ type ServiceUse struct {
 	Operations []OperationUse // by falling number of calls in Now, then ascending
 }
 
-// OperationUse is the use of an operation at which a service is called, with the own time of its span alone.
+// OperationUse is the use of an operation of a service that others call, with the own time of its span alone.
 type OperationUse struct {
 	Use
 	Op trace.Op // a step
@@ -68,14 +69,14 @@ type CallUse struct {
 	Caller, Callee trace.Symbol
 }
 
-// bins divide a time into parts of equal length. The minutes to which old slices are joined lie within one each.
+// bins divide a time into parts of equal length. Each minute of joined old slices lies within one of them.
 type bins struct {
 	from   Slice
 	length Slice
 	n      int
 }
 
-// leastBin is the shortest bin: older slices are joined to minutes.
+// leastBin is the shortest bin, because older slices are joined to minutes.
 const leastBin = SlicesPerMinute
 
 func newBins(from, to Slice, most int) bins {
@@ -88,8 +89,8 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in an interval, with series from an instant until its end in at most a number of
-// bins. Operations have series if they belong to the given service. It takes time linear in the number of cells.
+// Uses returns the use of all services in an interval, with series from an instant until its end in at most `most`
+// bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
 	from = max(from, h.Since())
@@ -133,7 +134,7 @@ type useReader struct {
 // knownTime is the history of a service.
 type knownTime struct {
 	skipped Ranges
-	first   Slice // of its calls
+	first   Slice // start of its calls
 }
 
 // read adds the calls at a site.
@@ -174,7 +175,7 @@ func (r *useReader) read(number int32) {
 	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.names[s.Service])
 }
 
-// readBorder adds the time at a border to the service that calls, and to the operation at which that is called.
+// readBorder adds the time at a border to the calling service, and to the operation of that service that was called.
 func (r *useReader) readBorder(number int32) {
 	s := &r.h.sites[number]
 	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
@@ -199,7 +200,7 @@ func (r *useReader) serviceOf(number int32) *ServiceUse {
 	return s
 }
 
-// add adds the calls at a site to a use of a service: their time, and their numbers if they count as calls.
+// add adds the calls at a site to a use of a service. It adds their time, and their number if counted is true.
 func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 	known := r.history(service)
 	if series && to.Series == nil {
@@ -247,7 +248,7 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 	}
 }
 
-// end returns the end of the time that a cell covers, at most that of Now.
+// end returns the end of the time that a cell covers, at most the end of Now.
 func (r *useReader) end(at Slice) trace.Nanos {
 	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
 }
@@ -317,7 +318,7 @@ func (r *useReader) uses() Uses {
 	return u
 }
 
-// covered returns the length of a history: of the slices with traces before the window.
+// covered returns the length of a history: the time of slices with traces before the window.
 func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	for _, x := range r.h.total {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
@@ -328,7 +329,7 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	return sum
 }
 
-// lengthAt returns the number of slices that a cell covers: old ones were joined to minutes.
+// lengthAt returns the number of slices that a cell covers. Old slices were joined to minutes.
 func (h *Sites) lengthAt(at Slice) Slice {
 	if at < h.folded {
 		return SlicesPerMinute
@@ -336,17 +337,17 @@ func (h *Sites) lengthAt(at Slice) Slice {
 	return 1
 }
 
-// InstanceUse is the calls that spans with one value of an attribute answered, with the time that they account for.
+// InstanceUse counts the calls that spans with one value of an attribute answered, with the time that they account for.
 type InstanceUse struct {
 	Key, Value trace.Symbol
-	First      trace.Nanos // beginning of the slice of its first kept calls
-	Last       trace.Nanos // end of the slice of its last ones
+	First      trace.Nanos // start of the slice of its first kept calls
+	Last       trace.Nanos // end of the slice of its last calls
 	Now        Usage
 }
 
-// InstanceUses returns the values of the attributes that tell the instances, hosts, zones and versions of a service
-// apart and that have calls since an instant, by key, the most specific first, and value. Values without room are not
-// among them.
+// InstanceUses returns the instances, hosts, zones and versions of a service with calls since an instant, as values of
+// the attributes that distinguish them. They are ordered by key, the most specific first, and value. It leaves out the
+// values without room.
 func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
 	var all []InstanceUse
@@ -369,7 +370,7 @@ func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nan
 	return all
 }
 
-// Since returns the beginning of the first slice of the history; 0 if it is empty.
+// Since returns the start of the first slice of the history, or 0 if it is empty.
 func (h *Sites) Since() trace.Nanos {
 	if len(h.total) == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// service returns the use of a service; zero if it has no use.
+// service returns the use of a service, or the zero value.
 func (u *Uses) service(table *trace.Table, name string) ServiceUse {
 	for _, s := range u.Services {
 		if table.Text(s.Service) == name {
@@ -79,7 +79,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// Skipped times are not usual, but in the trend.
+// Skipped times are not usual, but appear in the trend.
 func TestUsesOfSkippedTimes(t *testing.T) {
 	f := tracetest.NewFleet(3)
 	h := NewSites(f.Table)
@@ -96,7 +96,7 @@ func TestUsesOfSkippedTimes(t *testing.T) {
 	}
 }
 
-// Calls of a skipped time stay apart from usual ones when their slices are joined to minutes.
+// Calls of a skipped time stay separate from usual ones when their slices are joined to minutes.
 func TestUsesOfSkippedMinute(t *testing.T) {
 	f := tracetest.NewFleet(3)
 	h := NewSites(f.Table)
@@ -116,8 +116,8 @@ func TestUsesOfSkippedMinute(t *testing.T) {
 	}
 }
 
-// Without CLIENT spans, the time of a service next to its calls may be time on the wire. It counts as both: traces show
-// it as the own time of the service.
+// If a service has no CLIENT spans, its time next to its calls may be time on the wire. It counts as both, because
+// traces show it as the own time of the service.
 func TestUsesWithoutClientSpans(t *testing.T) {
 	f := tracetest.NewFleet(3)
 	h := NewSites(f.Table)
@@ -132,7 +132,7 @@ func TestUsesWithoutClientSpans(t *testing.T) {
 	}
 	h.Merge(tally)
 	u := h.Uses(Interval{0, trace.Nanos(time.Minute)}, 0, 1, f.Table.Symbol("gateway"))
-	const around = 30 * int64(4*time.Millisecond) // of the calls, in the gateway
+	const around = 30 * int64(4*time.Millisecond) // next to the calls, in the gateway
 	s := u.service(f.Table, "gateway")
 	if s.Now.Nanos != around || s.Series[0].Nanos != around || s.Now.Calls != 30 {
 		t.Errorf("gateway: %+v", s.Use)
@@ -145,7 +145,7 @@ func TestUsesWithoutClientSpans(t *testing.T) {
 	}
 }
 
-// Of an empty history there is no use.
+// An empty history has no uses.
 func TestUsesOfNothing(t *testing.T) {
 	u := NewSites(&trace.Table{}).Uses(Interval{0, trace.Nanos(time.Minute)}, 0, 60, 0)
 	if len(u.Services)+len(u.Calls) > 0 {
@@ -164,8 +164,7 @@ func BenchmarkUses(b *testing.B) {
 	}
 }
 
-// fill adds a number of sites in 200 services, each with a call every ten seconds of the last five of two hours, and
-// every minute before.
+// fill adds n sites in 200 services. Each has a call every minute for two hours, and every ten seconds at the end.
 func fill(b *testing.B, h *Sites, n int) {
 	b.Helper()
 	tally := NewTally()

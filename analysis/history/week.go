@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Hour numbers the hours, from the Unix epoch.
+// Hour numbers hours, counted from the Unix epoch.
 type Hour int32
 
-// Numbers of units of time in longer ones.
+// Ratios of units of time.
 const (
 	SlicesPerHour = 60 * SlicesPerMinute
 	HoursPerDay   = 24
@@ -29,23 +29,24 @@ func (h Hour) Slices() Range {
 	return Range{Slice(h) * SlicesPerHour, Slice(h+1) * SlicesPerHour}
 }
 
-// Week holds the local times of the calls at a site in each hour of the last week, and in each day of the last four. A
-// deploy that adds or removes spans inside a service changes own times only.
+// Week holds the local times of the calls at a site in each hour of the last week, and in each day of the last four
+// weeks. It uses local times because a deploy that adds or removes spans inside a service changes only own times.
 type Week struct {
-	since Hour // the first that is known
+	since Hour // first known hour
 	means [hoursPerWeek]Level
 	highs [hoursPerWeek]coarseLevel
 	days  [daysPerMonth]Level
-	today struct { // the hours of the present day so far, with those that were skipped
-		nanos float64 // sum of their means
-		hours int     // those with a mean
+	today struct { // the hours of the present day so far, and the skipped hours
+		nanos float64 // sum of the means of its hours
+		hours int     // number of hours with a mean
 	}
-	lastHours Recent // compared with those a week before
-	lastDays  Recent // compared with those four weeks before
+	lastHours Recent // compared with the hours a week before
+	lastDays  Recent // compared with the days four weeks before
 	first     firstTimes
 
-	habits struct { // the last results of Usual and Habit
-		// 1 more than divided by nearHour, which divides hours: they are the same until the next one; 0: no results
+	habits struct { // last results of Usual and Habit
+		// at is 1 + slice/nearHour of the results: they don't change within nearHour, which divides hours. 0 means that
+		// there are no results.
 		at      Slice
 		usual   float64
 		octaves float64
@@ -55,11 +56,11 @@ type Week struct {
 // hourTimes holds the times of the calls of an hour.
 type hourTimes struct {
 	all  Level       // mean of all calls
-	mean Level       // of the calls that were not skipped
-	high coarseLevel // the third highest mean of a window, as [Steady] judges it: a job of nine minutes shows
+	mean Level       // mean of the calls that were not skipped
+	high coarseLevel // the third highest mean of a window, as judged by compare.Steady, so that a job of nine minutes shows
 }
 
-// Level is a time on a logarithmic scale, with steps of 0.07 %; 0: unknown.
+// Level is a time on a logarithmic scale, with steps of 0.07 %. 0 means unknown.
 type Level uint16
 
 const levelsPerOctave = 1024
@@ -68,7 +69,7 @@ func levelOf(nanos float64) Level {
 	return Level(1 + math.Round(levelsPerOctave*math.Log2(1+max(0, nanos))))
 }
 
-// Nanos returns the time in ns; 0 if it is unknown.
+// Nanos returns the time in ns, or 0 if it is unknown.
 func (l Level) Nanos() float64 {
 	if l == 0 {
 		return 0
@@ -76,7 +77,8 @@ func (l Level) Nanos() float64 {
 	return math.Exp2(float64(l-1)/levelsPerOctave) - 1
 }
 
-// coarseLevel is a time on a logarithmic scale from a microsecond to an hour, rounded up to steps of 9 %; 0: unknown.
+// coarseLevel is a time on a logarithmic scale from a microsecond to an hour, rounded up to steps of 9 %. 0 means
+// unknown.
 type coarseLevel uint8
 
 const (
@@ -89,7 +91,7 @@ func coarseLevelOf(nanos float64) coarseLevel {
 	return coarseLevel(1 + min(steps, math.MaxUint8-1))
 }
 
-// nanos returns the time in ns; 0 if it is unknown.
+// nanos returns the time in ns, or 0 if it is unknown.
 func (l coarseLevel) nanos() float64 {
 	if l == 0 {
 		return 0
@@ -97,10 +99,10 @@ func (l coarseLevel) nanos() float64 {
 	return coarseFrom * math.Exp2(float64(l-1)/coarsePerOctave)
 }
 
-// index returns the place of an hour in a week.
+// index returns the index of an hour within its week.
 func (h Hour) index() int { return int((h%hoursPerWeek + hoursPerWeek) % hoursPerWeek) }
 
-// KnownFor returns the number of hours before h since the calls of a site have been known. w may be nil.
+// KnownFor returns the number of hours before h that the calls of a site have been known for. w may be nil.
 func (w *Week) KnownFor(h Hour) Hour {
 	if w == nil {
 		return 0
@@ -109,16 +111,16 @@ func (w *Week) KnownFor(h Hour) Hour {
 }
 
 const (
-	// nearHour is the time before and after an hour whose times are usual, too: a job takes a little longer every
+	// nearHour is the distance from an hour within which its times are still usual: a job takes a little longer every
 	// night.
 	nearHour = 20 * SlicesPerMinute
-	// lateTraces is the time after the end of an hour after which its calls are taken for complete.
+	// lateTraces is the time between the end of an hour and considering its calls complete.
 	lateTraces = 2 * SlicesPerMinute
 )
 
-// Usual returns the mean that calls at about this time of the day reached on at least two days of the last week, in ns;
-// 0 if they did not. What happens on two days at the same hour is a habit: a nightly job, or a busy morning. A single
-// day may have had an incident. w may be nil.
+// Usual returns the mean that calls reached at about this time of the day on at least two days of the last week, in ns,
+// or 0. A level reached on two days at the same hour is a habit: a nightly job, or a busy morning. A single day may
+// have had an incident. w may be nil.
 func (w *Week) Usual(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -141,7 +143,7 @@ func (w *Week) usualAt(at Slice) float64 {
 		then := at - Slice(day)*HoursPerDay*SlicesPerHour
 		high := w.highs[then.Hour().index()]
 		for _, near := range []Slice{then - nearHour, then + nearHour} {
-			if day < daysPerWeek || near > then { // earlier hours of that day have been replaced by today's
+			if day < daysPerWeek || near > then { // today's hours have replaced the earlier hours of that day
 				high = max(high, w.highs[near.Hour().index()])
 			}
 		}
@@ -155,7 +157,7 @@ func (w *Week) usualAt(at Slice) float64 {
 }
 
 // Habit returns how much longer calls usually take at about this time of the day than in the [Span] before, in octaves.
-// It compares high means with high means, so that chance cancels. w may be nil.
+// It compares high means with high means, so that chance cancels out. w may be nil.
 func (w *Week) Habit(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -182,7 +184,7 @@ func (w *Week) habitAt(at Slice) float64 {
 	return max(0, octaves)
 }
 
-// middle returns the middle one of the high means of the hours, in ns. There is at least one.
+// middle returns the median of the high means of the hours, in ns. It must not be called without any.
 func (w *Week) middle() float64 {
 	known := make([]coarseLevel, 0, len(w.highs))
 	for _, high := range w.highs {
@@ -194,7 +196,7 @@ func (w *Week) middle() float64 {
 	return known[len(known)/2].nanos()
 }
 
-// LastHour returns the last hour that has ended, and whose calls are taken for complete.
+// LastHour returns the last hour that has ended and whose calls we consider complete.
 func LastHour(now trace.Nanos) Hour { return (SliceOf(now) - lateTraces).Hour() - 1 }
 
 // learnHours adds the hours that have ended by now to the weeks of all sites.
@@ -256,7 +258,7 @@ func timesOf(all Cells, skipped Ranges) (t hourTimes) {
 	return t
 }
 
-// meanLevel returns the mean time of the calls that were not skipped; 0 if there are too few.
+// meanLevel returns the mean time of the calls that were not skipped, or 0 if there are too few.
 func meanLevel(all Cells, skipped Ranges) Level {
 	calls, nanos := uint64(0), int64(0)
 	for _, c := range all {
@@ -286,11 +288,11 @@ func (w *Week) put(of Hour, t hourTimes) {
 	}
 }
 
-// leastInDay is the number of hours with a mean that make up the mean of a day.
+// leastInDay is the minimum number of hours with a mean for the mean of a day.
 const leastInDay = 3
 
-// endDay replaces the times of the day four weeks before. Each hour counts alike: a day with more traffic by night has
-// no other mean.
+// endDay replaces the times of the day four weeks before. Each hour has the same weight, so that a day with more
+// traffic at night has the same mean.
 func (w *Week) endDay(day Hour) {
 	all, calm := Level(0), Level(0)
 	if w.today.hours >= leastInDay {
@@ -311,11 +313,12 @@ func (w *Week) endDay(day Hour) {
 	w.days[i], w.today.nanos, w.today.hours = calm, 0, 0
 }
 
-// Shift is the mean local time in an hour or a day, and in one that was a week or four weeks before. Now counts all
-// calls, also during an open incident: it is over when they are as fast as before. Before counts healthy calls only.
+// Shift compares the mean local time in an hour or a day with the hour a week before or the day four weeks before. Now
+// counts all calls, also during an open incident, because the incident is over when they are as fast as before. Before
+// counts only healthy calls.
 type Shift struct{ Now, Before Level }
 
-// growth returns the time of now relative to that before; 0 if one is unknown.
+// growth returns Now relative to Before, or 0 if one of them is unknown.
 func (c Shift) growth() float64 {
 	if c.Now == 0 || c.Before == 0 {
 		return 0
@@ -323,7 +326,7 @@ func (c Shift) growth() float64 {
 	return c.Now.Nanos() / max(1, c.Before.Nanos())
 }
 
-// Recent holds the changes of the last hours or days, the last one first. All of them must be slower.
+// Recent holds the changes of the last hours or days, the last one first. Growth counts only if all of them are slower.
 type Recent [3]Shift
 
 func (r *Recent) add(c Shift) {
@@ -331,7 +334,7 @@ func (r *Recent) add(c Shift) {
 	r[0] = c
 }
 
-// Growth returns the lowest growth; 0 if it is not known.
+// Growth returns the lowest growth, or 0 if it is unknown.
 func (r *Recent) Growth() float64 {
 	lowest := math.Inf(1)
 	for _, c := range r {
@@ -340,10 +343,10 @@ func (r *Recent) Growth() float64 {
 	return lowest
 }
 
-// GrowthDuration is the time for which calls must be slower than a week before.
+// GrowthDuration is the time that calls must be slower than a week before.
 const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
 
-// Last returns the last hours or days beside an earlier time; nil if nothing is known. w may be nil.
+// Last returns the last hours or days, compared with an earlier time, or nil if they are unknown. w may be nil.
 func (w *Week) Last(than Earlier) *Recent {
 	switch {
 	case w == nil:
@@ -356,10 +359,10 @@ func (w *Week) Last(than Earlier) *Recent {
 }
 
 const (
-	// weekWindow is the length of the windows in an hour, and leastInWindow the number of calls that has a mean.
+	// weekWindow is the length of the windows in an hour, and leastInWindow the minimum number of calls for a mean.
 	weekWindow    = 3 * SlicesPerMinute
 	leastInWindow = 10
-	// highest is the rank of the mean that is the high one of an hour. The highest two of twenty may be chance.
+	// highest is the rank of the mean that counts as the high mean of an hour. The highest two of twenty may be chance.
 	highest = 3
 )
 
@@ -409,8 +412,8 @@ func readWeek(r *codec.Reader) *Week {
 
 func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
 
-// early returns the mean local time of calls in the first two hours of the last day that are known and ended at least
-// an hour before a slice, in ns; 0 if there are no such hours. w may be nil.
+// early returns the mean local time of calls in the first two known hours of the last day that ended at least an hour
+// before a slice, in ns, or 0 if there are no such hours. w may be nil.
 func (w *Week) early(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -429,19 +432,19 @@ func (w *Week) early(at Slice) float64 {
 	return nanos / float64(hours)
 }
 
-// SilentAt reports whether there were no calls at this hour of the day before, although the site was known. w may be
+// SilentAt reports whether there were no calls at this hour on the day before, although the site was known. w may be
 // nil.
 func (w *Week) SilentAt(at Slice) bool {
 	yesterday := at.Hour() - HoursPerDay
 	return w.KnownFor(at.Hour()) > HoursPerDay && w.highs[yesterday.index()] == 0
 }
 
-// Earlier is a time that [Comparer.Crept] compares with.
+// Earlier is a time that compare.Comparer.Crept compares with.
 type Earlier int
 
 const (
-	// WeekAgo compares each of the last three hours with the one a week before.
+	// WeekAgo compares each of the last three hours with the same hour a week before.
 	WeekAgo Earlier = iota
-	// MonthAgo compares each of the last three days, which begin at midnight UTC, with the one four weeks before.
+	// MonthAgo compares each of the last three days, which start at midnight UTC, with the day four weeks before.
 	MonthAgo
 )

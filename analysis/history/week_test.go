@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// checkRestored encodes h, restores it, and compares both.
+// checkRestored encodes and restores h, and compares both.
 func checkRestored(t *testing.T, h *Sites) {
 	t.Helper()
 	restored, err := DecodeSites(h.AppendBinary(nil), h.table)
@@ -23,8 +23,8 @@ func checkRestored(t *testing.T, h *Sites) {
 	}
 }
 
-// TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. What happened on one
-// day only is not usual.
+// TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. A level that was
+// reached on a single day is not usual.
 func TestWeek(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
@@ -55,7 +55,7 @@ func TestWeek(t *testing.T) {
 	checkRestored(t, h)
 }
 
-// The growth of a service that takes twice the time is known three hours later.
+// If a service becomes twice as slow, its growth is known three hours later.
 func TestGrowthOfHours(t *testing.T) {
 	const begin = 8*testDay + 3*time.Hour
 	h := NewSites(&trace.Table{})
@@ -72,8 +72,8 @@ func TestGrowthOfHours(t *testing.T) {
 	}
 }
 
-// The times of the first half hour are known as soon as a part of it is over, and for good: a service that is slow when
-// it starts is slow in the first part only.
+// The times of the first half hour are known as soon as a part of it is over, and stay known. A service that is slow
+// when it starts is slow only in the first part.
 func TestEarly(t *testing.T) {
 	h := NewSites(&trace.Table{})
 	slow := func(at time.Duration) time.Duration {
@@ -127,9 +127,9 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A job that doubles times at the same hour of two days is a habit of that hour, and of no other: at its beginning all
-// of it, and half an hour later three quarters, since a quarter of the two hours before is in the job. Chance is no
-// habit.
+// A job that doubles times at the same hour of two days is a habit of that hour, and of no other. The habit is the
+// whole job at its start, and three quarters of it half an hour later, when a quarter of the two hours before is in the
+// job. Chance is not a habit.
 func TestHabit(t *testing.T) {
 	w := &Week{}
 	for h := range Hour(hoursPerWeek) {
@@ -153,7 +153,7 @@ func TestHabit(t *testing.T) {
 	}
 }
 
-// callsAt returns a tally of a shop whose requests, one a second from from to to, spend nanos in the checkout.
+// callsAt returns a tally of a shop whose requests, one per second between from and to, spend nanos in the checkout.
 func callsAt(table *trace.Table, from, to time.Duration, nanos int64) *Tally {
 	tally, x := NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 	for at := from; at < to; at += time.Second {
@@ -162,7 +162,7 @@ func callsAt(table *trace.Table, from, to time.Duration, nanos int64) *Tally {
 	return tally
 }
 
-// playDays plays days of a request every ten seconds. slow returns the own time at an instant.
+// playDays plays days with a request every ten seconds. slow returns the own time at an instant.
 func playDays(table *trace.Table, h *Sites, from, to time.Duration, slow func(time.Duration) time.Duration) {
 	for at := from; at < to; at += 10 * time.Minute {
 		for part := at; part < at+10*time.Minute; part += SliceLength {

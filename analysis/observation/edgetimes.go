@@ -38,7 +38,7 @@ func (o *Observation) AppendTimes(times []EdgeNanos) []EdgeNanos {
 	return times
 }
 
-// fewTimes is the largest number of times that insertion sorts fastest.
+// fewTimes is the largest number of times that we sort by insertion, which is faster for short lists.
 const fewTimes = 32
 
 func sortTimes(times []EdgeNanos) {

@@ -8,16 +8,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Inside sets out to the part of o that was spent in some baseline operations, whatever called them: their own time,
-// and the switched-on spans inside. Contexts begin at these operations, so that requests of different types share
-// them, and all own time of an operation is one edge. Inside reports whether o spent time in any of them; otherwise out
-// is undefined. It keeps nothing of o but its names.
+// Inside sets out to the part of o that was spent in the given baseline operations, whatever called them: their own
+// time, and the switched-on spans inside. Contexts start at these operations, so that requests of different types share
+// them, and all own time of an operation is one edge. Inside reports whether o spent time in any of them; if not, out
+// is undefined. It retains nothing of o except its names.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
 		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm, Behind: append(out.Behind[:0], o.Behind...),
 		Contexts: out.Contexts[:0], Edges: out.Edges[:0], Refined: out.Refined[:0],
 	}
-	within := make(map[trace.Edge]trace.Edge) // baseline edges in the operations, if any edge is refined
+	within := make(map[trace.Edge]trace.Edge) // if any edge is refined: baseline edges in the operations
 	for i := range o.Edges {
 		e := &o.Edges[i]
 		if at := o.inside(e.Context, operations); at != 0 {
@@ -55,8 +55,8 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 	return true
 }
 
-// inside returns a context as it appears from the nearest baseline operation at or above it; 0 if that is not one of
-// the operations, or unknown.
+// inside returns a context as it appears from the nearest baseline operation at or above it, or 0 if that is unknown or
+// not one of the operations.
 func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool) trace.Context {
 	c := o.Context(context)
 	switch {
@@ -75,7 +75,7 @@ func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool
 	return above.Child(c.Step())
 }
 
-// join sorts the contexts and times of o, and adds up those that are equal.
+// join sorts the contexts and times of o, and adds up equal ones.
 func (o *Observation) join() {
 	slices.SortFunc(o.Contexts, func(a, b ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	contexts := o.Contexts[:0]
@@ -89,7 +89,7 @@ func (o *Observation) join() {
 	o.Contexts, o.Edges, o.Refined = contexts, merged(o.Edges), merged(o.Refined)
 }
 
-// add adds the spans of x to those of c.
+// add adds the counts and times of x to c.
 func (c *ContextCount) add(x *ContextCount) {
 	c.Count += x.Count
 	c.Errors += x.Errors

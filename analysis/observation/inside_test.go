@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The part of a request inside some operations has all of their own time, and all of the time of the tracepoints that
-// refine it. Its contexts begin at the operations. The part inside the same operations of the part is the part.
+// The part of a request inside some operations has all of their own time, and all time of the tracepoints that refine
+// it. Its contexts start at the operations. Inside is idempotent.
 func TestInside(t *testing.T) {
 	var some, none, refined int
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,8 +79,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// ambiguous reports whether a tracepoint refines the time of another operation than the one that its context lies in:
-// at that place an operation has spans with and without a tracepoint. Real tracepoints are operations of their own.
+// ambiguous reports whether a tracepoint refines the time of an operation other than its context's: then an operation
+// has spans with and without a tracepoint at one place. Real tracepoints are operations of their own.
 func ambiguous(o *observation.Observation) bool {
 	within := make(map[trace.Edge]trace.Context)
 	for _, e := range o.Edges {

@@ -10,7 +10,7 @@ import (
 )
 
 // Observation holds the contribution of one request, a root of a complete trace, to the statistics. It defines the
-// contexts and edges that it names, so that a receiver needs no dictionary but that of operations.
+// contexts and edges that it names, so that a receiver needs only the dictionary of operations.
 type Observation struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -19,17 +19,17 @@ type Observation struct {
 	Entry    trace.Op      // step of the root
 	Failed   bool          // the root's status is an error
 
-	Plan int64        // version of the plan that applied to the request; 0: none, -1: unknown
+	Plan int64        // version of the plan that applied to the request; 0: no plan, -1: unknown
 	Arm  trace.Symbol // arm of that plan
-	// Behind holds the services that had not applied that plan when the request reached them, ascending: their
-	// tracepoints were off. It is empty without an arm; packed and saved observations lack it.
+	// Behind holds the services that had not yet applied that plan when the request reached them, ascending. Their
+	// tracepoints were off. It is empty without an arm. Packed and saved observations lack it.
 	Behind []trace.Symbol
 
 	// Children holds the distinct steps of the root's baseline children, critical or not, ascending.
 	Children []trace.Op
 	// Contexts holds every calling context that the request executed, critical or not, ascending by Context.
 	// Switched-on spans appear under their full context. The Parent of each context appears, too, except above the root
-	// and above a joined span of another root, whose observation holds it.
+	// and above a joined span of another root: the observation of that root holds it.
 	Contexts []ContextCount
 	// Edges holds the baseline edges with their times, ascending by Edge. The times are positive and add up to
 	// Duration.
@@ -37,17 +37,17 @@ type Observation struct {
 	// Refined holds the parts of the edges that switched-on spans refine, ascending by (Within, Edge). The parts of an
 	// edge add up to its time. Refined is empty if no tracepoint was switched on.
 	Refined []EdgeTime
-	// Variables holds the requested attributes of the spans on the critical path, ascending by (Context, Key). Those of
-	// switched-on spans appear under their full context.
+	// Variables holds the requested attributes of the spans on the critical path, ascending by (Context, Key).
+	// Attributes of switched-on spans appear under their full context.
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton analysis.Hash
-	Path     PathSums // Skeleton is their hash; zero: unknown, as in saved samples
-	// Shape is [Observation.ComputeShape], computed while contexts and edges are in the processor's caches. 0: not
-	// computed.
+	Path     PathSums // Skeleton is their hash; zero if unknown, as in saved samples
+	// Shape is the result of [Observation.ComputeShape], computed while contexts and edges are in the processor's
+	// caches, or 0 if not computed.
 	Shape uint64
-	// Records holds the numbers of the journal records with the spans of the trace; nil if there is no journal. Observe
-	// leaves it as it is; clones and saved observations lack it.
+	// Records holds the numbers of the journal records with the spans of the trace, or nil without a journal. Observe
+	// doesn't change it. Clones and saved observations lack it.
 	Records []uint64
 }
 
@@ -68,25 +68,25 @@ func (o *Observation) ComputeShape() uint64 {
 type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op     // operation of the spans
-	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0: unknown
-	Peer            trace.Op     // the callee as the attributes name it (see [trace.Span]), of several the largest; 0: unknown
-	Tracepoint      trace.Symbol // 0: baseline
+	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0 if unknown
+	Peer            trace.Op     // the callee as the attributes name it (see [trace.Span]), the largest of several; 0 if unknown
+	Tracepoint      trace.Symbol // 0 for the baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
 	// Unanswered counts the baseline CLIENT spans that no span answers. Package group sets it to 0 if their callee
 	// emits no spans.
 	Unanswered int32
-	// Exclusive is the time on the critical path in ns. For baseline spans it is that on the path over baseline spans
-	// only, so that the times of all baseline contexts add up to the duration of the request; for switched-on spans
-	// that on the refined path.
+	// Exclusive is the time on the critical path in ns. Baseline spans count their time on the path over baseline spans
+	// only, so that the times of all baseline contexts add up to the duration of the request. Switched-on spans count
+	// their time on the refined path.
 	Exclusive int64
-	// Self is the time in ns that children do not cover, on the critical path or not, summed over the spans. For a
-	// baseline span only baseline children count.
+	// Self is the time in ns that children do not cover, on the critical path or not, summed over the spans. Only
+	// baseline children count for a baseline span.
 	Self  int64
 	Total int64 // ns from start to end, summed over the spans
 }
 
-// Step returns the step in which the context ends: its operation, with its target.
+// Step returns the step that ends the context: its operation, with its target.
 func (c *ContextCount) Step() trace.Op { return c.Op.To(c.Target) }
 
 // EdgeTime is the time that a request spent in one edge of its critical path.
@@ -94,7 +94,7 @@ type EdgeTime struct {
 	Edge          trace.Edge
 	Context       trace.Context
 	Before, After trace.Op   // steps
-	Within        trace.Edge // for a refined edge the baseline edge that contains it
+	Within        trace.Edge // for a refined edge, the baseline edge that contains it
 	Nanos         int64
 }
 
@@ -103,8 +103,8 @@ func (e *EdgeTime) compare(o *EdgeTime) int {
 	return cmp.Or(cmp.Compare(e.Within, o.Within), cmp.Compare(e.Edge, o.Edge))
 }
 
-// Variable is the value of an attribute at a place: that of the earliest span with this calling context on the critical
-// path.
+// Variable is the value of an attribute at a place. The earliest span with this calling context on the critical path
+// provides it.
 type Variable struct {
 	Context trace.Context
 	Key     trace.Symbol
@@ -118,7 +118,7 @@ func (v *Variable) compare(o *Variable) int {
 	return cmp.Or(cmp.Compare(v.Context, o.Context), cmp.Compare(v.Key, o.Key))
 }
 
-// Context returns the counts of a calling context; nil if o did not execute it.
+// Context returns the counts of a calling context, or nil if o did not execute it.
 func (o *Observation) Context(context trace.Context) *ContextCount {
 	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 	if !found {
@@ -127,7 +127,7 @@ func (o *Observation) Context(context trace.Context) *ContextCount {
 	return &o.Contexts[i]
 }
 
-// Variable returns the value of an attribute at a place; nil if there is none.
+// Variable returns the value of an attribute at a place, or nil.
 func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
 	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {
 		return cmp.Or(cmp.Compare(v.Context, x), cmp.Compare(v.Key, key))
@@ -141,8 +141,8 @@ func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variabl
 // Key returns well-mixed bits of the trace and root of o, which identify the request in samples.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
-// EachVariable calls f with the values of the attributes with the given keys, which must be ascending, at the baseline
-// places of the path.
+// EachVariable calls f with the values of the attributes with the given keys at the baseline places of the path. keys
+// must be ascending.
 func (o *Observation) EachVariable(keys []trace.Symbol, f func(v *Variable)) {
 	if len(keys) == 0 {
 		return

@@ -19,8 +19,8 @@ type Observer struct {
 
 	keys    []key        // to sort
 	scratch []key        // see sortKeys
-	entry   []int32      // by node: index of its context in into.Contexts; valid for the nodes of the root and of its path
-	below   []int32      // by switched-on node: its first baseline child, -1: none; valid only if p.HasSwitchedOn
+	entry   []int32      // by node: index of its context in into.Contexts; valid only for nodes of the root and its path
+	below   []int32      // by switched-on node: its first baseline child, or -1; valid only if p.HasSwitchedOn
 	next    []int32      // by baseline node: the next child of its switched-on parent
 	onPath  []bool       // by entry of into.Contexts: whether a baseline span on the path has this context
 	refined []trace.Edge // see findRefined
@@ -42,7 +42,7 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// Observe fills into, whose slices it reuses, with the observation of root number root of p, which must be usable (see
+// Observe fills into, and reuses its slices, with the observation of root number root of p, which must be usable (see
 // [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) for n nodes of the root
 // and its path.
 func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
@@ -65,8 +65,8 @@ func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	o.path, o.root, o.into = nil, nil, nil
 }
 
-// plan reads the plan and the arm that applied to the request from the attributes of the root. Of several values it
-// takes the largest.
+// plan reads the plan and the arm that applied to the request from the attributes of the root. If there are several
+// values, it takes the largest.
 func (o *Observer) plan() {
 	o.into.Plan, o.into.Arm = -1, 0
 	for _, i := range o.path.Attrs(o.root.Node) {
@@ -80,8 +80,8 @@ func (o *Observer) plan() {
 	}
 }
 
-// behind collects the services whose first span names another plan than the root. Agents apply a plan one after the
-// other, and some take seconds.
+// behind collects the services whose first span names a different plan than the root. Agents apply a plan one after
+// another, and some take seconds.
 func (o *Observer) behind() {
 	o.into.Behind = o.into.Behind[:0]
 	if o.into.Plan <= 0 || o.into.Arm == 0 {
@@ -113,7 +113,7 @@ func (o *Observer) children() {
 	o.into.Children = slices.Compact(steps)
 }
 
-// contexts counts the nodes of the root, and those of other roots on its path, by calling context.
+// contexts counts the nodes of the root, and nodes of other roots on its path, by calling context.
 func (o *Observer) contexts() {
 	p := o.path
 	o.entry = resized(o.entry, len(p.Nodes))
@@ -139,7 +139,7 @@ func (o *Observer) contexts() {
 			o.addContext(k.i)
 		}
 		if i > 0 && k == o.keys[i-1] {
-			continue // added by several of its sections
+			continue // several of its sections have added it
 		}
 		o.count(k.i, &o.into.Contexts[len(o.into.Contexts)-1])
 	}
@@ -183,7 +183,8 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	c.Self = saturated(c.Self, int64(n.End-n.Start)-o.covered(i, n))
 }
 
-// saturated returns a+b for a, b ≥ 0, at most the largest int64: sums over many spans without end must not wrap around.
+// saturated returns a+b for a, b ≥ 0, but at most the largest int64: sums over many unfinished spans must not wrap
+// around.
 func saturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -191,7 +192,7 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// cover measures the union of intervals that are added by descending end.
+// cover measures the union of intervals. They must be added by descending end.
 type cover struct {
 	from  trace.Nanos // start of the intervals added so far
 	nanos int64
@@ -204,7 +205,7 @@ func (c *cover) add(start, end trace.Nanos) {
 	}
 }
 
-// covered returns the time of node i that its children cover; for a baseline node its baseline children.
+// covered returns the time of node i that its children cover. If i is a baseline node, only baseline children count.
 func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 	nodes := o.path.Nodes
 	k, last := o.path.Children(i)
@@ -246,7 +247,7 @@ func (o *Observer) linkBelow() {
 	for i := o.root.First; i < o.root.Last; i++ {
 		o.below[i] = -1
 	}
-	for i := o.root.Last - 1; i > o.root.First; i-- { // families are by descending end: so are the lists
+	for i := o.root.Last - 1; i > o.root.First; i-- { // families are sorted by descending end, and so are the lists
 		if n := &p.Nodes[i]; n.Root >= 0 && n.Parent != p.Caller(i) {
 			o.next[i] = o.below[n.Parent]
 			o.below[n.Parent] = i
@@ -298,7 +299,7 @@ func (o *Observer) edge(e trace.Edge, s *critpath.Section) EdgeTime {
 	return EdgeTime{Edge: e, Context: o.path.Nodes[s.Node].Full, Before: o.step(s.Before), After: o.step(s.After)}
 }
 
-// step returns the step of node i, 0 if i is -1.
+// step returns the step of node i, or 0 if i is -1.
 func (o *Observer) step(i int32) trace.Op {
 	if i < 0 {
 		return 0
@@ -411,8 +412,8 @@ type located struct {
 	id    trace.SpanID
 }
 
-// compare orders variables of one context by key, then by preference: the earliest span first and, among several values
-// of one span, a fixed order.
+// compare orders variables of one context by key, then by preference: the earliest span first, and several values of
+// one span in a fixed order.
 func (v *located) compare(w *located) int {
 	if v.Key != w.Key { // mostly
 		return cmp.Compare(v.Key, w.Key)
@@ -434,14 +435,14 @@ func (o *Observer) find(node int32) {
 	}
 }
 
-// resized returns a slice of n elements with arbitrary values, in the memory of s if that suffices.
+// resized returns a slice of n elements with arbitrary values. It reuses the memory of s if that is large enough.
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// fewKeys is the largest number of keys that insertion sorts fastest.
+// fewKeys is the largest number of keys that we sort by insertion, which is faster for short lists.
 const fewKeys = 16
 
-// sortKeys sorts o.keys by hash, then by index. Because hashes are uniform, one pass of a bucket sort over their first
-// bits puts each key close to its place.
+// sortKeys sorts o.keys by hash, then by index. Hashes are uniform, so one pass of a bucket sort over their first bits
+// puts each key close to its place.
 func (o *Observer) sortKeys() {
 	n := len(o.keys)
 	if n <= fewKeys {
@@ -476,7 +477,7 @@ func (o *Observer) sortKeys() {
 	}
 }
 
-// sortFew sorts keys; it is fast for few.
+// sortFew sorts keys. It is fast for few keys.
 func sortFew(keys []key) {
 	if len(keys) > fewKeys {
 		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.i, b.i)) })

@@ -10,20 +10,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. It stores
-// the values that observations share (contexts, edges, places of variables) once, in its dictionary: only the Packer
-// that packed an observation, or its decoded copy, can unpack it. It is not safe for concurrent use, except that
+// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. Its
+// dictionary stores the values that observations share (contexts, edges, places of variables) once, so only the Packer
+// that packed an observation, or its decoded copy, can unpack it. A Packer is not safe for concurrent use, except that
 // several calls of Unpack may run at once.
 //
-// The dictionary is bounded. Once it is full, new values are written out in every observation, and counted.
+// The dictionary is bounded. Once it is full, new values are counted and written out in every observation.
 type Packer struct {
-	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: none
+	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: no dictionary
 	Inline uint64 // values that were written out
 
-	plain bool // neither peers nor unanswered calls nor sums of paths
+	plain bool // without peers, unanswered calls and sums of paths
 
 	contexts dictionary[packedContext]
-	edges    dictionary[EdgeTime] // Nanos is 0
+	edges    dictionary[EdgeTime] // with Nanos 0
 	places   dictionary[packedPlace]
 	ops      dictionary[trace.Op]
 }
@@ -52,7 +52,7 @@ type dictionary[T comparable] struct {
 	values  []T
 }
 
-// number returns the number of v; 0 if it has none and the dictionary is full.
+// number returns the number of v. It returns 0 if v is new and the dictionary is full.
 func (d *dictionary[T]) number(v T, limit int) uint64 {
 	if i, ok := d.numbers[v]; ok {
 		return i
@@ -69,7 +69,7 @@ func (d *dictionary[T]) number(v T, limit int) uint64 {
 	return i
 }
 
-// appendNumber appends the number of v to b or, if v has none, 0 and the bytes that appendValue appends.
+// appendNumber appends the number of v to b. If v has no number, it appends 0 and the bytes that appendValue appends.
 func appendNumber[T comparable](p *Packer, d *dictionary[T], b []byte, v T, appendValue func([]byte, T) []byte) []byte {
 	i := d.number(v, cmp.Or(p.Limit, DefaultPacked))
 	b = codec.AppendUvarints(b, i)
@@ -203,7 +203,7 @@ func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 	return b
 }
 
-// Smallest packed sizes in bytes: the number of a value and the numbers that differ by observation.
+// Smallest packed sizes in bytes: the number of a value and the numbers that differ between observations.
 const (
 	serviceSize     = 8
 	minOpSize       = 1
@@ -212,9 +212,9 @@ const (
 	minVariableSize = 1 + 8
 )
 
-// Unpack decodes the observation at the start of b into o, whose slices it reuses, and returns the bytes behind it. For
-// bytes that p did not pack, and for an observation whose values are out of range or out of order, it sets o to the
-// zero value and returns an error wrapping [codec.ErrCorrupt].
+// Unpack decodes the observation at the start of b into o, reusing its slices, and returns the bytes after it. If p did
+// not pack the bytes, or if values are out of range or out of order, it sets o to the zero value and returns an error
+// wrapping [codec.ErrCorrupt].
 func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 	r := codec.NewReader(b)
 	copy(o.Trace[:], r.Bytes(len(o.Trace)))

@@ -9,7 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// manyRequests returns requests of 20 edges each, some with variables, as a log of the learning period holds them.
+// manyRequests returns requests of 20 edges each, some with variables, similar to those in a log of the learning
+// period.
 func manyRequests() (all []*observation.Observation) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 1000 {

@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Layouts of an encoded [Packer], its first byte.
+// Layouts of an encoded [Packer]: its first byte.
 const (
 	plainLayout  = 1 // Packer.plain
 	packerLayout = 2
@@ -42,8 +42,8 @@ const (
 	packedOpSize      = 8
 )
 
-// DecodePacker returns the Packer that AppendBinary encoded, with the default limit, and the bytes behind it. An error
-// wraps [codec.ErrCorrupt].
+// DecodePacker returns the Packer that AppendBinary encoded, with the default limit, and the bytes after it. Errors
+// wrap [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
 	r := codec.NewReader(b)
 	p := &Packer{plain: r.Version(packerLayout, plainLayout) == plainLayout}
@@ -61,7 +61,7 @@ func DecodePacker(b []byte) (*Packer, []byte, error) {
 	return p, r.Rest(), nil
 }
 
-// readDictionary reads values of the given size in bytes, which must be distinct.
+// readDictionary reads distinct values of at least size bytes each.
 func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, readValue func(*codec.Reader) T) {
 	for n := range r.Count(size) {
 		v := readValue(r)
@@ -78,7 +78,7 @@ func AppendObservation(b []byte, o *Observation) []byte {
 	return (&Packer{Limit: -1, plain: true}).Append(b, o)
 }
 
-// DecodeObservation returns the observation that AppendObservation encoded, and the bytes behind it. An error wraps
+// DecodeObservation returns the observation that AppendObservation encoded, and the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeObservation(b []byte) (*Observation, []byte, error) {
 	o := &Observation{}

@@ -109,7 +109,7 @@ func TestPackRoundTrip(t *testing.T) {
 	})
 }
 
-// Truncated bytes, values that the dictionary lacks, and values out of range or out of order are errors, which leave
+// Truncated bytes, values that the dictionary lacks, and values out of range or out of order cause errors, and leave
 // the zero value.
 func TestUnpackRefuses(t *testing.T) {
 	valid := func() *observation.Observation {
@@ -181,7 +181,7 @@ func TestPlainObservations(t *testing.T) {
 	})
 }
 
-// A full dictionary takes no more values, and values written out are counted.
+// A full dictionary takes no more values, and counts the values written out.
 func TestPackerIsBounded(t *testing.T) {
 	p := observation.Packer{Limit: 2}
 	var b []byte
@@ -194,7 +194,7 @@ func TestPackerIsBounded(t *testing.T) {
 	}
 }
 
-// Observations of traces, malformed ones included, are packed into few bytes, from which they are unpacked.
+// Observations of traces, malformed ones included, are packed into few bytes and unpacked again.
 func TestPackedTraces(t *testing.T) {
 	var p observation.Packer
 	bytes, n := 0, 0

@@ -8,12 +8,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PathSums are sums over the distinct baseline contexts on a critical path. The skeleton of the path is their hash. A
-// context can be replaced in them.
+// PathSums are sums over the distinct baseline contexts on a critical path. The skeleton of the path is their hash.
+// Because they are sums, a context can be replaced in them.
 type PathSums struct{ Hi, Lo, N uint64 }
 
 func (s *PathSums) add(c trace.Context) {
-	s.Hi += trace.Mix(uint64(c), 1) // sums do not depend on the order
+	s.Hi += trace.Mix(uint64(c), 1) // sums don't depend on the order
 	s.Lo += trace.Mix(skeletonLow, uint64(c))
 	s.N++
 }
@@ -32,8 +32,8 @@ func (c *ContextCount) Answered() bool {
 	return c.Target != 0 && c.Target != c.Peer && c.Unanswered == 0
 }
 
-// Retarget makes target the target of the unanswered calls in o.Contexts[i], so that o is as if they had been answered,
-// but by no span. They remain counted as unanswered. It reports whether it did: the entry of the request and calls with
+// Retarget makes target the target of the unanswered calls in o.Contexts[i], as if they had been answered but by no
+// span. They remain counted as unanswered. Retarget reports whether it did: the entry of the request and calls with
 // spans below them keep their target.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
@@ -92,7 +92,7 @@ func (o *Observation) addCount(c ContextCount) {
 }
 
 // renameChild replaces a step among the children of the root, unless another child of the root still has it: two
-// contexts below the root differ by their steps.
+// contexts below the root differ in their steps.
 func (o *Observation) renameChild(old, step trace.Op) {
 	if i, found := slices.BinarySearch(o.Children, old); found {
 		o.Children[i] = step
@@ -130,7 +130,7 @@ func (r *replacement) edges(o *Observation) {
 	o.Refined = merged(o.Refined)
 }
 
-// edge replaces the call in e. Neighbour means that the call may be next to the edge.
+// edge replaces the call in e. neighbour means that the call may be next to the edge.
 func (r *replacement) edge(e *EdgeTime, neighbour bool) {
 	if e.Context == r.old {
 		e.Context = r.context

@@ -16,12 +16,12 @@ import (
 // spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1 000 bytes, at most 3.5 KiB.
 const spanOps = 8192
 
-// SpanTimes holds the durations of the spans of each step, on the critical path or not. Of more than 8 192
-// operations it keeps those with the lowest identities, so that the selection depends neither on the order of the spans
-// nor on the period. The zero value is empty.
+// SpanTimes holds the durations of the spans of each step, on the critical path or not. It keeps the spanOps operations
+// with the lowest identities, so that the selection depends neither on the order of the spans nor on the period. The
+// zero value is empty.
 type SpanTimes struct {
 	ops     map[trace.Op]*stats.Ranks
-	full    []trace.Op // the keys of ops if there is no room for more, as a heap, the greatest first; otherwise nil
+	full    []trace.Op // the keys of ops once they are at the limit, as a heap, the greatest first; otherwise nil
 	dropped uint64     // spans of dropped operations
 }
 
@@ -37,8 +37,8 @@ func (t *SpanTimes) Observe(p *critpath.Path) {
 // spanTime returns the duration d of a span, which may be malformed, limited to the range of statistics.
 func spanTime(d time.Duration) int64 { return min(max(0, int64(d)), stats.MaxNanos-1) }
 
-// slot returns the durations of the spans of an operation, to add to. It drops the last operation if there is one too
-// many. If that is op itself, it counts the given number of spans as dropped and returns nil.
+// slot returns the durations of an operation, to add to. If there are too many operations, it drops the last one. If
+// that is op itself, it counts the given number of spans as dropped and returns nil.
 func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	if r := t.ops[op]; r != nil {
 		return r
@@ -62,7 +62,7 @@ func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	return r
 }
 
-// replaceLast drops the last operation for another.
+// replaceLast drops the last operation in favour of op.
 func (t *SpanTimes) replaceLast(op trace.Op) {
 	t.dropped += t.ops[t.full[0]].Count()
 	delete(t.ops, t.full[0])
@@ -79,10 +79,10 @@ func (t *SpanTimes) replaceLast(op trace.Op) {
 	t.full[i] = op
 }
 
-// Merge adds the spans of o, which it does not change.
+// Merge adds the spans of o. It doesn't change o.
 func (t *SpanTimes) Merge(o *SpanTimes) { t.mergeIf(o, func(trace.Op) bool { return true }) }
 
-// mergeIf is Merge with some operations only.
+// mergeIf is Merge for some operations only.
 func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 	for op, spans := range o.ops {
 		if !add(op) {
@@ -98,23 +98,23 @@ func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 }
 
 const (
-	// spanPeriod is the period over which usual spans are collected, and after which they are dropped, together.
+	// spanPeriod is the length of the periods that collect usual spans. A period is dropped as a whole.
 	spanPeriod = time.Hour
-	// LatestSpans is the time for which spans count as latest. It is longer than an incident has gone on when it opens:
-	// those that follow its onset never become usual.
+	// LatestSpans is the maximum age of the latest spans. Incidents open sooner after their onset, so spans after an
+	// onset never become usual.
 	LatestSpans = 10 * time.Minute
-	// spanTick is the length of the parts of that time.
+	// spanTick is the length of the parts of LatestSpans.
 	spanTick = 2 * time.Minute
 )
 
-// SpanTally holds the durations of the spans of complete traces by the ticks in which the traces begin. The zero value
-// is empty.
+// SpanTally holds the durations of the spans of complete traces by the ticks when the traces start. The zero value is
+// empty.
 type SpanTally struct {
 	ticks map[int64]*SpanTimes
 }
 
-// Observe adds the spans of a complete trace that was closed at an instant, 0 if that is unknown. A trace that claims
-// to begin later, or hours before, has a wrong clock and counts as of that instant.
+// Observe adds the spans of a complete trace that was closed at an instant, or 0 if that is unknown. If a trace claims
+// to start after that instant, or hours before, its clock is wrong, and it counts as of that instant.
 func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
 	if len(p.Nodes) == 0 {
 		return
@@ -141,26 +141,27 @@ func (t *SpanTally) at(tick int64) *SpanTimes {
 	return s
 }
 
-// Merge adds the spans of o, which it does not change.
+// Merge adds the spans of o. It doesn't change o.
 func (t *SpanTally) Merge(o *SpanTally) {
 	for tick, spans := range o.ticks {
 		t.at(tick).Merge(spans)
 	}
 }
 
-// RecentSpans holds the durations of the latest spans and of usual ones: those of healthy times in the one to two hours
-// before. The zero value is empty.
+// RecentSpans holds the durations of the latest spans and of usual ones: spans from healthy times in the one to two
+// hours before. The zero value is empty.
 type RecentSpans struct {
 	SpanTally
 	current, before SpanTimes
-	began, rotated  trace.Nanos // start of before and of current; 0: none yet
+	began, rotated  trace.Nanos // start of before and of current, or 0
 }
 
-// Healthy reports whether the spans of an operation in [from, to) are usual ones.
+// Healthy reports whether the spans of an operation in [from, to) count as usual.
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
 // Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the
-// usual spans of the period before the last, except those of operations that are not healthy now: they have no others.
+// usual spans of the period before the last, except for operations that are not healthy now, because these have no
+// others.
 func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	if r.rotated == 0 || len(r.ticks)+len(r.current.ops)+len(r.before.ops) == 0 {
 		r.began, r.rotated = now, now
@@ -189,7 +190,7 @@ func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	r.began, r.rotated = r.rotated, now
 }
 
-// Since returns the start of the earliest period; 0 if there are no spans.
+// Since returns the start of the earliest period, or 0 without spans.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 
 // Dropped returns the number of spans of dropped operations.
@@ -262,7 +263,7 @@ func writeSpanTimes(e *codec.Writer, t *SpanTimes) {
 	}
 }
 
-// DecodeRecentSpans returns the RecentSpans that AppendBinary encoded, and the bytes behind them. An error wraps
+// DecodeRecentSpans returns the RecentSpans that AppendBinary encoded, and the bytes after them. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	d := codec.NewReader(b)

@@ -23,7 +23,7 @@ type observer interface {
 	Observe(*critpath.Path, trace.Nanos)
 }
 
-// observeSpans adds a trace of the given spans that begins at an instant.
+// observeSpans adds a trace of the given spans that starts at an instant.
 func observeSpans(t observer, begin trace.Nanos, spans ...timed) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i, s := range spans {
@@ -74,7 +74,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	}
 }
 
-// Usual spans are kept for at least one hour and at most two, and none counts twice.
+// Usual spans are kept for at least one hour and at most two, and each counts once.
 func TestRecentSpansForget(t *testing.T) {
 	begin := trace.Nanos(1_700_000_040_000_000_000) // a multiple of two minutes
 	var r observation.RecentSpans
@@ -91,7 +91,7 @@ func TestRecentSpansForget(t *testing.T) {
 		}
 		want := minute + 1 - wantLatest
 		if minute+1 >= 120 {
-			want -= 50 // those that became usual in the first hour
+			want -= 50 // spans that became usual in the first hour
 		}
 		if usual.Count() != uint64(want) {
 			t.Fatalf("after %d minutes: %d usual spans, want %d", minute+1, usual.Count(), want)
@@ -132,7 +132,7 @@ func FuzzDecodeRecentSpans(f *testing.F) {
 	})
 }
 
-// BenchmarkSpanTimes adds the spans of a trace of 30 spans of distinct operations.
+// BenchmarkSpanTimes adds a trace with 30 spans of distinct operations.
 func BenchmarkSpanTimes(b *testing.B) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i := range 30 {
@@ -146,7 +146,7 @@ func BenchmarkSpanTimes(b *testing.B) {
 	}
 }
 
-// A recorded past arrives at once; its spans count at their own times, and those of a wrong clock when they arrive.
+// A recorded past arrives at once. Its spans count at their own times, and spans of a wrong clock when they arrive.
 func TestSpansCountAtTheirTimes(t *testing.T) {
 	now := trace.Nanos(1_700_000_040_000_000_000)
 	var tally observation.SpanTally
@@ -184,11 +184,11 @@ func TestSpansCountAtTheirTimes(t *testing.T) {
 	}
 }
 
-// Spans from the onset of an incident on never become usual, and the usual ones of an affected operation stay while it
-// goes on; a restart changes nothing.
+// Spans after the onset of an incident never become usual, and the usual ones of an affected operation stay while the
+// incident goes on. A restart changes nothing.
 func TestUsualSpansAreHealthy(t *testing.T) {
 	begin := trace.Nanos(1_700_000_040_000_000_000)
-	onset, opened := begin.Add(93*time.Minute), begin.Add(99*time.Minute) // the latest that an incident is noticed
+	onset, opened := begin.Add(93*time.Minute), begin.Add(99*time.Minute) // no incident is noticed later
 	var r observation.RecentSpans
 	healthy := func(now trace.Nanos) observation.Healthy {
 		return func(op trace.Op, _, to trace.Nanos) bool { return op != 5 || now < opened || to <= onset }

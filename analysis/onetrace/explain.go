@@ -12,11 +12,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Explanation is the difference between one trace and normal ones.
+// Explanation describes how one trace differs from normal ones.
 type Explanation struct {
-	// Duration is the duration of the primary root. Usual is the median of such requests in normal traces, and Limit
-	// the duration above which they are outliers. All are in ns. Usual and Limit are NaN if no normal trace has a
-	// request of this type.
+	// Duration is the duration of the primary root in ns. Usual is the median of such requests in normal traces, and
+	// requests above Limit are outliers, both in ns. They are NaN if no normal trace has a request of this type.
 	Duration, Usual, Limit float64
 	Suspects               []CallSuspect // ranked
 }
@@ -24,34 +23,34 @@ type Explanation struct {
 // Known reports whether normal traces have requests of this type.
 func (e *Explanation) Known() bool { return !math.IsNaN(e.Usual) }
 
-// Excess returns the time by which the request took longer than usual, in ns: negative if it was faster, NaN if its
-// type is unknown.
+// Excess returns Duration − Usual in ns. It is negative if the request was faster, and NaN if its type is unknown.
 func (e *Explanation) Excess() float64 { return e.Duration - e.Usual }
 
 // CallSuspect is a step of one trace that differs from normal traces. Calls of one step that differ in the same way
 // make one suspect.
 type CallSuspect struct {
 	Service trace.Symbol
-	Op      trace.Op // a step; that of the caller, if the service is known by its name only
+	Op      trace.Op // a step; the caller's step if only the name of the service is known
 	Reason  Reason
 	Part    Part // of a slow step
-	// Excess is the critical-path time beyond the usual time, in ns. For a new step it is the time of the calls with
-	// all that they call, for a failed or missing one 0.
+	// Excess is the critical-path time beyond the usual time, in ns. It is the time of the calls with everything below
+	// them for a new step, and 0 for a failed or missing one.
 	Excess float64
-	// Score is the evidence in ns, by which suspects are ranked: the time above the fence, and for other reasons the
-	// usual duration of the request, times the certainty. The first suspect of a service has the evidence against the
-	// whole service.
+	// Score is the evidence in ns, which ranks the suspects. It is the time above the fence for a slow step, and the
+	// usual duration of the request times the certainty for the other reasons. The first suspect of a service has the
+	// evidence against the whole service.
 	Score float64
-	Calls int // that differ, at least 1
-	// Node, of the path, and Span identify the call with most evidence. Of a missing call it is the caller.
+	Calls int // number of calls that differ, at least 1
+	// Node, of the path, and Span identify the call with most evidence. If the call is missing, they identify its
+	// caller.
 	Node int32
 	Span trace.SpanID
-	// Missing lists the steps that the step Caller usually calls, of a suspect with this reason: Op and others. Without
-	// an answer from the callee, Op, both are empty. If normal calls continue in different ways, or in other services,
-	// Op is the caller.
+	// Missing lists the steps that the step Caller usually calls: Op and others. It is set for the reason Missing.
+	// Missing and Caller are empty if the callee, Op, does not answer. If normal calls continue in different ways, or
+	// in other services, Op is the caller.
 	Missing []trace.Op
 	Caller  trace.Op
-	// Unanswered marks a callee without a span, although Node called it.
+	// Unanswered means that Node called the callee, which has no span.
 	Unanswered bool
 
 	most float64 // evidence of Node
@@ -81,28 +80,28 @@ const (
 
 // Bounds of evidence.
 const (
-	// leastExcess is the smallest excess of a slow step, as a share of the duration. Without it, the request would take
-	// about as long.
+	// leastExcess is the smallest excess of a slow step, as a share of the duration. A request without a smaller excess
+	// would take about as long.
 	leastExcess = 0.01
 	// leastCertainty is the smallest certainty of a failed, missing or new step.
 	leastCertainty = 0.1
 )
 
-// Explain returns the difference between a trace and the normal ones, after these have been added. It compares each
-// call with the calls at its site.
+// Explain returns the difference between a trace and the normal ones. These must have been added before. It compares
+// each call with the calls at its site.
 //
 //  1. Slow. The excess of a call is its own time on the critical path beyond the median of its site, if that time is
 //     above the fence. The own time of a CLIENT span and of a border is time on the wire to the callee.
 //  2. Repeated. A caller that makes more calls to a site than the fence allows is charged the time of the additional
 //     calls.
 //  3. Failed, missing, new. See [explaining.structure].
-//  4. Times on wires are attributed to services, see [Wires].
+//  4. Times on wires are attributed to services, see [compare.Wires].
 //  5. Suspects are ranked by their evidence, but the first one of a service by the evidence against the whole service.
-//     A process that is short of CPU is a little late in many places. Each may be less than the variation of an
-//     unrelated call.
+//     A process that is short of CPU is a little late in many places, and each delay may be less than the variation of
+//     an unrelated call.
 //
 // The result is valid until p is overwritten. Explain takes time linear in the size of the trace, except for calls with
-// unusual shapes, which are compared with all shapes of their sites.
+// unusual shapes: it compares these with all shapes of their sites.
 func (f *Profile) Explain(p *critpath.Path) Explanation {
 	e := Explanation{Usual: math.NaN(), Limit: math.NaN()}
 	calls := f.measure(p)
@@ -157,7 +156,7 @@ type suspectKey struct {
 type raisedWire struct {
 	compare.Wire
 	caller         trace.Op // the calling step
-	called         trace.Op // 0: unknown
+	called         trace.Op // 0 if unknown
 	node           int32
 	excess, beyond float64
 }
@@ -223,8 +222,7 @@ func (x *explaining) slow() {
 	}
 }
 
-// repeated charges call i for calls that it makes more often than usual. It is compared with normal calls of the same
-// shape.
+// repeated charges call i for calls that it makes more often than normal calls of the same shape.
 func (x *explaining) repeated(i int) {
 	s := x.known(x.calls[i].Site)
 	if s == nil {
@@ -255,8 +253,8 @@ func (x *explaining) repeated(i int) {
 	}
 }
 
-// calleeOf returns the callee of call i, a CLIENT span or a border: the one that answered, or the usual one; service 0
-// if there is none. Its op is 0 if only attributes name the service.
+// calleeOf returns the callee of call i, a CLIENT span or a border: the callee that answered, or the usual one. The
+// service is 0 if unknown. The op is 0 if only attributes name the service.
 func (x *explaining) calleeOf(i int) history.Callee {
 	switch c := &x.calls[i]; {
 	case x.unanswered[i].callee.Service != 0:
@@ -268,11 +266,11 @@ func (x *explaining) calleeOf(i int) history.Callee {
 	}
 }
 
-// maxWireServices bounds the services that wires are attributed to, since that takes time quadratic in their number.
+// maxWireServices bounds the services that wires are attributed to, because it takes time quadratic in their number.
 const maxWireServices = 128
 
 // attributeWires charges the raised wires, and adds them to the evidence. All services without a raised wire count as
-// one, number 0, that is never late. Beyond the bound, callees are charged.
+// one service, number 0, which is never late. Callees beyond the bound are charged.
 func (x *explaining) attributeWires() {
 	if len(x.raised) == 0 {
 		return
@@ -294,7 +292,7 @@ func (x *explaining) attributeWires() {
 		})
 	}
 	for w, t := range x.wires {
-		// Number 0 does not stand for services that emit no spans, and wires within it matter to no other service.
+		// Number 0 does not stand for services without spans, and wires within it matter to no other service.
 		if t.Excess == 0 && x.names.Opaque[w.To] || !taking[w.From] && !taking[w.To] {
 			delete(x.wires, w)
 		}
@@ -341,7 +339,7 @@ func (x *explaining) chargeWires(services []compare.Service, index map[int32]int
 	}
 }
 
-// rank returns the suspects in order, without slow ones of little excess and others of little certainty.
+// rank returns the suspects in order. It leaves out slow ones with little excess and others with little certainty.
 func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	all := make([]CallSuspect, 0, len(x.suspects))
 	for _, s := range x.suspects {
@@ -364,7 +362,8 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	})
 }
 
-// compare orders suspects by falling evidence. Of equal ones the earlier call may be the cause of the later.
+// compare orders suspects by falling evidence. If it is equal, the earlier call comes first: it may be the cause of the
+// later one.
 func (x *explaining) compare(a, b CallSuspect) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.path.Nodes[a.Node].Start, x.path.Nodes[b.Node].Start),
 		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Op, b.Op),

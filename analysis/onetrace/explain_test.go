@@ -118,7 +118,7 @@ func printExplanation(e *Explanation, p *critpath.Path, table *trace.Table) stri
 	return b.String()
 }
 
-// tracedCall is a call of a random trace. Calls follow each other, so the own time of each is on the critical path.
+// tracedCall is a call of a random trace. Calls follow one another, so the own time of each is on the critical path.
 type tracedCall struct {
 	service, name int
 	kind          string
@@ -126,7 +126,7 @@ type tracedCall struct {
 	calls         []*tracedCall
 }
 
-// drawCall draws a tree of calls, in which no two siblings have the same operation.
+// drawCall draws a tree of calls. Siblings have different operations.
 func drawCall(t *rapid.T, depth, name int) *tracedCall {
 	c := &tracedCall{
 		service: rapid.IntRange(0, 3).Draw(t, "service"), name: name, own: rapid.IntRange(10, 1000).Draw(t, "own"),
@@ -140,7 +140,7 @@ func drawCall(t *rapid.T, depth, name int) *tracedCall {
 	return c
 }
 
-// write writes the spans of c from a time, and returns its end.
+// write writes the spans of c, starting at from, and returns its end.
 func (c *tracedCall) write(b *strings.Builder, depth, from int) int {
 	var below strings.Builder
 	to := from + c.own/2
@@ -159,7 +159,7 @@ func (c *tracedCall) text() string {
 	return b.String()
 }
 
-// leaves returns the calls that make none.
+// leaves returns the calls without calls of their own.
 func (c *tracedCall) leaves() []*tracedCall {
 	if len(c.calls) == 0 {
 		return []*tracedCall{c}
@@ -223,7 +223,7 @@ func TestExplainAddedTime(t *testing.T) {
 	})
 }
 
-// With times that vary, a trace with the median of each has neither excess nor suspects.
+// If times vary, a trace with the median of each has neither excess nor suspects.
 func TestExplainMedian(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root := drawCall(t, 2, 0)

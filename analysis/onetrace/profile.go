@@ -1,7 +1,7 @@
-// Package onetrace explains a single trace by its difference from normal ones. A [Profile] summarizes normal traces;
-// [Profile.Explain] ranks the calls of a trace that differ from them, as [CallSuspect]s of an [Explanation]: calls that
-// are slow, fail, are missing, or are new. A comparison of many traces with many others, as in package compare, judges
-// by the variation of each; one trace has no variation.
+// Package onetrace explains a single trace by its difference from normal ones. A [Profile] summarizes normal traces,
+// and [Profile.Explain] ranks the calls of a trace that are slow, fail, are missing, or are new, as [CallSuspect]s of
+// an [Explanation]. Package compare, which compares many traces with many others, uses the variation of both sides; a
+// single trace has no variation.
 //
 // The package is pure, like package analysis, and uses critical paths only.
 package onetrace
@@ -18,13 +18,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Profile summarizes normal traces, so that single traces can be explained by their difference from them, see
-// [Profile.Explain]. For each site it keeps samples of own times, and counts of failures and shapes. The memory of a
-// site does not grow with the number of traces: a leaf takes up to 8 KiB, a site with many shapes of many calls up to
-// some MiB. Profile is not safe for concurrent use.
+// Profile summarizes normal traces, so that [Profile.Explain] can explain single traces by their difference from them.
+// It keeps samples of own times, and counts of failures and shapes, for each site. The memory of a site doesn't grow
+// with the number of traces: a leaf takes up to 8 KiB, a site with many shapes of many calls up to some MiB. A Profile
+// is not safe for concurrent use.
 //
 // The result does not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a bound of
-// [Recording] was reached.
+// [compare.Recording] was reached.
 type Profile struct {
 	rec    *compare.Recording // holds the calls of one trace only
 	sites  []siteProfile
@@ -33,7 +33,7 @@ type Profile struct {
 	names      *compare.ResolvedNames
 	namedSites int // sites that names includes
 	pooled     map[history.SiteKey]*distribution
-	byWide     map[history.SiteKey][]int32 // sites by the keys under which they are pooled
+	byWide     map[history.SiteKey][]int32 // sites by the keys that pool them
 	answered   map[history.SiteKey][]int32 // sites of answered calls, by caller and operation
 
 	// Scratch of measure, by call of the trace.
@@ -61,16 +61,16 @@ func (c *callsOf) group(k int) []int32 {
 const (
 	// sampledTimes is the number of own times that a site keeps: enough for quartiles within 6 % of the ranks.
 	sampledTimes = 256
-	// sampledShapeTimes is the same for a shape.
+	// sampledShapeTimes is the number of own times that a shape keeps.
 	sampledShapeTimes = 64
 	// sampledCounts is the number of counts that a shape keeps for each site it calls.
 	sampledCounts = 32
 	// maxSiteShapes bounds the shapes of a site. All others count together, as shapes that occur now and then.
 	maxSiteShapes = 64
-	// maxShapeSites bounds the sites of a shape, for hostile traces: a span with more calls has no shape.
+	// maxShapeSites bounds the sites of a shape, because of hostile traces. A span with more calls has no shape.
 	maxShapeSites = 128
-	// minShapeHistory is the number of occurrences from which a shape has its own distribution of times. Below, its
-	// quartiles would be less certain than those of the whole site.
+	// minShapeHistory is the minimum number of occurrences of a shape with its own distribution of times. The quartiles
+	// of rarer shapes would be less certain than the quartiles of the whole site.
 	minShapeHistory = 16
 )
 
@@ -96,7 +96,7 @@ type shapeProfile struct {
 type distribution struct {
 	n             int // all values, including those outside the sample
 	sample        stats.Sample[int64]
-	valid         bool // median and limit are those of the sample
+	valid         bool // median and limit belong to the current sample
 	median, limit float64
 }
 
@@ -120,12 +120,12 @@ func (d *distribution) merge(o *distribution) {
 	d.valid = false
 }
 
-// usual returns the median and Tukey's upper fence. It must not be called without values.
+// usual returns the median and Tukey's upper fence. d must not be empty.
 //
-// The median, not a mean or a high quantile, is the usual value: it is what most such calls take, and up to half of the
-// traces may be faulty. A value counts as unusual above the fence only. So a site whose values are spread needs a
-// larger excess. The fence depends on the middle half alone. A 99th percentile would be less alarming in health, but it
-// lies at the level of a fault that more than 1 % of the normal traces contain, and hides it.
+// The median is the usual value, not a mean or a high quantile, because most such calls take that time, and up to half
+// of the traces may be faulty. Only values above the fence are unusual, so a site whose values are spread needs a
+// larger excess. The fence depends only on the middle half. A 99th percentile would raise fewer false alarms, but if
+// more than 1 % of the normal traces contain a fault, it is as high as the fault and hides it.
 func (d *distribution) usual() (median, limit float64) {
 	if !d.valid {
 		values := make([]float64, 0, d.sample.Len())
@@ -138,8 +138,8 @@ func (d *distribution) usual() (median, limit float64) {
 	return d.median, d.limit
 }
 
-// excess returns the time of x beyond the usual value, and the part of it beyond the limit: zeros if x is usual or
-// there is too little history.
+// excess returns the time of x beyond the usual value, and the part of it beyond the limit. Both are 0 if x is usual or
+// the history is too short.
 func (d *distribution) excess(x float64) (excess, beyond float64) {
 	if d == nil || d.n < history.MinHistory {
 		return 0, 0
@@ -151,8 +151,8 @@ func (d *distribution) excess(x float64) (excess, beyond float64) {
 	return x - median, x - limit
 }
 
-// NewProfile returns an empty profile. The names of a trace must be in table before the trace is added or explained;
-// the profile adds the steps.
+// NewProfile returns an empty profile. The names of a trace must be in table before the trace is added or explained.
+// The profile itself adds the steps.
 func NewProfile(table *trace.Table) *Profile {
 	return &Profile{
 		rec: compare.NewRecording(table), pooled: make(map[history.SiteKey]*distribution),
@@ -163,7 +163,7 @@ func NewProfile(table *trace.Table) *Profile {
 // Traces returns the number of traces added.
 func (f *Profile) Traces() int { return f.traces }
 
-// Add adds a normal trace. It ignores the traces that [Recording.Add] ignores.
+// Add adds a normal trace. It ignores the traces that [compare.Recording.Add] ignores.
 func (f *Profile) Add(p *critpath.Path) {
 	calls := f.measure(p)
 	if calls == nil {
@@ -184,7 +184,7 @@ func (f *Profile) Add(p *critpath.Path) {
 	}
 }
 
-// addCall adds call i with its key in samples.
+// addCall adds call i. key is its key in samples.
 func (f *Profile) addCall(i int, key uint64, failed bool) {
 	c, below := &f.rec.Calls[i], &f.below[i]
 	s := f.at(c.Site)
@@ -207,7 +207,7 @@ func (f *Profile) addCall(i int, key uint64, failed bool) {
 	}
 }
 
-// at returns the profile of a site, which it creates if necessary. A site with calls is known.
+// at returns the profile of a site, which it adds if necessary. A site counts as known once it has calls.
 func (f *Profile) at(site int32) *siteProfile {
 	for int(site) >= len(f.sites) {
 		if i := int32(len(f.sites)); i > 0 {
@@ -237,7 +237,7 @@ func (s *siteProfile) addCallee(number int32) {
 	}
 }
 
-// shape returns the shape that calls the given sites. It returns nil, and counts the call, if there are too many.
+// shape returns the shape that calls the given sites. If there are too many shapes, it returns nil and counts the call.
 func (s *siteProfile) shape(sites []int32) *shapeProfile {
 	h := shapeHash(sites)
 	x := s.shapes[h]
@@ -263,8 +263,8 @@ func shapeHash(sites []int32) uint64 {
 	return h
 }
 
-// measure returns the calls of a trace, as [Recording.Add] records them, and fills f.nodes and f.below. The result is
-// valid until the next call. It is nil if the trace has no usable root.
+// measure returns the calls of a trace, as [compare.Recording.Add] records them, and fills f.nodes and f.below. The
+// result is valid until the next call. It is nil if the trace has no usable root.
 func (f *Profile) measure(p *critpath.Path) []compare.Call {
 	r := f.rec
 	r.Calls, r.Traces = r.Calls[:0], r.Traces[:0]
@@ -329,7 +329,7 @@ func (f *Profile) failed(p *critpath.Path, i int) bool {
 	return !f.isBorder(i) && p.Span(f.nodes[i]).Flags&trace.Error != 0
 }
 
-// known returns the profile of a site; nil if no normal trace has it.
+// known returns the profile of a site, or nil if no normal trace has the site.
 func (f *Profile) known(site int32) *siteProfile {
 	if site != history.Overflow && int(site) < len(f.sites) && f.sites[site].calls > 0 {
 		return &f.sites[site]
@@ -337,9 +337,9 @@ func (f *Profile) known(site int32) *siteProfile {
 	return nil
 }
 
-// ownTimes returns the distribution of own times that a call is compared with: that of its site and shape, of its site,
-// or of its step under any caller, the first with enough history. An unanswered call is compared with those of its
-// operation in the end, whatever these call.
+// ownTimes returns the distribution of own times that a call is compared with. It is the first of these with enough
+// history: its site and shape, its site, its step under any caller. An unanswered call is finally compared with the
+// calls of its operation, whatever they call.
 func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
@@ -356,7 +356,7 @@ func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribu
 	return f.pool(keys[1])
 }
 
-// pool returns the distribution of own times over all sites that are pooled under a key.
+// pool returns the distribution of own times over all sites that share a key.
 func (f *Profile) pool(key history.SiteKey) *distribution {
 	d := f.pooled[key]
 	if d == nil {
@@ -369,9 +369,9 @@ func (f *Profile) pool(key history.SiteKey) *distribution {
 	return d
 }
 
-// durations returns the distribution of the durations of requests like that of the trace: with the same root and the
-// same calls by it, or at least with the same root; nil if there are none. Many applications have one root operation
-// for all requests, which then differ in their calls.
+// durations returns the distribution of the durations of similar requests: requests with the same root and the same
+// calls by it, or at least with the same root. It returns nil without such requests. Many applications have one root
+// operation for all requests, which then differ in their calls.
 func (f *Profile) durations() *distribution {
 	s := f.known(f.rec.Calls[0].Site)
 	if s == nil {
@@ -386,7 +386,7 @@ func (f *Profile) durations() *distribution {
 	return nil
 }
 
-// usualCallee returns the callee that the normal calls at a site have most often; service 0: unknown.
+// usualCallee returns the most frequent callee of the normal calls at a site. The service is 0 if it is unknown.
 func (f *Profile) usualCallee(site int32) history.Callee {
 	s := f.known(site)
 	if s == nil {
@@ -401,7 +401,7 @@ func (f *Profile) usualCallee(site int32) history.Callee {
 	return f.resolved(best)
 }
 
-// resolved replaces the service of a callee that is an address by the service that the address refers to.
+// resolved replaces the callee's service, if it is an address, by the service at that address.
 func (f *Profile) resolved(c history.Callee) history.Callee {
 	c.Service = f.names.Service[c.Service]
 	return c
@@ -419,11 +419,11 @@ func (f *Profile) resolveNames() {
 	}
 }
 
-// silent reports whether no span answers the calls of s. The target of a step that is answered is not external.
+// silent reports whether no span answers the calls of s. The target of an answered step is not external.
 func silent(s *history.Site) bool { return s.Op == s.Base || s.Peer != 0 }
 
-// answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, those
-// with the most calls first: an unanswered call would have been at one of them.
+// answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, the site
+// with the most calls first. An unanswered call would have been at one of them.
 func (f *Profile) answeredSites(site int32) []int32 {
 	at := &f.rec.Sites[site]
 	all := slices.DeleteFunc(slices.Clone(f.answered[history.SiteKey{

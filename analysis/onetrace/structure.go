@@ -8,12 +8,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// rareShare is the share of the calls at a site below which a shape is unusual. A call that at least 1 − rareShare of
-// such calls make is expected. It is a convention, not a property of an application: five percent, as for tests.
+// rareShare is the largest share of the calls at a site that an unusual shape can have. A call that at least 1 −
+// rareShare of such calls make is expected. Five percent is a convention, as in statistical tests, not a property of an
+// application.
 const rareShare = 0.05
 
-// changedShape is the certainty of a shape that no normal trace has. Half of that of a failure: the request may have
-// done its work.
+// changedShape is the certainty of a shape that no normal trace has. It is half the certainty of a failure, because the
+// request may have done its work.
 const changedShape = 0.5
 
 // structure charges calls that fail, that lack calls, and that are new. The certainty of each is between 0 and 1.
@@ -21,10 +22,10 @@ const changedShape = 0.5
 //   - A failed span is charged if less than half of the calls at its site fail.
 //   - A CLIENT span without an answer is charged to the callee that usually answers.
 //   - A span with an unusual shape, the set of sites that it calls, is compared with the normal calls at its site that
-//     make the same calls and maybe more. If rareShare of them or less stop there, calls are missing: those that nearly
-//     all of them make.
-//   - A call to a new site is charged with it. Where normal calls continue in different ways, as in a dispatcher, it
-//     may be one more way and counts half. If knownType is false, no call counts as new.
+//     make the same calls and maybe more. If rareShare of them or less stop there, the calls that nearly all of them
+//     make are missing.
+//   - A call to a new site is charged with it. If normal calls continue in different ways, as in a dispatcher, it may
+//     be one more way and counts half. If knownType is false, no call counts as new.
 //
 // The deepest call is charged, because a change below is a sufficient cause of one above. A caller is charged only
 // beyond the certainty of the calls below it.
@@ -47,7 +48,7 @@ func (x *explaining) structure(knownType bool) {
 	}
 }
 
-// change is a difference in structure.
+// change is a difference in structure between a call and the normal ones.
 type change struct {
 	suspectKey
 	node       int32
@@ -142,8 +143,8 @@ func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
 	return found
 }
 
-// split divides the sites that call i calls into known ones and, by their numbers of groups, unknown ones. Calls
-// without an answer belong to neither.
+// split divides the sites that call i calls into known ones and unknown ones, as numbers of their groups. It leaves out
+// calls without an answer.
 func (x *explaining) split(i int) (known []int32, unknown []int) {
 	b := &x.below[i]
 	for k, site := range b.sites {
@@ -158,8 +159,8 @@ func (x *explaining) split(i int) (known []int32, unknown []int) {
 	return known, unknown
 }
 
-// newType reports whether no normal trace has a request of this type: the root is new, or within the service of the
-// root a span whose calls vary makes a new one. A gateway has one root operation for requests of all types.
+// newType reports whether no normal trace has a request of this type: the root is new, or a span with varying calls
+// within the root's service makes a new call. A gateway has one root operation for requests of all types.
 func (x *explaining) newType() bool {
 	root := &x.rec.Sites[x.calls[0].Site]
 	inRoot := make([]bool, len(x.calls))
@@ -191,9 +192,9 @@ func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 	})
 }
 
-// unusual returns the certainty that a shape is unusual at the site: 0 if rareShare of the calls or more have this
-// shape or one as rare, nearly 1 if no call has. The share of new shapes is estimated by that of shapes seen once (Good
-// and Turing): a site at which every second shape is new has no unusual ones.
+// unusual returns the certainty that a shape is unusual at the site. It is 0 if the share of calls with this shape or
+// one as rare is at least rareShare, and nearly 1 if no call has it. The share of new shapes is estimated by the share
+// of shapes seen once (Good and Turing): if every second shape at a site is new, the site has no unusual ones.
 func (s *siteProfile) unusual(sites []int32) float64 {
 	n, rarer, once := 0, s.others, s.others
 	if x := s.shapes[shapeHash(sites)]; x != nil {
@@ -213,8 +214,8 @@ func (s *siteProfile) unusual(sites []int32) float64 {
 	return rarity(rarer, s.calls)
 }
 
-// rarity returns the certainty that an event is unusual which n of the normal calls have: 0 from rareShare on, nearly 1
-// for none of many.
+// rarity returns the certainty that an event is unusual if n of the normal calls have it. It is 0 from rareShare on,
+// and nearly 1 if no call out of many has it.
 func rarity(n, calls int) float64 {
 	share := float64(n) / float64(calls)
 	return max(0, 1-share/rareShare) * float64(calls) / float64(calls+1)
@@ -222,8 +223,8 @@ func rarity(n, calls int) float64 {
 
 // continuation describes the normal calls at a site that make the given calls.
 type continuation struct {
-	exact, more int           // calls that make no other calls, and that do
-	next        map[int32]int // of the latter, the number that call each other site
+	exact, more int           // calls that make no other calls, and calls that do
+	next        map[int32]int // of more: the number of calls to each other site
 }
 
 func (s *siteProfile) continuation(sites []int32) continuation {
@@ -250,7 +251,7 @@ func (c *continuation) stops() bool {
 	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
 }
 
-// expected returns the sites that nearly all calls, rareShare excepted, call in addition, the most frequent first.
+// expected returns the sites that nearly all calls (all but rareShare) call in addition, the most frequent first.
 func (x *explaining) expected(c *continuation) []int32 {
 	var sites []int32
 	for site, n := range c.next {
@@ -264,7 +265,7 @@ func (x *explaining) expected(c *continuation) []int32 {
 	return sites
 }
 
-// expects reports whether n calls are nearly all.
+// expects reports whether n calls make up nearly all calls of c.
 func (c *continuation) expects(n int) bool {
 	return float64(n) >= (1-rareShare)*float64(c.exact+c.more)
 }
@@ -279,7 +280,7 @@ func (c *continuation) varies() bool {
 	return c.stops()
 }
 
-// containsAll reports whether all contains some. Both are in ascending order.
+// containsAll reports whether all contains some. Both are ascending.
 func containsAll(all, some []int32) bool {
 	for _, x := range some {
 		i, ok := slices.BinarySearch(all, x)
@@ -293,8 +294,8 @@ func containsAll(all, some []int32) bool {
 
 // unanswered describes a CLIENT span without an answer, although such spans usually have one.
 type unanswered struct {
-	certainty float64        // 0: answered, or usually without an answer
-	callee    history.Callee // service 0: unknown
+	certainty float64        // 0 if it has an answer, or if such spans usually lack one
+	callee    history.Callee // service 0 if unknown
 }
 
 // findUnanswered fills x.unanswered.
@@ -330,15 +331,15 @@ func (x *explaining) findUnanswered() {
 		default:
 			u.callee = x.silentCallee(i, sites, used)
 		}
-		if at.Peer == 0 || u.callee.Service != 0 { // else it may be a call to a third party
+		if at.Peer == 0 || u.callee.Service != 0 { // otherwise it may be a call to a third party
 			answers[i] = u
 		}
 	}
 	x.unanswered = answers
 }
 
-// silentCallee returns the callee of call i, which has no answer: the usual one of the calls that most normal calls of
-// the caller make, and this one does not. It adds the site to those used, by caller.
+// silentCallee returns the callee of call i, which has no answer: the usual callee of a call that most normal calls of
+// the caller make, and this one does not. It adds the site to used, by caller.
 func (x *explaining) silentCallee(i int, sites []int32, used map[[2]int32]bool) history.Callee {
 	c := &x.calls[i]
 	caller := x.known(x.calls[c.Parent].Site)

@@ -12,7 +12,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// collinear is the least fraction of a column's variance that earlier columns must leave unexplained.
+// collinear is the minimum fraction of a column's variance that earlier columns leave unexplained. Columns below it are
+// skipped.
 const collinear = 1e-8
 
 // basis returns at most limit orthonormal vectors that span the centred columns, and the indices of the columns that
@@ -54,8 +55,8 @@ func project(v []float64, vectors [][]float64) {
 
 // Canonical is the result of [CanonicalCorrelation].
 type Canonical struct {
-	// Correlations are the canonical correlations in [0, 1], the largest first. Their number is that of the kept
-	// columns of the smaller side.
+	// Correlations are the canonical correlations in [0, 1], the largest first. There are as many as the smaller side
+	// has kept columns.
 	Correlations []float64
 	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
 	// ones.
@@ -69,7 +70,7 @@ var ErrNoVariation = errors.New("stats: no variation to correlate")
 
 // CanonicalCorrelation correlates two sets of numeric variables, given as columns of equal length n. The first
 // canonical correlation is the largest correlation between a linear combination of xs and one of ys; each further one
-// is the largest of the remaining variation. It keeps at most the first n/3 independent columns of each side, since
+// is the largest for the remaining variation. It keeps at most the first n/3 independent columns of each side, because
 // more columns correlate with anything. It returns ErrNoVariation if one side does not vary or n < 4.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
@@ -141,14 +142,14 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// enoughExceedances is the number of permutations at least as extreme as the data after which a test stops.
+// enoughExceedances is the number of permutations at least as extreme as the data that ends a test.
 const enoughExceedances = 20
 
 // PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are
-// exchangeable; NaN if observed is NaN. It compares observed with the statistic of random permutations of the indices;
-// large values are extreme. statistic must not retain order. The test stops after limit permutations, or as soon as 20
-// were at least as extreme. The p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo
-// p-values") and at least 1/(limit+1). Equal seeds yield equal values.
+// exchangeable, or NaN if observed is NaN. It compares observed with the statistic of random permutations of the
+// indices; large values are extreme. statistic must not retain order. The test stops after limit permutations, or as
+// soon as 20 were at least as extreme. The p-value is valid either way (Besag and Clifford 1991, "Sequential Monte
+// Carlo p-values") and at least 1/(limit+1). Equal seeds yield equal values.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -174,7 +175,7 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 }
 
 // HeldOut reports whether the request with this key is held out to confirm findings on the others. The decision depends
-// on the key only and holds for half of all keys. It is independent of the magnitude of the key, so it suits a
+// only on the key and holds for half of all keys. It is independent of the magnitude of the key, so it suits a
 // [Sample], which keeps the smallest keys.
 func HeldOut(key uint64) bool {
 	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the decision independent of other uses

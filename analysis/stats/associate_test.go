@@ -56,7 +56,7 @@ func TestCanonicalCorrelation(t *testing.T) {
 	near(t, "loading of the cause", c.Loadings[0], 1, 0.03)
 	near(t, "loading of the other", c.Loadings[1], 0, 0.1)
 
-	// With one column on each side it is Pearson's correlation, in any units.
+	// One column on each side gives Pearson's correlation, in any units.
 	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)}, [][]float64{sumOf(1e9, latency, 0, size)})
 	if err != nil {
 		t.Fatal(err)

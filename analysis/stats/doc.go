@@ -13,8 +13,8 @@
 //	size models      FitSize                           latency as a function of a transfer's size
 //
 // Every aggregate has methods Add and Merge. If it is part of the saved state, it also has AppendBinary and a Decode
-// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. With an error,
-// which wraps [codec.ErrCorrupt], they return the zero value. No type is safe for concurrent use.
+// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. If they return
+// an error, it wraps [codec.ErrCorrupt] and comes with the zero value. No type is safe for concurrent use.
 package stats
 
 // MaxNanos is the exclusive upper limit of durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;

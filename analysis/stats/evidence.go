@@ -14,8 +14,8 @@ import (
 // Horizon is the number of epochs over which evidence decays: an hour of epochs of 10 s.
 const Horizon = 360
 
-// maxEpoch is the largest factor (e⁵) by which one epoch can multiply evidence, so that an alarm takes at least three
-// epochs, half a minute. A bet with capped winnings remains at most fair.
+// maxEpoch is the maximum factor (e⁵) of evidence per epoch, so that an alarm takes at least three epochs, half a
+// minute. A bet with capped winnings remains at most fair.
 const maxEpoch = 148.4
 
 // alternatives are the odds ratios, relative to the bound, that Evidence bets on with equal weights. If all latencies
@@ -26,7 +26,7 @@ var alternatives = [...]float64{1.4, 4, 8}
 // against the hypothesis epoch by epoch; under the hypothesis the expected gain is at most 0. It may be inspected after
 // every epoch and stopped at any time. The zero value is the state before the first epoch.
 //
-// For every alternative, Evidence keeps the sum, over all epochs at which the change may have begun, of the likelihood
+// Evidence keeps a sum for every alternative: over all epochs when the change may have started, it adds the likelihood
 // ratio since then. The sum decays at a rate of 1/Horizon per epoch. This is a Shiryaev–Roberts e-detector (Shin,
 // Ramdas, Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). Under the hypothesis
 // its expectation never exceeds Horizon. So Value is an e-value at all times, and it crosses a threshold c within an
@@ -38,8 +38,8 @@ var alternatives = [...]float64{1.4, 4, 8}
 type Evidence struct{ sums [len(alternatives)]float64 }
 
 // Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
-// in (0, 1); rho is the intra-class correlation of the requests, in [0, 1]. An epoch without requests changes nothing.
-// The caller adds up the counts of all shards first.
+// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. An epoch without requests changes nothing.
+// The caller must first add up the counts of all shards.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -52,8 +52,8 @@ func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	}
 }
 
-// Value returns the e-value, at least 0. Under the null hypothesis it exceeds c with probability at most 1/c at any
-// given time.
+// Value returns the e-value, at least 0. It exceeds c with probability at most 1/c at any given time if the null
+// hypothesis holds.
 func (e Evidence) Value() float64 {
 	var sum float64
 	for _, s := range e.sums {
@@ -84,7 +84,7 @@ func readEvidence(d *codec.Reader) (e Evidence) {
 // fraction of false rejections is at most alpha for any dependence between the e-values. NaN counts as 0. Source: Wang
 // and Ramdas 2022, "False discovery rate control with e-values".
 func EBH(evalues []float64, alpha float64) []int {
-	order := []int{} // without those too small to be rejected even together with all others
+	order := []int{} // hypotheses that could be rejected together with all others
 	for i, e := range evalues {
 		if e*alpha*float64(len(evalues)) >= float64(len(evalues)) {
 			order = append(order, i)
@@ -107,9 +107,9 @@ type TestOptions struct {
 	// Margin is the relative change of latency that is healthy, above 0. It must cover the variation from the learning
 	// period to any other time of the day: 0.2 for a daily cycle and other drift of ±5 % each.
 	Margin float64
-	// MixMargin is the ratio by which the odds of a group may change within its request type, above 1.
+	// MixMargin is the healthy change of the odds of a group within its request type, as a ratio above 1.
 	MixMargin float64
-	// Rho is the minimum intra-class correlation, in [0, 1], that is assumed for the requests of an epoch.
+	// Rho is the minimum intra-class correlation, in [0, 1], that we assume for the requests of an epoch.
 	Rho float64
 	// Alpha is the probability of error of each bound of a reference.
 	Alpha float64
@@ -132,7 +132,7 @@ func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Alpha)
 }
 
-// Numbers of events that a Reference bounds. The first are evidence of slower requests, the others of more variable
+// Indices of the events that a Reference bounds. The first are evidence of slower requests, the others of more variable
 // ones.
 const (
 	slowerEvents   = 2
@@ -157,14 +157,13 @@ type Reference struct {
 }
 
 // NewReference learns a reference from the durations in s. blocks are the moments of the logarithms of the same
-// durations, one per epoch ([Sketch.Logs]); they yield the correlation within an epoch. Logarithms suit counts of
-// durations beyond limits: otherwise a few slow requests, as after the start of a service, would dominate the
-// correlation.
+// durations, one per epoch ([Sketch.Logs]); they yield the correlation within an epoch. We use logarithms because a few
+// slow requests, as after the start of a service, would otherwise dominate the correlation.
 //
 // Events of slower requests are durations above the median and above the 90th percentile, both raised by the margin. If
 // all durations of a healthy group grow by up to the margin, these events are no more probable than learned. Events of
-// more variable requests are durations outside the central 80 %, the central 98 %, and twice the range of the latter,
-// all extended by the margin. The events are valid for any distribution, even with heavy tails.
+// more variable requests are durations outside the central 80 %, the central 98 %, and twice the range of the central
+// 98 %, all extended by the margin. The events are valid for any distribution, even with heavy tails.
 func NewReference(s *Sketch, blocks []Moments, o TestOptions) Reference {
 	if rho := IntraClass(blocks); rho > o.Rho { // false for NaN
 		o.Rho = rho
@@ -193,7 +192,7 @@ func (b band) scaled(low, high float64) band {
 	return b
 }
 
-// Samples returns the number of durations from which the reference was learned.
+// Samples returns the number of durations that the reference was learned from.
 func (r *Reference) Samples() uint64 { return r.n }
 
 // Counts counts the events among the requests of one epoch. Counts of shards add up. The zero value has no requests.
@@ -262,7 +261,7 @@ func (c Change) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeChange decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// DecodeChange decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeChange(b []byte) (Change, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(changeVersion)
@@ -289,8 +288,7 @@ func (r Reference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeReference decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
-// [codec.ErrCorrupt].
+// DecodeReference decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeReference(b []byte) (Reference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(referenceVersion)

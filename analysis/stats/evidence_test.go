@@ -21,7 +21,7 @@ type group struct {
 	block    float64 // common factor of an epoch, log scale, AR(1)
 	phase    float64
 	slowness float64 // factor on every latency
-	pauses   float64 // probability that an epoch is one in which 40 % of requests take twice as long
+	pauses   float64 // probability of an epoch with a pause: 40 % of its requests take twice as long
 }
 
 func newGroup(seed uint64) *group {
@@ -68,7 +68,7 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// learn returns the reference of the first epochs, with at least min durations, and the next epoch.
+// learn returns the reference of the first epochs, with at least atLeast durations, and the next epoch.
 func (g *group) learn(atLeast uint64) (stats.Reference, int) {
 	var s stats.Sketch
 	var blocks []stats.Moments
@@ -125,7 +125,7 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// A few slow requests at the start of a service do not hide a later slowdown of a third of the requests, which is
+// A few slow requests at the start of a service don't hide a later slowdown of a third of the requests, which is
 // detected within ten epochs.
 func TestSlowStart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -163,13 +163,13 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// TestDelay prints the number of epochs of 50 requests after which a change is detected.
+// TestDelay prints the number of epochs of 50 requests before a change is detected.
 func TestDelay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		shape  func(r *rand.Rand) float64
 		change func(r *rand.Rand, x float64) float64
-		within float64 // median epochs that must be reached
+		within float64 // required median of the delay in epochs
 	}{
 		{"log-normal σ=0.3, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, double, 3},
 		{"log-normal σ=0.5, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.5) }, double, 4},

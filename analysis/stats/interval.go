@@ -24,7 +24,8 @@ func (i Interval) Valid() bool { return i.Low <= i.High }
 // Normal95 is the two-sided 95 % quantile of the normal distribution.
 const Normal95 = 1.96
 
-// Excess returns the mean of a minus the mean of b, with Welch's interval; NaN if either has fewer than two values.
+// Excess returns the mean of a minus the mean of b, with Welch's interval. It is NaN if either has fewer than two
+// values.
 func Excess(a, b Moments) Interval {
 	if a.N < 2 || b.N < 2 {
 		return Interval{math.NaN(), math.NaN(), math.NaN()}
@@ -34,7 +35,7 @@ func Excess(a, b Moments) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// Proportion returns k/n with the interval of Clopper and Pearson; NaN for n = 0.
+// Proportion returns k/n with the interval of Clopper and Pearson, or NaN for n = 0.
 func Proportion(k, n uint64) Interval {
 	i := Interval{float64(k) / float64(n), 0, 1}
 	if n == 0 {
@@ -63,14 +64,14 @@ type Estimate struct {
 //
 // The intervals use the jackknife: the statistic is computed with each request left out in turn, in closed form and
 // O(1) each. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees of
-// freedom; for the CoV, on the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
+// freedom. The CoV uses the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
 //
-// For 50 requests with heavy-tailed latencies, the intervals cover the true share in 91–93 % of cases, the percentile
+// The intervals cover the true share in 91–93 % of cases for 50 requests with heavy-tailed latencies, the percentile
 // bootstrap in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a hundredth of the
-// time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 %, by the bootstrap in
-// 55 %: rare slow requests may be missing from the sample.
+// time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 %, and in 55 % by the
+// bootstrap: rare slow requests may be missing from the sample.
 //
-// To compare two edges, pass their difference as a column: the interval of its share excludes 0 if they differ.
+// Pass the difference of two edges as a column to compare them: the interval of its share excludes 0 if they differ.
 func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	j := newJackknife(t.Total)
 	column := make([]float64, len(t.Total))
@@ -85,7 +86,7 @@ func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	return edges, j.estimate(column)
 }
 
-// jackknife holds the values that do not depend on the column.
+// jackknife holds the values that don't depend on the column.
 type jackknife struct {
 	n        float64
 	quantile float64   // of Student's t on n−1 degrees of freedom
@@ -119,8 +120,8 @@ func newJackknife(total []float64) *jackknife {
 	return j
 }
 
-// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, where the expansion is
-// inaccurate.
+// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, because the expansion is
+// inaccurate there.
 var fewFreedom = [...]float64{
 	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135, 2.262157163, 2.228138852,
 }
@@ -166,7 +167,7 @@ func (j *jackknife) estimate(x []float64) (e Estimate) {
 	return e
 }
 
-// positive returns the sum of squares s; NaN if s is a rounding error.
+// positive returns the sum of squares s, or NaN if s is a rounding error.
 func (j *jackknife) positive(s float64) float64 {
 	if !(s > 1e-12*j.stt) {
 		return math.NaN()
@@ -180,8 +181,8 @@ func (j *jackknife) interval(value, quantile float64) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// positiveInterval is interval on the logarithmic scale, for statistics whose error is proportional to them. If a value
-// is 0 it uses the linear scale.
+// positiveInterval is interval on the logarithmic scale, for statistics whose error is proportional to them. It uses
+// the linear scale if a value is 0.
 func (j *jackknife) positiveInterval(value float64) Interval {
 	linear := j.interval(value, j.quantile)
 	linear.Low = max(0, linear.Low)

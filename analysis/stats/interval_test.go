@@ -203,7 +203,7 @@ func TestEstimatesCoV(t *testing.T) {
 	})
 }
 
-// If all requests but one are equal, the CoV without that one is 0 and has no logarithm. The interval begins at 0.
+// If all requests but one are equal, the CoV without that one is 0 and has no logarithm. The interval starts at 0.
 func TestEstimatesCoVOfOneOutlier(t *testing.T) {
 	totals := []float64{5, 5, 5, 9}
 	_, total := stats.Table{Total: totals, Cells: totals, Edges: 1}.Estimates()

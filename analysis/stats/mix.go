@@ -6,17 +6,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. For each group it has
-// an upper confidence limit of the proportion of the group, and one of the proportion of all others. The caller numbers
-// the groups; the last number should stand for any other group, so that new groups are detected. A MixReference is
-// immutable.
+// MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. It has two upper
+// confidence limits per group: for the proportion of the group, and for the proportion of all others. The caller
+// numbers the groups; the last number should stand for any other group, so that new groups are detected. A MixReference
+// is immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
 // NewMixReference learns a reference from the number of requests of each group over the given number of epochs. A group
-// without requests has a limit, too, since it may be absent by chance.
+// without requests has a limit, too, because it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -30,7 +30,7 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 	return r
 }
 
-// raiseOdds returns the probability whose odds are ratio times those of p.
+// raiseOdds returns the probability with ratio times the odds of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
 // Mix is the evidence that the mix of groups within a request type has shifted: that a group became more or less
@@ -38,7 +38,7 @@ func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) 
 type Mix struct{ more, less []Evidence }
 
 // Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
-// epoch, the evidence starts anew. Step reports whether the evidence changed.
+// epoch, the evidence starts again. Step reports whether the evidence changed.
 func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
@@ -61,7 +61,7 @@ func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 }
 
 // Shifted returns the e-value against the hypothesis that the mix shifted by at most the margin: the average over
-// groups and directions. With more groups it requires more evidence. It is 0 before the first epoch.
+// groups and directions. It requires more evidence if there are more groups. It is 0 before the first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0
@@ -69,8 +69,8 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before
-// the first epoch.
+// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent. The group is
+// -1 before the first epoch.
 func (m Mix) Leading() (group int, evalue float64, more bool) {
 	group = -1
 	for i := range m.more {
@@ -98,7 +98,7 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// DecodeMix decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixVersion)
@@ -132,7 +132,7 @@ func (r MixReference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMixReference decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
+// DecodeMixReference decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 	d := codec.NewReader(b)

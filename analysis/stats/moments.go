@@ -43,15 +43,15 @@ func (m *Moments) Merge(o Moments) {
 	m.Sum2 = m.Sum2.Add(o.Sum2)
 }
 
-// Mean returns the mean in ns; NaN for the empty set.
+// Mean returns the mean in ns, or NaN for the empty set.
 func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
 
-// Variance returns the sample variance (n−1) in ns², at least 0; NaN for fewer than two durations.
+// Variance returns the sample variance (n−1) in ns², at least 0, or NaN for fewer than two durations.
 func (m Moments) Variance() float64 {
 	return m.spread() / pairs(m.N)
 }
 
-// StdDev returns the sample standard deviation in ns; NaN for fewer than two durations.
+// StdDev returns the sample standard deviation in ns, or NaN for fewer than two durations.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
 
 // CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1).
@@ -76,7 +76,7 @@ func (m Moments) valid() bool {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).cmp(mul128(m.Sum, m.Sum)) >= 0
 }
 
-// pairs returns n(n−1); NaN for n < 2, where there is no sample variance.
+// pairs returns n(n−1). It returns NaN for n < 2, because there is no sample variance.
 func pairs(n uint64) float64 {
 	if n < 2 {
 		return math.NaN()
@@ -91,7 +91,7 @@ func (m Moments) AppendBinary(b []byte) []byte {
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// DecodeMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
 	d := codec.NewReader(b)
 	m := readMoments(d)
@@ -179,7 +179,7 @@ func (c *CoMoments) Merge(o CoMoments) {
 // Moments returns the moments of x over n requests.
 func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
 
-// Cov returns the sample covariance (n−1) of x and T in ns²; NaN for fewer than two requests.
+// Cov returns the sample covariance (n−1) of x and T in ns², or NaN for fewer than two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
 // Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
@@ -192,10 +192,10 @@ func (c CoMoments) Share(t Moments) float64 {
 	return c.cross(t) / total
 }
 
-// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] if x is part of T; NaN if T is 0.
+// MeanShare returns the edge's share of the mean, E(x)/E(T). It is in [0, 1] if x is part of T, and NaN if T is 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
-// Correlation returns Pearson's correlation of x and T, in [−1, 1]; NaN if either has no variance.
+// Correlation returns Pearson's correlation of x and T, in [−1, 1], or NaN if either has no variance.
 func (c CoMoments) Correlation(t Moments) float64 {
 	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
 	if !(d > 0) {
@@ -216,8 +216,7 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
-// [codec.ErrCorrupt].
+// DecodeCoMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	d := codec.NewReader(b)
 	c := CoMoments{Sum: readUint128(d), Sum2: readUint128(d), SumT: readUint128(d)}
@@ -227,8 +226,8 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	return c, d.Rest(), nil
 }
 
-// PairMoments are the exact sums of k variables and of all their products, from which every covariance follows. The
-// first Add or Merge determines k.
+// PairMoments are the exact sums of k variables and of all their products. They determine every covariance. The first
+// Add or Merge determines k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
@@ -260,7 +259,7 @@ func (p *PairMoments) size(k int) {
 	}
 }
 
-// Merge adds the requests of o. It panics if o has other variables.
+// Merge adds the requests of o. It panics if o has a different number of variables.
 func (p *PairMoments) Merge(o PairMoments) {
 	if o.Sums == nil {
 		return
@@ -275,7 +274,7 @@ func (p *PairMoments) Merge(o PairMoments) {
 	}
 }
 
-// Cov returns the sample covariance (n−1) of variables i and j in ns²; NaN for fewer than two requests.
+// Cov returns the sample covariance (n−1) of variables i and j in ns², or NaN for fewer than two requests.
 func (p PairMoments) Cov(i, j int) float64 {
 	if j > i {
 		i, j = j, i
@@ -284,7 +283,7 @@ func (p PairMoments) Cov(i, j int) float64 {
 	return cross / pairs(p.N)
 }
 
-// maxPairs limits the k that is decoded.
+// maxPairs limits k when decoding.
 const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.
@@ -300,8 +299,7 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
-// [codec.ErrCorrupt].
+// DecodePairMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
 	d := codec.NewReader(b)
 	k := int(d.Below(maxPairs))

@@ -58,7 +58,7 @@ func (r *Ranks) extend(bin int) {
 	}
 }
 
-// Merge adds the durations of o, which it does not change.
+// Merge adds the durations of o. It doesn't change o.
 func (r *Ranks) Merge(o *Ranks) {
 	for i, n := range o.counts {
 		if n > 0 {
@@ -67,7 +67,7 @@ func (r *Ranks) Merge(o *Ranks) {
 	}
 }
 
-// Subtract removes the durations of o, which were added before. It does not change o.
+// Subtract removes the durations of o, which must have been added before. It doesn't change o.
 func (r *Ranks) Subtract(o *Ranks) {
 	for i, n := range o.counts {
 		if at := o.first + i - r.first; at >= 0 && at < len(r.counts) {
@@ -84,8 +84,8 @@ func (r *Ranks) Subtract(o *Ranks) {
 	}
 }
 
-// Quantile returns the duration in ns below which a fraction q, 0–1, of the durations are: the middle of its bin. It is
-// NaN for the empty set.
+// Quantile returns the duration in ns that a fraction q (0–1) of the durations is below, as the middle of its bin. It
+// is NaN for the empty set.
 func (r *Ranks) Quantile(q float64) float64 {
 	if r.total == 0 {
 		return math.NaN()
@@ -119,7 +119,7 @@ func rankBounds(bin int) (low, high int64) {
 // Count returns the number of durations.
 func (r *Ranks) Count() uint64 { return r.total }
 
-// Below returns the fraction, 0–1, of the durations that are shorter than ns. Half of the durations in the bin of ns,
+// Below returns the fraction (0–1) of the durations that are shorter than ns. Half of the durations in the bin of ns,
 // which is 6.3 % wide, count as shorter. It is NaN for the empty set. It panics if ns is outside [0, MaxNanos).
 func (r *Ranks) Below(ns int64) float64 {
 	bin := rankBin(ns)
@@ -150,7 +150,7 @@ func (r *Ranks) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeRanks decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// DecodeRanks decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(ranksVersion)

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Ranks depend on the set of durations only. Below lies between the fractions of durations that are shorter, and not
+// Ranks depend only on the set of durations. Below lies between the fractions of durations that are shorter, and not
 // longer, by more than a bin. Sum differs by half a bin at most.
 func TestRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Median returns the median; NaN for no values. The median of an even number of values is the mean of the middle two.
-// It reorders xs and does not allocate.
+// Median returns the median, or NaN without values. The median of an even number of values is the mean of the middle
+// two. It reorders xs and does not allocate.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
-// Quantile returns the q-quantile, q in [0, 1], interpolated between the neighbours of rank q·(n−1); NaN for no values.
-// It reorders xs, does not allocate, and takes linear time on average.
+// Quantile returns the q-quantile, q in [0, 1], interpolated between the neighbours of rank q·(n−1), or NaN without
+// values. It reorders xs, does not allocate, and takes linear time on average.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -62,9 +62,8 @@ func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c))
 // madScale makes the MAD estimate σ for normal data.
 const madScale = 1.4826022185056018
 
-// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data. It
-// is NaN for no values. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of
-// xs.
+// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data, or
+// NaN without values. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of xs.
 func MAD(xs []float64, center float64, scratch []float64) float64 {
 	scratch = scratch[:0]
 	for _, x := range xs {

@@ -15,8 +15,8 @@ import (
 // decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
 type Row []byte
 
-// stamp is the size of the first field of a row: the tick of a [Series] in which the request arrived, plus 1, or 0. Its
-// fixed size allows Stamp to set it later.
+// stamp is the size of the first field of a row: the [Series] tick when the request arrived, plus 1, or 0. Its fixed
+// size allows Stamp to set it later.
 const stamp = 4
 
 // NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless the edges are at least 0
@@ -38,7 +38,7 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 // Stamp sets the arrival of r to the [Tick] of ns since the Unix epoch. It must be called before r is shared.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
-// Arrival returns the tick [from, to) in which the request arrived, in ns since the Unix epoch; 0, 0 if it is unknown.
+// Arrival returns the tick [from, to) when the request arrived, in ns since the Unix epoch, or 0, 0 if it is unknown.
 func (r Row) Arrival() (from, to int64) {
 	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
 	return max(0, end-int64(Tick)), end
@@ -77,7 +77,7 @@ func (r Row) AppendBinary(b []byte) []byte {
 }
 
 // DecodeRow decodes an encoding by AppendBinary and returns the bytes after it. The row does not share memory with b.
-// An error wraps [codec.ErrCorrupt].
+// Errors wrap [codec.ErrCorrupt].
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
 	n := d.Below(maxRow)

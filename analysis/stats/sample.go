@@ -37,8 +37,8 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building it. The zero
-// Sample accepts nothing.
+// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building the value. The
+// zero Sample accepts nothing.
 func (s *Sample[V]) Accepts(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
@@ -51,7 +51,7 @@ func (s *Sample[V]) Accepts(key uint64) bool {
 	return !found
 }
 
-// Add adds a value and reports whether it was kept. A value whose key is in the sample already is not kept.
+// Add adds a value and reports whether it was kept. A value is not kept if its key is already in the sample.
 func (s *Sample[V]) Add(key uint64, v V) bool {
 	if !s.Accepts(key) {
 		return false
@@ -71,7 +71,7 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 // lower lowers the threshold to a key that is not kept.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
-		// 0 stands for no threshold. With random keys, a threshold of 1 instead of 0 makes no difference.
+		// 0 stands for no threshold. A threshold of 1 instead of 0 makes no difference with random keys.
 		s.threshold = max(1, key)
 	}
 }
@@ -90,7 +90,7 @@ func (s *Sample[V]) trim() {
 }
 
 // Merge adds the sample o, which it does not change; values are shared. The result is a uniform sample of the union of
-// both populations. Its threshold is at most the lower of the two, its bound the larger.
+// both populations. Its threshold is at most the lower of the two, and its bound is the larger of the two.
 func (s *Sample[V]) Merge(o Sample[V]) {
 	s.k = max(s.k, o.k)
 	if o.threshold != 0 {
@@ -116,7 +116,7 @@ func (s *Sample[V]) Merge(o Sample[V]) {
 	s.trim()
 }
 
-// Resize changes the bound k. A smaller one drops values at once; a larger one only affects values added later. It
+// Resize changes the bound k. A smaller bound drops values at once; a larger one only affects values added later. It
 // panics unless k is positive.
 func (s *Sample[V]) Resize(k int) {
 	if k <= 0 {
@@ -178,7 +178,7 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 }
 
 // DecodeSample decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a value and
-// returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sampleVersion)
@@ -199,7 +199,7 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 }
 
 // Stratified is a sample of examples for people: the slowest requests, the fastest, and some around the median. It is
-// not uniform, so it does not support inference. The slowest and fastest are exact; the median is that of a uniform
+// not uniform, so it does not support inference. The slowest and fastest are exact; the median comes from a uniform
 // sample of ten times the size. Like a [Sample], it depends only on the set of requests added. The zero value keeps
 // nothing; use [NewStratified].
 type Stratified[V any] struct {

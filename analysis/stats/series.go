@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Merger is a statistic with an associative and commutative Merge. Merge does not change its argument, nor keep memory
-// of it that a later Merge changes. The zero value of S is the empty statistic.
+// Merger is a statistic with an associative and commutative Merge. Merge must not change its argument, nor retain
+// memory of it that a later Merge changes. The zero value of S is the empty statistic.
 type Merger[S any] interface {
 	*S
 	Merge(S)
@@ -19,9 +19,9 @@ type Merger[S any] interface {
 
 // The shape of a Series, in ticks. The boundary between two buckets expires at twice the age of the largest power of
 // two that divides its tick. So there is one boundary for every power of two, and buckets are about as wide as they are
-// old. The boundaries depend on the present tick only, so all shards have the same ones.
+// old. The boundaries depend only on the present tick, so all shards have the same ones.
 const (
-	// Of the boundaries below 2^fineBits ticks only that of the present tick exists, which saves buckets.
+	// Only one boundary below 2^fineBits ticks exists, the present tick's, which saves buckets.
 	fineBits = 2
 	// The widest buckets are 2^coarseBits ticks. The last two of their boundaries exist; older data is dropped.
 	coarseBits = 9
@@ -29,7 +29,7 @@ const (
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
 	// Tick is the width of the finest bucket.
 	Tick = 10 * time.Second
-	// Retention is the minimum age at which a Series drops data. The maximum is twice as much.
+	// Retention is the minimum age of dropped data. The maximum is twice as much.
 	Retention = Tick << coarseBits
 )
 
@@ -94,7 +94,7 @@ func (s *Series[S, P]) advance(end int64) {
 	s.buckets = kept
 }
 
-// bucketStart returns the last boundary at or before tick t, and false if t is older than all of them.
+// bucketStart returns the last boundary at or before tick t, or false if t is older than all of them.
 func bucketStart(t, end int64) (int64, bool) {
 	for !boundary(t, end) {
 		if t <= 0 {
@@ -107,8 +107,8 @@ func bucketStart(t, end int64) (int64, bool) {
 	return t, true
 }
 
-// At returns the statistic of the bucket at time ns; nil if ns is too old or negative. The pointer is valid until the
-// next call. At advances the series to ns if that is later than the present.
+// At returns the statistic of the bucket at time ns, or nil if ns is too old or negative. The pointer is valid until
+// the next call. At advances the series to ns if that is later than the present.
 func (s *Series[S, P]) At(ns int64) *S {
 	if ns < 0 {
 		return nil
@@ -127,7 +127,7 @@ func (s *Series[S, P]) At(ns int64) *S {
 	return &s.buckets[i].value
 }
 
-// Merge adds the buckets of o, which it does not change. The present becomes the later of both.
+// Merge adds the buckets of o. It doesn't change o. The present becomes the later of both.
 func (s *Series[S, P]) Merge(o Series[S, P]) {
 	if o.end == 0 {
 		return
@@ -183,7 +183,7 @@ func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byt
 }
 
 // DecodeSeries decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a statistic and
-// returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(seriesVersion)

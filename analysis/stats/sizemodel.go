@@ -37,7 +37,7 @@ func (c SizeClass) String() string {
 type SizeOptions struct {
 	// Segments are the candidate payload sizes of a packet, in bytes. The fit selects the best.
 	Segments []int
-	// Timeout is the latency in ns at which transfers are abandoned; 0 if there is none.
+	// Timeout is the latency in ns when transfers are abandoned, or 0 if they are not.
 	Timeout float64
 	// Seed is the seed of the random starts of the fit.
 	Seed uint64
@@ -58,7 +58,7 @@ type SizeModel struct {
 	Segment    int     // bytes per packet
 	Noise      float64 // ns: standard deviation (by MAD) at an expected latency of 0
 	Relative   float64 // increase of the standard deviation per ns of expected latency, at least 0
-	Timeout    float64 // ns; 0 if there is none
+	Timeout    float64 // ns; 0 without a time-out
 }
 
 // Thresholds of the classes.
@@ -93,7 +93,7 @@ type SizeSummary struct {
 	N, Delayed, TimedOut int
 	// CoV is the standard deviation of the residuals of all transfers ÷ their mean latency.
 	CoV float64
-	// NormalCoV is the same for normal transfers only; NaN for fewer than two.
+	// NormalCoV is the CoV of normal transfers only, or NaN for fewer than two.
 	NormalCoV float64
 }
 
@@ -132,7 +132,7 @@ const (
 	trimmedTo  = 0.75 // fraction of the transfers that the fit uses; the others may be outliers
 	fitStarts  = 24   // random triples; with a quarter outliers, all of them contain one with probability 2e-6
 	fitKeep    = 3    // starts that are run to convergence
-	fitSubset  = 256  // number of transfers on which starts are tried
+	fitSubset  = 256  // number of transfers for trying starts
 	fitMaxStep = 30   // maximum number of concentration steps; a few suffice
 )
 
@@ -278,8 +278,8 @@ func trimmedSum(values []float64) (sum float64) {
 }
 
 // solve returns the weighted least-squares fit to the transfers in rows with PerByte and PerSegment at least 0: the
-// best admissible fit with both, either or none of them. The weights derive from the noise of m. Other fields are those
-// of m.
+// best admissible fit with both of them, one, or neither. The weights derive from the noise of m. Other fields are
+// copied from m.
 func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	var gram [3][3]float64
 	var right [3]float64
@@ -308,8 +308,8 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	return best
 }
 
-// solveNormal solves the normal equations for the used columns by elimination. The coefficients of the others are 0. It
-// returns false if columns are collinear. It is in the innermost loop and does not allocate, unlike libraries.
+// solveNormal solves the normal equations for the used columns by elimination. The other coefficients are 0. It returns
+// false if columns are collinear. It is in the innermost loop and, unlike libraries, does not allocate.
 func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
 	for i := range used {
 		if !used[i] {
@@ -343,7 +343,7 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 	return c, true
 }
 
-// noiseBins is the number of bins, with equal numbers of transfers, in which noise is measured.
+// noiseBins is the number of bins, with equal numbers of transfers, for measuring noise.
 const noiseBins = 8
 
 // withNoise returns m with the noise of the transfers: a line through the MADs of the residuals in bins of expected

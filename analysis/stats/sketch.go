@@ -41,13 +41,13 @@ func must[T any](v T, err error) T {
 
 // Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019)
 // with integer counts. The zero value is the empty set. It takes about 200 bytes for a few durations, up to 15 KiB for
-// durations over the whole range. Its results and its encoding depend on the set only, not on the order of adding and
+// durations over the whole range. Its results and its encoding depend only on the set, not on the order of adding and
 // merging. Reading may sort an internal buffer, so even concurrent reads are not safe.
 type Sketch struct {
 	zeros   uint64
 	total   uint64                        // number of durations, including zeros
-	longest int64                         // duration; 0 if there is none
-	store   *store.BufferedPaginatedStore // counts of durations above 0; nil if there are none
+	longest int64                         // duration; 0 if empty
+	store   *store.BufferedPaginatedStore // counts of durations above 0, or nil
 }
 
 // Add adds a duration in [0, MaxNanos), or it panics.
@@ -62,7 +62,7 @@ func (s *Sketch) Add(ns int64) {
 	s.allocated().Add(bins.Index(float64(x)))
 }
 
-// allocated returns the store, which it creates if necessary.
+// allocated returns the store, and creates it if necessary.
 func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 	if s.store == nil {
 		s.store = store.NewBufferedPaginatedStore()
@@ -70,7 +70,7 @@ func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 	return s.store
 }
 
-// Merge adds the durations of o, which it does not change.
+// Merge adds the durations of o. It doesn't change o.
 func (s *Sketch) Merge(o Sketch) {
 	s.total += o.total
 	s.zeros += o.zeros
@@ -83,7 +83,7 @@ func (s *Sketch) Merge(o Sketch) {
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Longest returns the longest duration, exactly; 0 for an empty sketch.
+// Longest returns the longest duration, exactly, or 0 for an empty sketch.
 func (s *Sketch) Longest() int64 { return s.longest }
 
 // Quantile returns the q-quantile in ns, within 1 % and at most the longest duration: the duration of rank ⌊q·(n−1)⌋ in
@@ -145,7 +145,7 @@ func (s *Sketch) Logs() Moments {
 }
 
 // UpperLimit returns the smallest bin boundary that at most a fraction p of the durations exceeds, and the exact number
-// of durations above it. For an empty sketch it returns 0, 0.
+// of durations above it. It returns 0, 0 for an empty sketch.
 func (s *Sketch) UpperLimit(p float64) (limit int64, above uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	keys, counts := s.binsAscending()
@@ -159,7 +159,7 @@ func (s *Sketch) UpperLimit(p float64) (limit int64, above uint64) {
 }
 
 // LowerLimit returns the largest bin boundary with at most a fraction p of the durations below it, and the exact number
-// of durations below it. For an empty sketch it returns MaxNanos, 0.
+// of durations below it. It returns MaxNanos, 0 for an empty sketch.
 func (s *Sketch) LowerLimit(p float64) (limit int64, below uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	if s.zeros > budget {
@@ -176,9 +176,9 @@ func (s *Sketch) LowerLimit(p float64) (limit int64, below uint64) {
 	return MaxNanos, below
 }
 
-// Outside returns the number of durations in bins that extend below low or above high. It is the exact number of
-// durations outside [low, high] for limits from [Sketch.LowerLimit] and [Sketch.UpperLimit], and an upper limit of it
-// for others.
+// Outside returns the number of durations in bins that extend below low or above high. If the limits come from
+// [Sketch.LowerLimit] and [Sketch.UpperLimit], it is the exact number of durations outside [low, high]; otherwise it is
+// an upper limit.
 func (s *Sketch) Outside(low, high int64) (n uint64) {
 	if low > 0 {
 		n = s.zeros
@@ -239,7 +239,7 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
+// DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sketchVersion)

@@ -73,8 +73,8 @@ func TestSketchLimits(t *testing.T) {
 	})
 }
 
-// Outside counts every duration outside the limits, which may lie anywhere in a bin, and none that is inside them by
-// more than a bin.
+// Outside counts every duration outside the limits, which may lie anywhere in a bin, and no duration that is inside
+// them by more than a bin.
 func TestSketchOutside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 100).Draw(t, "xs")
@@ -184,8 +184,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The CoV of a sketch is that of its durations within the width of its bins, and its interval has about its nominal
-// coverage.
+// The CoV of a sketch equals the CoV of its durations within the width of its bins, and its interval has about its
+// nominal coverage.
 func TestSketchCoV(t *testing.T) {
 	truth := math.Sqrt(math.Expm1(0.25)) // of a log-normal distribution with σ = 0.5
 	covered := 0

@@ -107,8 +107,8 @@ func (a wide) diff(b wide) float64 {
 	return a.sub(b).float()
 }
 
-// float returns the float64 nearest to a. It converts the upper 64 significant bits, of which the last also
-// represents the bits below (a sticky bit), so that the conversion rounds correctly.
+// float returns the float64 nearest to a. It converts the upper 64 significant bits. The last of them also represents
+// the bits below (a sticky bit), so that the conversion rounds correctly.
 func (a wide) float() float64 {
 	top := 3
 	for top > 0 && a[top] == 0 {

@@ -40,7 +40,7 @@ func (w *Writer) Times(times ...trace.Nanos) {
 // Bools appends a byte, 0 or 1, for each flag.
 func (w *Writer) Bools(flags ...bool) { w.B = codec.AppendBools(w.B, flags...) }
 
-// Text appends the length of s in bytes and s.
+// Text appends the length of s in bytes, then s.
 func (w *Writer) Text(s string) { w.B = codec.AppendText(w.B, s) }
 
 // Reader reads values from the front of untrusted bytes; see [codec.Reader].
@@ -58,10 +58,10 @@ func (r *Reader) Time() trace.Nanos { return trace.Nanos(r.Varint()) }
 // Text reads a string of any length.
 func (r *Reader) Text() string { return r.Reader.Text(math.MaxInt) }
 
-// Decode reads a value by decode, which returns it and the bytes behind it.
+// Decode reads a value with decode, which returns the value and the bytes after it.
 func Decode[T any](r *Reader, decode func([]byte) (T, []byte, error)) T {
 	return codec.Read(&r.Reader, decode)
 }
 
-// Ascending records a fault unless entry i of a list is the first or above its predecessor.
+// Ascending records a fault if above is false, unless entry i is the first of its list.
 func (r *Reader) Ascending(i int, above bool) { r.Check(i == 0 || above) }
