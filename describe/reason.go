@@ -16,8 +16,8 @@ type Reason struct {
 }
 
 // Located describes the place with its share of the added latency, or 0 if the share is unknown, and the reason:
-// "orders audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk (fsync) in
-// orders audit.append, on host b". The place may itself be a wait.
+// "orders audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk
+// (fsync) in orders audit.append, on host b". The place may itself be a wait.
 func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
