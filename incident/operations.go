@@ -146,9 +146,10 @@ const (
 
 // An operation that few requests reach hardly shows in the score of its service, which is a share of the time of all
 // requests: if the checkout takes twice as long, all requests together become slower by a hundredth. We therefore judge
-// rare operations separately from the first hour on. Little is known of them, so they must grow more than known
-// operations, both in typical times and in means, and for longer: recordings of healthy applications have request types
-// that take three times as long for some seconds. Frequent operations can wait until they have been known for a day.
+// rare operations separately as soon as six healthy windows are known, after about half an hour. Little is known of
+// them, so they must grow more than known operations, both in typical times and in means, and for longer: recordings of
+// healthy applications have request types that take three times as long for some seconds. Frequent operations can wait
+// until they have been known for a day.
 const (
 	rareShare      = 0.12 // maximum calls of a rare operation per request of a window
 	rareWindows    = 6    // healthy windows that must be known
@@ -394,13 +395,13 @@ func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
 	}
 }
 
-// grownForHours is the growth of own time since the first hours of the day that raises an incident, for a service or an
-// operation. It is large because such growth has no record on the first day: an hour of a busy day may be a fifth
-// slower.
+// grownForHours is the growth of own time, since the first two of the last 24 hours, that raises an incident for a
+// service or an operation. It is large because such growth has no record on the first day: an hour of a busy day may be
+// a fifth slower.
 const grownForHours = 0.35
 
-// grownToday returns the evidence of growth since the first hours of the day, as long as there is no week to compare
-// with. Growth that most services share doesn't count.
+// grownToday returns the evidence of growth since the first two of the last 24 hours, as long as there is no week to
+// compare with. Growth that most services share doesn't count.
 //
 // On the first day it also compares with the first half hour, and it judges operations and shorter windows: growth that
 // doubles in half an hour must not have gone much further by the time that it fills a window. Nothing has a record yet,

@@ -263,8 +263,8 @@ func (a *added) inBelow(step int32) inclusives {
 	return sum
 }
 
-// mostTime sorts added calls by time. Several sites may have the same callee.
-func mostTime(calls []AddedCall) []AddedCall {
+// byTime sorts added calls by time. Several sites may have the same callee.
+func byTime(calls []AddedCall) []AddedCall {
 	slices.SortFunc(calls, func(a, b AddedCall) int {
 		return cmp.Or(cmp.Compare(b.Nanos, a.Nanos), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Op, b.Op))
 	})

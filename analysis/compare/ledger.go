@@ -367,7 +367,7 @@ func (l *ledger) rank() []Suspect {
 		services[i].Suspect = Suspect{
 			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
 			Own: e.own, Added: e.added, Errors: e.errors, Unanswered: e.unanswered, Silent: e.silent, Shape: e.shape,
-			AddedCalls: mostTime(e.calls), Unfailed: 2*e.unfailed > e.unanswered,
+			AddedCalls: byTime(e.calls), Unfailed: 2*e.unfailed > e.unanswered,
 		}
 		services[i].running = l.running
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -116,7 +117,7 @@ func (o *Observer) children() {
 // contexts counts the nodes of the root, and nodes of other roots on its path, by calling context.
 func (o *Observer) contexts() {
 	p := o.path
-	o.entry = resized(o.entry, len(p.Nodes))
+	o.entry = scratch.Sized(o.entry, len(p.Nodes))
 	o.linkBelow()
 	o.keys = o.keys[:0]
 	for i := o.root.First; i < o.root.Last; i++ {
@@ -242,8 +243,8 @@ func (o *Observer) linkBelow() {
 	if !p.HasTracepointSpans() {
 		return
 	}
-	o.below = resized(o.below, len(p.Nodes))
-	o.next = resized(o.next, len(p.Nodes))
+	o.below = scratch.Sized(o.below, len(p.Nodes))
+	o.next = scratch.Sized(o.next, len(p.Nodes))
 	for i := o.root.First; i < o.root.Last; i++ {
 		o.below[i] = -1
 	}
@@ -261,7 +262,7 @@ const skeletonLow = 0xd6e8feb86659fd93
 // skeleton hashes the set of distinct baseline contexts on the path.
 func (o *Observer) skeleton() {
 	contexts := o.into.Contexts
-	o.onPath = resized(o.onPath, len(contexts))
+	o.onPath = scratch.Sized(o.onPath, len(contexts))
 	clear(o.onPath)
 	o.into.Path = PathSums{}
 	for _, i := range o.root.Critical {
@@ -435,9 +436,6 @@ func (o *Observer) find(node int32) {
 	}
 }
 
-// resized returns a slice of n elements with arbitrary values. It reuses the memory of s if that is large enough.
-func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
 // fewKeys is the largest number of keys that we sort by insertion, which is faster for short lists.
 const fewKeys = 16
 
@@ -451,7 +449,7 @@ func (o *Observer) sortKeys() {
 	}
 	width := min(bits.Len(uint(n)), 16)
 	shift := 64 - width
-	o.buckets = resized(o.buckets, 1<<width)
+	o.buckets = scratch.Sized(o.buckets, 1<<width)
 	clear(o.buckets)
 	for i := range o.keys {
 		o.buckets[o.keys[i].hash>>shift]++
@@ -461,7 +459,7 @@ func (o *Observer) sortKeys() {
 		o.buckets[i] = sum
 		sum += count
 	}
-	o.scratch = resized(o.scratch, n)
+	o.scratch = scratch.Sized(o.scratch, n)
 	for _, k := range o.keys {
 		b := &o.buckets[k.hash>>shift]
 		o.scratch[*b] = k

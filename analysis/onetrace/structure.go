@@ -110,7 +110,7 @@ func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
 	known, unknown := x.split(i)
 	next := s.continuation(known)
 	varies := next.varies()
-	if next.stops() && (len(unknown) == 0 || !varies) {
+	if next.goesOn() && (len(unknown) == 0 || !varies) {
 		own.reason, own.certainty, own.caller = Missing, certainty, own.op
 		for _, site := range x.expected(&next) {
 			at := &x.rec.Sites[site]
@@ -246,8 +246,8 @@ func (s *siteProfile) continuation(sites []int32) continuation {
 	return c
 }
 
-// stops reports whether calls usually continue.
-func (c *continuation) stops() bool {
+// goesOn reports whether calls usually continue.
+func (c *continuation) goesOn() bool {
 	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
 }
 
@@ -277,7 +277,7 @@ func (c *continuation) varies() bool {
 			return false
 		}
 	}
-	return c.stops()
+	return c.goesOn()
 }
 
 // containsAll reports whether all contains some. Both are ascending.

@@ -57,7 +57,7 @@ var rules = []rule{
 	{folder: "analysis/internal/scratch", pure: true, about: "reuses the memory of slices"},
 	{folder: "analysis/internal/codec", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "writes and reads saved state"},
 	{folder: "analysis/critpath", pure: true, ours: []string{"internal/codec", "trace", "analysis", "analysis/internal/scratch"}, about: "closed traces to critical paths"},
-	{folder: "analysis/observation", pure: true, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
+	{folder: "analysis/observation", pure: true, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/internal/scratch", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
 	{folder: "analysis/group", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation"}, about: "request types, groups and their statistics over time"},
 	{folder: "analysis/detect", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation", "analysis/group"}, about: "groups to ranked problems"},
 	{folder: "analysis/history", pure: true, ours: []string{"internal/codec", "trace", "analysis/internal/scratch", "analysis/critpath"}, about: "calls by site and slice of time: what is kept, aged, skipped and encoded"},
