@@ -71,12 +71,12 @@ type History interface {
 	Trace(id trace.ID) ([]byte, error)
 	// EachExemplars calls f with the exemplars of every group, EachKept with those kept for problems and incidents.
 	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
-	EachKept(f func(of, group analysis.Hash, e *store.Exemplars) error) error
+	EachKept(f func(of search.Subject, group analysis.Hash, e *store.Exemplars) error) error
 	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
-	EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *store.Exemplars) error) error
+	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
 	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
 	PutLocated(x *store.Located) error
-	Located(of analysis.Hash) (*store.Located, error)
+	Located(of search.Subject) (*store.Located, error)
 	Past
 }
 
@@ -90,7 +90,7 @@ type Past interface {
 	Ticks(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
 	Periods(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
 	// Kept returns the exemplars of a group that are kept for a problem or an incident.
-	Kept(of, group analysis.Hash) (*store.Exemplars, error)
+	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
 	PutClosedProblems(all []store.ClosedProblem) error
 	// ClosedProblems returns the closed problems without their evidence, those that closed last first.
 	ClosedProblems() ([]store.ClosedProblem, error)

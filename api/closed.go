@@ -61,7 +61,7 @@ func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.N
 // closed returns the stored form of a problem that had a rank and closed at the end of an epoch.
 func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidence bool) (store.ClosedProblem, error) {
 	var v *search.Investigation
-	if found := r.core.State().Investigation(p.ID); found != nil {
+	if found := r.core.State().Investigation(search.OfProblem(p.ID)); found != nil {
 		v = found
 	}
 	row := problemOf(r.core, r.Names, p, v, rank)

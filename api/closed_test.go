@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -175,7 +176,7 @@ func TestKeptTraces(t *testing.T) {
 	w := newTroubled(t)
 	p := w.core.Problems()[0]
 	kept := &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{9}, Start: w.now, Duration: 5e9}}}
-	for _, of := range []analysis.Hash{p.ID, engine.IncidentProblem(3)} {
+	for _, of := range []search.Subject{search.OfProblem(p.ID), search.OfIncident(3)} {
 		if err := w.history.PutKept(of, p.RequestType, kept); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func deadLetter(m *store.Message) contract.DeadLetter {
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
-	x.Problem, x.Incident = subjectOf(m.Problem)
+	x.Problem, x.Incident = subjectOf(m.Subject)
 	return x
 }
 

@@ -58,10 +58,10 @@ func withIDs(decisions []search.Decision) []loggedDecision {
 
 // decisionQuery selects decisions.
 type decisionQuery struct {
-	from, to trace.Nanos   // end of the epoch in [from, to); to 0: no bound
-	problem  analysis.Hash // only of its investigation, see [engine.IncidentProblem]; zero: all
-	before   decisionID    // only earlier ones; zero: all
-	limit    int           // maximum number
+	from, to trace.Nanos    // end of the epoch in [from, to); to 0: no bound
+	subject  search.Subject // only of its investigation; zero: all
+	before   decisionID     // only earlier ones; zero: all
+	limit    int            // maximum number
 }
 
 // Limits of a search through the log. The next page continues with older decisions.
@@ -86,7 +86,7 @@ func (a *API) find(ctx context.Context, q decisionQuery) (found []loggedDecision
 			return nil, nil, err
 		}
 		for _, d := range slices.Backward(withIDs(decisions)) {
-			if q.before.at > 0 && !d.id.less(q.before) || !q.problem.IsZero() && d.decision.Investigation != q.problem {
+			if q.before.at > 0 && !d.id.less(q.before) || !q.subject.IsZero() && d.decision.Subject != q.subject {
 				continue
 			}
 			if len(found) == q.limit {
@@ -122,11 +122,13 @@ func (a *API) ListDecisions(ctx context.Context, r contract.ListDecisionsRequest
 		if err != nil {
 			return nil, notFound(string(aboutIncident))
 		}
-		query.problem = engine.IncidentProblem(id)
+		query.subject = search.OfIncident(id)
 	case q.Problem != nil:
-		if query.problem, err = analysis.ParseHash(*q.Problem); err != nil {
+		id, err := analysis.ParseHash(*q.Problem)
+		if err != nil {
 			return nil, notFound("problem")
 		}
+		query.subject = search.OfProblem(id)
 	}
 	if p.cursor != nil && *p.cursor != "" {
 		c, err := parseCursor(*p.cursor, p.sort)

@@ -17,7 +17,7 @@ func TestDiagnosisParts(t *testing.T) {
 	w := newTroubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
 		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
-			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(p.ID).Answer() != 0
+			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(search.OfProblem(p.ID)).Answer() != 0
 		})
 	})
 	seen := make(map[contract.EvidenceKind]bool)

@@ -168,14 +168,14 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 		events = append(events, e)
 	}
 	first := a.hub.known == nil
-	status := make(map[analysis.Hash]search.Status)
+	status := make(map[search.Subject]search.Status)
 	for i := range c.State().Investigations {
-		status[c.State().Investigations[i].Problem] = c.State().Investigations[i].Status
+		status[c.State().Investigations[i].Subject] = c.State().Investigations[i].Status
 	}
 	open := make(map[analysis.Hash]search.Status, len(problems))
 	for i := range problems {
 		p := &problems[i]
-		now := status[p.ID] // Opened if there is no investigation
+		now := status[search.OfProblem(p.ID)] // Opened if there is no investigation
 		before, known := a.hub.known[p.ID]
 		open[p.ID] = now
 		if !known && !first {
@@ -192,7 +192,7 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 	}
 	a.hub.known = open
 	for _, d := range withIDs(decisions) {
-		problem, incident := subjectOf(d.decision.Investigation)
+		problem, incident := subjectOf(d.decision.Subject)
 		events = append(events, contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String()), Problem: optional(problem), Incident: incident})
 	}
 	for _, d := range a.hub.newDeploys(c.Deploys(), first) {

@@ -250,7 +250,7 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	t.Helper()
 	w.deadLetters++
 	_, err := w.outbox.Put(w.now, []store.Message{{
-		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Problem: w.core.Problems()[0].ID, At: w.now, Body: []byte(`{"a":1}`),
+		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Subject: search.OfProblem(w.core.Problems()[0].ID), At: w.now, Body: []byte(`{"a":1}`),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func newTroubled(t testing.TB) *harness {
 	w.play(t, 40, func() bool {
 		evidence, requested := false, false // of different problems: they are searched in turn
 		for i := range w.core.Problems() {
-			if v := w.core.State().Investigation(w.core.Problems()[i].ID); v != nil {
+			if v := w.core.State().Investigation(search.OfProblem(w.core.Problems()[i].ID)); v != nil {
 				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
 			}
 		}

@@ -358,7 +358,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	var types []engine.AffectedType
 	var id uint64
 	var onset, closed, ended trace.Nanos
-	var subjects []analysis.Hash
+	var subjects []search.Subject
 	enabled := make(map[string]bool)
 	share := 0. // of the place
 	err := a.ask(ctx, func(c *engine.Core) {
@@ -375,7 +375,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		x, names := &all[i], renderer{s.names(c), c}
 		id, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed(), c.Ended()
 		if x.Place.Operation != 0 {
-			subjects = []analysis.Hash{x.Place.Of}
+			subjects = []search.Subject{x.Place.Of}
 		}
 		enabled = names.enabled()
 		v := c.Investigation(x.ID)
@@ -543,7 +543,7 @@ func SampleTraces(h History, incident uint64, types []engine.AffectedType, onset
 				return nil, err
 			}
 		}
-		kept, err := h.Kept(engine.IncidentProblem(incident), t.RequestType)
+		kept, err := h.Kept(search.OfIncident(incident), t.RequestType)
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ func (a *API) ListInvestigations(ctx context.Context, r contract.ListInvestigati
 		all := c.State().Investigations
 		order := newHashList()
 		for i := range all {
-			order.entries = append(order.entries, entry[analysis.Hash]{-float64(all[i].Changed), all[i].Problem, int32(i)})
+			order.entries = append(order.entries, entry[analysis.Hash]{-float64(all[i].Changed), all[i].Subject.ID, int32(i)})
 		}
 		order.sort()
 		keep := func(i int32) bool {
@@ -69,5 +69,5 @@ func finder(id string) (func(*engine.Core) *search.Investigation, error) {
 		return func(c *engine.Core) *search.Investigation { return c.Investigation(incident) }, err
 	}
 	problem, err := analysis.ParseHash(id)
-	return func(c *engine.Core) *search.Investigation { return c.State().Investigation(problem) }, err
+	return func(c *engine.Core) *search.Investigation { return c.State().Investigation(search.OfProblem(problem)) }, err
 }

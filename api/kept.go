@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -60,7 +61,7 @@ func (a *API) keptTraces() (map[trace.ID]*keptTrace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all, a.history.EachKept(func(_, group analysis.Hash, e *store.Exemplars) error {
+	return all, a.history.EachKept(func(_ search.Subject, group analysis.Hash, e *store.Exemplars) error {
 		add(group, e)
 		return nil
 	})

@@ -29,13 +29,13 @@ const (
 func (a *API) storeLocated(c *engine.Core, decisions []search.Decision, ended trace.Nanos) {
 	for i := range decisions {
 		d := &decisions[i]
-		v := c.State().Investigation(d.Investigation)
+		v := c.State().Investigation(d.Subject)
 		if v.Answer() == 0 || d.From >= search.Located && d.From <= search.Explained {
 			continue
 		}
 		evidence, err := json.Marshal(a.renderer(c).located(v, ended))
 		if err == nil {
-			err = a.history.PutLocated(&store.Located{Of: v.Problem, At: ended, Evidence: evidence})
+			err = a.history.PutLocated(&store.Located{Of: v.Subject, At: ended, Evidence: evidence})
 		}
 		if err != nil {
 			a.options.Log.Error("the evidence of a place could not be stored", slog.Any("error", err))
@@ -52,7 +52,7 @@ type storedPlace struct {
 
 // located returns the evidence of the place that v located, without traces.
 func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPlace {
-	p, top, tree := r.core.Searched(v.Problem), &v.Suspects[0], r.tree(v.Problem, v.RequestType)
+	p, top, tree := r.core.Searched(v.Subject), &v.Suspects[0], r.tree(v.Subject, v.RequestType)
 	x := &storedPlace{SpanName: r.OpName(top.Op)}
 	x.LocatedPlace = contract.LocatedPlace{
 		At: at(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
@@ -198,7 +198,7 @@ func within(context, above []string) bool {
 
 // locatedPlace returns the stored evidence of the first of several problems and incidents that has some; with a service
 // only if the place runs in it or calls it. It is nil if none has.
-func (a *API) locatedPlace(enabled map[string]bool, service string, of ...analysis.Hash) (*contract.LocatedPlace, error) {
+func (a *API) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.history.Located(id)
 		if err != nil {
@@ -222,7 +222,7 @@ func (a *API) locatedPlace(enabled map[string]bool, service string, of ...analys
 }
 
 // tracesAt returns stored traces of a problem or an incident with a span of its place, the longest span first.
-func (a *API) tracesAt(of analysis.Hash, x *storedPlace) ([]contract.LocatedTrace, error) {
+func (a *API) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
 	found := []contract.LocatedTrace{}
 	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
 		for _, kept := range slices.Concat(e.Located, e.Slow) {

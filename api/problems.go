@@ -105,7 +105,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	if err != nil {
 		return nil, notFound("problem")
 	}
-	decisions, _, err := a.find(ctx, decisionQuery{problem: id, limit: shownDecisions})
+	decisions, _, err := a.find(ctx, decisionQuery{subject: search.OfProblem(id), limit: shownDecisions})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		if i < 0 || !known {
 			return
 		}
-		v := c.State().Investigation(id)
+		v := c.State().Investigation(search.OfProblem(id))
 		d = names.problemDetail(&s.problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
 		d.Next = names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing)
@@ -134,7 +134,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 			return nil, err
 		}
 	}
-	if d.Located, err = a.locatedPlace(enabled, "", id); err != nil {
+	if d.Located, err = a.locatedPlace(enabled, "", search.OfProblem(id)); err != nil {
 		return nil, err
 	}
 	d.Problem.Notes = a.notes.All(a.options.Clock())[id.String()]

@@ -59,13 +59,12 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// subjectOf returns the identity of a problem or that of an incident; the other is empty. Both are if h is zero.
-// The search sees an incident as a problem.
-func subjectOf(h analysis.Hash) (problem string, incident *string) {
-	if id, about := engine.IncidentOf(h); about {
-		return "", new(hex16(id))
+// subjectOf returns the identity of a problem or that of an incident; the other is empty. Both are if s is zero.
+func subjectOf(s search.Subject) (problem string, incident *string) {
+	if s.Kind == search.IncidentSubject {
+		return "", new(s.String())
 	}
-	return problemID(h), nil
+	return problemID(s.ID), nil
 }
 
 // renderer converts the state of a core to the types of the contract. It must not be used when [Engine.Ask] has
@@ -92,8 +91,8 @@ func (r renderer) path(t *cct.Tree, ctx trace.Context) []string {
 }
 
 // tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
-func (r renderer) tree(problem, requestType analysis.Hash) *cct.Tree {
-	if id, about := engine.IncidentOf(problem); about {
+func (r renderer) tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
+	if id, about := subject.Incident(); about {
 		return r.core.IncidentTree(id)
 	}
 	t, _ := r.core.Trees().Built(requestType)
@@ -275,9 +274,9 @@ func (r renderer) investigation(v *search.Investigation, suspects int) contract.
 	x := contract.Investigation{
 		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
 		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
-		Suspects: r.suspects(r.tree(v.Problem, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
+		Suspects: r.suspects(r.tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
-	if x.Problem, x.Incident = subjectOf(v.Problem); x.Incident == nil {
+	if x.Problem, x.Incident = subjectOf(v.Subject); x.Incident == nil {
 		x.RequestType, x.RequestTypeName, x.Group = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry), v.Group.String()
 	}
 	return x
@@ -330,8 +329,8 @@ func armNames(mask uint32) []string {
 
 func (r renderer) decision(logged *loggedDecision) contract.Decision {
 	d := logged.decision
-	problem, incident := subjectOf(d.Investigation)
-	tree := r.tree(d.Investigation, d.Group.RequestType)
+	problem, incident := subjectOf(d.Subject)
+	tree := r.tree(d.Subject, d.Group.RequestType)
 	x := contract.Decision{
 		ID: logged.id.String(), At: at(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
 		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),

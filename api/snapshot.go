@@ -187,17 +187,17 @@ func (s *snapshot) nameOf(requestType analysis.Hash, learned bool) string {
 }
 
 func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
-	investigations := make(map[analysis.Hash]*search.Investigation)
+	investigations := make(map[search.Subject]*search.Investigation)
 	for i := range c.State().Investigations {
 		v := &c.State().Investigations[i]
-		investigations[v.Problem] = v
+		investigations[v.Subject] = v
 	}
 	problems := c.Problems()
 	ranked := ranks(problems)
 	s.problems = make([]contract.Problem, 0, len(problems))
 	for i := range problems {
 		p := &problems[i]
-		v := investigations[p.ID]
+		v := investigations[search.OfProblem(p.ID)]
 		x := problemOf(c, names, p, v, ranked[i])
 		if id, within := c.IncidentWith(p.ID); within && c.Investigation(id) != nil {
 			x.Incident = new(hex16(id))

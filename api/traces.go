@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -33,7 +34,9 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 		if err != nil {
 			return nil, notFound("problem")
 		}
-		read = func(group analysis.Hash) (*store.Exemplars, error) { return a.history.Kept(problem, group) }
+		read = func(group analysis.Hash) (*store.Exemplars, error) {
+			return a.history.Kept(search.OfProblem(problem), group)
+		}
 	}
 	exemplars, err := read(group)
 	if err != nil {

@@ -93,22 +93,23 @@ func (c *causes) endEpoch() {
 // explain sets the explanations of the problems, which are ranked. It samples the requests of the first problems, those
 // under investigation before all others, and explains a few of them at a time, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
-	status := make(map[analysis.Hash]int) // 0: not under investigation
+	investigated := make(map[search.Subject]int) // status and 1
 	for i := range state.Investigations {
 		if v := &state.Investigations[i]; v.Status.Active() {
-			status[v.Problem] = 1 + int(v.Status)
+			investigated[v.Subject] = 1 + int(v.Status)
 		}
 	}
+	status := func(p *detect.Problem) int { return investigated[search.OfProblem(p.ID)] } // 0: not under investigation
 	open := make([]*detect.Problem, len(problems))
 	for i := range problems {
 		open[i] = &problems[i]
 	}
 	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // a problem that is sampled stays so while ranks change
-		return cmp.Or(cmp.Compare(min(1, status[b.ID]), min(1, status[a.ID])), cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
+		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))), cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
 	})
 	open = open[:min(len(open), sampledProblems)]
 	c.keep(problems, open)
-	slices.SortStableFunc(open, func(a, b *detect.Problem) int { return cmp.Compare(status[b.ID], status[a.ID]) })
+	slices.SortStableFunc(open, func(a, b *detect.Problem) int { return cmp.Compare(status(b), status(a)) })
 	looks := 0
 	for _, p := range open {
 		s, f := c.samples[p.Group], c.found[p.ID]

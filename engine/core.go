@@ -329,9 +329,9 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	unavailable, unproven, returning := c.offers.withdrawn(now)
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
-		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.searches.joined(), Rates: c.rates(), State: c.state,
+		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
-		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
+		Explore: explore, Arms: c.armTimes(),
 		Measured: c.offers.usage(c.state.Plan.Version, now, measuredEpochs*c.options.Epoch), Unavailable: unavailable, Unproven: unproven, Returning: returning,
 	})
 	decisions = append(decisions, c.logged(now)...)

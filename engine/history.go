@@ -11,11 +11,11 @@ import (
 func (c *Core) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Investigation.IsZero() || d.From >= search.Located || d.To != search.Located {
+		if d.Subject.IsZero() || d.From >= search.Located || d.To != search.Located {
 			continue
 		}
-		v := c.state.Investigation(d.Investigation)
-		if _, ok := IncidentOf(v.Problem); ok {
+		v := c.state.Investigation(d.Subject)
+		if _, ok := v.Subject.Incident(); ok {
 			c.learnInside(v)
 		} else {
 			c.trees.learn(v.RequestType, resultsOf(v))
@@ -26,7 +26,7 @@ func (c *Core) recordHistory(decisions []search.Decision) {
 // learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
 func (c *Core) learnInside(v *search.Investigation) {
 	for _, s := range c.searches.list {
-		if s.problem.ID == v.Problem {
+		if s.subject() == v.Subject {
 			c.trees.learnInside(s.types(), s.operations, resultsOf(v))
 		}
 	}

@@ -13,20 +13,20 @@ import (
 func TestRecordHistory(t *testing.T) {
 	const entry, tp = 1, 2
 	c := NewCore(&trace.Table{}, DefaultOptions())
-	problem, requestType := analysis.Hash{Hi: 1}, analysis.Hash{Hi: 2}
+	problem, requestType := search.OfProblem(analysis.Hash{Hi: 1}), analysis.Hash{Hi: 2}
 	root := trace.Context(0).Child(entry)
 	place := root.Child(tp)
 	c.trees.observe(requestType, cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
 		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
 	}})
 	c.state.Investigations = []search.Investigation{{
-		Problem: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
+		Subject: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
 		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
 	}}
 	c.recordHistory([]search.Decision{
-		{Investigation: problem, To: search.Investigating},
-		{Investigation: problem, From: search.Investigating, To: search.Located},
-		{Investigation: problem, From: search.Located, To: search.Located},
+		{Subject: problem, To: search.Investigating},
+		{Subject: problem, From: search.Investigating, To: search.Located},
+		{Subject: problem, From: search.Located, To: search.Located},
 	})
 	built := c.Trees().Of(requestType)
 	h := built.Nodes[built.Find(place)].History

@@ -171,7 +171,7 @@ func TestIncidentSearchedAnew(t *testing.T) {
 	w.until(20 * time.Minute)
 	steady := make(map[trace.Symbol]bool) // services with located problems
 	for _, p := range w.core.Problems() {
-		if op := w.core.State().Investigation(p.ID).Answer(); op != 0 {
+		if op := w.core.State().Investigation(search.OfProblem(p.ID)).Answer(); op != 0 {
 			steady[w.app.Table().Operation(op).Service] = true
 		}
 	}
@@ -295,7 +295,7 @@ func TestIncidentSearchOfCallers(t *testing.T) {
 	if len(all) != 1 || table.Text(all[0].Suspects[0].Service) != "payment" {
 		t.Fatalf("incidents %+v, want one with payment as first suspect", all)
 	}
-	p := core.Searched(engine.IncidentProblem(all[0].ID))
+	p := core.Searched(search.OfIncident(all[0].ID))
 	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" || p.Edges[0].Score < 0.8 {
 		t.Fatalf("searched %+v, want the own time of the caller first", p)
 	}

@@ -46,16 +46,7 @@ func (k spentKey) compare(o spentKey) int {
 	return cmp.Or(cmp.Compare(k.operation, o.operation), k.requestType.Compare(o.requestType))
 }
 
-// markIncident distinguishes the identities of incidents from those of problems.
-const markIncident = 0x696e636964656e74
-
-// IncidentProblem returns the identity of the problem as which the search sees an incident.
-func IncidentProblem(id uint64) analysis.Hash { return analysis.Hash{Hi: markIncident, Lo: id} }
-
-// IncidentOf is the inverse of [IncidentProblem]. It reports false for any other problem.
-func IncidentOf(problem analysis.Hash) (id uint64, ok bool) {
-	return problem.Lo, problem.Hi == markIncident
-}
+func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
 // searches are the searches of the open incidents.
 type searches struct {
@@ -170,8 +161,7 @@ type loss struct {
 // type.
 func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table *trace.Table) detect.Problem {
 	p := detect.Problem{
-		ID: IncidentProblem(s.incident), Group: IncidentProblem(s.incident), Kind: detect.KindSlow, Onset: detect.Changed,
-		Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Kind: detect.KindSlow, Onset: detect.Changed, Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
 	}
 	usual := s.usuallySpent(groups, table)
 	losses := make(map[trace.Op]*loss)
@@ -296,26 +286,31 @@ func (s *incidentSearch) types() []analysis.Hash {
 // of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located. While an
 // open incident has its place, no other problem is searched: somebody is at work on the incident, and what else is slow
 // is likely its consequence or waits until it is over.
-func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
-	taken = make(map[analysis.Hash]bool)
+func (c *Core) searchedProblems() (problems []search.Problem, taken map[search.Subject]bool) {
+	taken = make(map[search.Subject]bool)
 	located := c.hasLocated()
 	for _, s := range c.searches.list {
-		if c.state.Investigation(s.problem.ID) != nil || c.located(s) == nil {
-			problems = append(problems, s.problem)
+		if c.state.Investigation(s.subject()) != nil || c.located(s) == nil {
+			problems = append(problems, search.Problem{Problem: &s.problem, Subject: s.subject(), Tree: s.tree})
 		}
 		for _, id := range c.cases.affected[s.incident].Problems {
-			taken[id] = taken[id] || c.state.Investigation(id).Answer() == 0
+			p := search.OfProblem(id)
+			taken[p] = taken[p] || c.state.Investigation(p).Answer() == 0
 		}
 	}
 	for i := range c.problems {
-		p := &c.problems[i]
-		if located && c.state.Investigation(p.ID).Answer() == 0 {
-			taken[p.ID] = true
+		p := search.ProblemOf(&c.problems[i])
+		v := c.state.Investigation(p.Subject)
+		if located && v.Answer() == 0 {
+			taken[p.Subject] = true
 		}
-		if taken[p.ID] || p.Kind == detect.KindShifted && p.Impact == 0 && c.state.Investigation(p.ID) == nil {
+		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil {
 			continue
 		}
-		problems = append(problems, *p)
+		if c.strategy.UsesPairs {
+			p.Pairs = c.refinements[p.Group].pairs.Shares()
+		}
+		problems = append(problems, p)
 	}
 	return problems, taken
 }
@@ -338,10 +333,10 @@ func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 	for i := range c.problems {
 		p := &c.problems[i]
 		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(a.Problems, p.ID) ||
-			p.ID != a.Place.Of && !a.mostly(p.RequestType) {
+			search.OfProblem(p.ID) != a.Place.Of && !a.mostly(p.RequestType) {
 			continue
 		}
-		v := c.state.Investigation(p.ID)
+		v := c.state.Investigation(search.OfProblem(p.ID))
 		op := v.Answer()
 		if op == 0 || !s.mayLocate(op, c.table) || found != nil && p.Kind == detect.KindVariable {
 			continue
@@ -356,7 +351,7 @@ func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 // Investigation returns the investigation of an incident: its own, or that of a problem which had located a cause
 // before; nil if there is none.
 func (c *Core) Investigation(id uint64) *search.Investigation {
-	if v := c.state.Investigation(IncidentProblem(id)); v != nil {
+	if v := c.state.Investigation(search.OfIncident(id)); v != nil {
 		return v
 	}
 	s := c.searches.of(id)
@@ -396,10 +391,10 @@ func (c *Core) Investigated() []trace.Op {
 	var entries []trace.Op
 	for i := range c.state.Investigations {
 		v := &c.state.Investigations[i]
-		id, pooled := IncidentOf(v.Problem)
+		id, ofIncident := v.Subject.Incident()
 		switch {
 		case !v.Status.Active():
-		case !pooled:
+		case !ofIncident:
 			entries = append(entries, v.Entry)
 		case c.cases.affected[id] != nil:
 			for _, t := range c.cases.affected[id].Types {
@@ -410,15 +405,6 @@ func (c *Core) Investigated() []trace.Op {
 		}
 	}
 	return entries
-}
-
-// joined returns the trees of the incidents, by their problems.
-func (r *searches) joined() map[analysis.Hash]*cct.Tree {
-	trees := make(map[analysis.Hash]*cct.Tree, len(r.list))
-	for _, s := range r.list {
-		trees[s.problem.ID] = s.tree
-	}
-	return trees
 }
 
 // savedSearch is the saved form of an incidentSearch.
@@ -441,7 +427,7 @@ type savedSpent struct {
 func (s *incidentSearch) saved() savedSearch {
 	saved := savedSearch{
 		Incident: s.incident, Service: s.service, Operations: slices.Sorted(maps.Keys(s.operations)), Since: s.since, Requests: s.requests,
-		Refined: s.refinements.saved(s.problem.ID),
+		Refined: s.refinements.saved(analysis.Hash{}),
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
 		saved.Spent = append(saved.Spent, savedSpent{k.requestType, k.operation, s.spent[k].AppendBinary(nil)})
@@ -459,7 +445,7 @@ func (r *searches) restore(all []savedSearch) error {
 		}
 		s := &incidentSearch{
 			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
-			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int), problem: detect.Problem{ID: IncidentProblem(x.Incident)},
+			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int),
 		}
 		for _, op := range x.Operations {
 			s.operations[op] = true

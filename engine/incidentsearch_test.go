@@ -18,7 +18,7 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 	c := &Core{problems: []detect.Problem{
 		problem(1, detect.KindShifted, 0), problem(2, detect.KindShifted, 1e6), problem(3, detect.KindShifted, 0), problem(4, detect.KindVariable, 0),
 	}}
-	c.state.Investigations = []search.Investigation{{Problem: analysis.Hash{Lo: 3}}}
+	c.state.Investigations = []search.Investigation{{Subject: search.OfProblem(analysis.Hash{Lo: 3})}}
 	var got []uint64
 	problems, _ := c.searchedProblems()
 	for i := range problems {
@@ -36,18 +36,18 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 	for _, place := range []trace.Op{0, 5} {
 		c := &Core{
 			problems: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}},
-			searches: searches{list: []*incidentSearch{{incident: 7, problem: detect.Problem{ID: IncidentProblem(7)}}}},
+			searches: searches{list: []*incidentSearch{{incident: 7}}},
 			cases:    cases{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
 		}
 		c.state.Investigations = []search.Investigation{
-			{Problem: answered, Status: search.Located, Place: search.Suspect{Op: 9}}, {Problem: IncidentProblem(7)},
+			{Subject: search.OfProblem(answered), Status: search.Located, Place: search.Suspect{Op: 9}}, {Subject: search.OfIncident(7)},
 		}
 		problems, taken := c.searchedProblems()
 		want := 3
 		if place != 0 {
 			want = 2
 		}
-		if len(problems) != want || taken[one] != (place != 0) || taken[answered] {
+		if len(problems) != want || taken[search.OfProblem(one)] != (place != 0) || taken[search.OfProblem(answered)] {
 			t.Errorf("place %d: searched %d problems, taken %v", place, len(problems), taken)
 		}
 	}
@@ -79,16 +79,16 @@ func TestPlaceOfProblem(t *testing.T) {
 	id, slow, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, analysis.Hash{Lo: 3}
 	for _, c := range []struct {
 		lost, others float64 // ns a request
-		place        analysis.Hash
+		place        search.Subject
 		located      bool
 	}{
-		{60, 40, analysis.Hash{}, true},
-		{20, 80, analysis.Hash{}, false},
-		{20, 80, id, true},
+		{60, 40, search.Subject{}, true},
+		{20, 80, search.Subject{}, false},
+		{20, 80, search.OfProblem(id), true},
 	} {
 		core := &Core{table: &table, problems: []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}}
 		core.state.Investigations = []search.Investigation{{
-			Problem: id,
+			Subject: search.OfProblem(id),
 			Status:  search.Located, Place: search.Suspect{Op: op},
 		}}
 		core.cases.affected = map[uint64]*affected{7: {

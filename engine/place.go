@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -14,7 +13,7 @@ type Place struct {
 	Operation trace.Op // 0: none was located
 	Share     float64  // of the added latency; 0: unknown, as for requests that only vary more
 	At        trace.Nanos
-	Of        analysis.Hash // problem whose investigation located it, perhaps that as which the search sees the incident
+	Of        search.Subject // whose investigation located it: the incident or one of its problems
 	Reason    Reason
 }
 
@@ -43,7 +42,7 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place {
 	v := c.Investigation(x.ID)
 	if v.Answer() != 0 && v.Answer() != place.Operation {
-		place = Place{Operation: v.Answer(), Share: c.lostAt(x, v), At: now, Of: v.Problem}
+		place = Place{Operation: v.Answer(), Share: c.lostAt(x, v), At: now, Of: v.Subject}
 	} else if !c.searched(x, place.Operation) {
 		return Place{}
 	}
@@ -57,8 +56,8 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 // shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
 func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
-	p := c.Searched(v.Problem)
-	if _, pooled := IncidentOf(v.Problem); pooled || p == nil {
+	p := c.Searched(v.Subject)
+	if _, ofIncident := v.Subject.Incident(); ofIncident || p == nil {
 		return v.AnswerShare() * whole
 	}
 	share := v.AnswerShare()
@@ -152,16 +151,16 @@ func (c *Core) reasonOf(v *search.Investigation, share float64, now trace.Nanos)
 	return r
 }
 
-// Searched returns a problem as the search saw it in the last epoch: that of an incident, or an open one; nil if it was
+// Searched returns a subject as the search saw it in the last epoch: an open incident or an open problem; nil if it was
 // neither.
-func (c *Core) Searched(problem analysis.Hash) *detect.Problem {
+func (c *Core) Searched(subject search.Subject) *detect.Problem {
 	for _, s := range c.searches.list {
-		if s.problem.ID == problem {
+		if s.subject() == subject {
 			return &s.problem
 		}
 	}
 	for i := range c.problems {
-		if c.problems[i].ID == problem {
+		if search.OfProblem(c.problems[i].ID) == subject {
 			return &c.problems[i]
 		}
 	}

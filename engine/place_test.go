@@ -59,7 +59,7 @@ func TestSlowdownShare(t *testing.T) {
 func TestShareOfAllLostTime(t *testing.T) {
 	c := &Core{table: &trace.Table{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
-	v := &search.Investigation{Problem: IncidentProblem(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
+	v := &search.Investigation{Subject: search.OfIncident(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
 	suspects := []compare.Suspect{
 		{Own: 0.6, Score: 0.7, Errors: 0.1},
 		{In: 0.2, Score: 0.2},

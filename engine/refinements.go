@@ -84,19 +84,6 @@ func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
 	p.Attribute()
 }
 
-// pairShares returns the pairs of edges that vary together, by problem; nil unless the strategy uses pairs.
-func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {
-	if !c.strategy.UsesPairs {
-		return nil
-	}
-	pairs := make(map[analysis.Hash][]detect.PairShare, len(c.problems))
-	for i := range c.problems {
-		p := &c.problems[i]
-		pairs[p.ID] = c.refinements[p.Group].pairs.Shares()
-	}
-	return pairs
-}
-
 // shares returns the shares of p that the tracepoints of the given arms showed.
 func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detect.RefinedShare {
 	var shares []detect.RefinedShare

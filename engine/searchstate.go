@@ -74,5 +74,5 @@ func validInvestigation(v *search.Investigation) bool {
 			return false
 		}
 	}
-	return v.Status <= search.Gone && v.Epochs >= 0 && finite(v.Score)
+	return v.Subject.Valid() && v.Status <= search.Gone && v.Epochs >= 0 && finite(v.Score)
 }

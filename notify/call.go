@@ -143,7 +143,7 @@ func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (
 	}
 	body, header := m.Body, make(http.Header)
 	if c.format.target != nil {
-		path, query := c.format.target(Type(m.Event), m.Problem, body)
+		path, query := c.format.target(Type(m.Event), m.Subject, body)
 		to.Path += path
 		if query != "" {
 			to.RawQuery = query

@@ -3,14 +3,13 @@ package notify
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
 // Change is an event of a problem or a decision.
 type Change struct {
 	Type     Type
-	Problem  analysis.Hash    // may stand for an incident, see [engine.IncidentProblem]; zero if about neither
+	Subject  search.Subject   // zero: none
 	Decision *search.Decision // nil if the change is not a decision
 }
 
@@ -20,17 +19,17 @@ type Change struct {
 func Changes(before, after []detect.Problem, decisions []search.Decision) []Change {
 	var list []Change
 	for _, p := range Missing(after, before) {
-		list = append(list, Change{ProblemOpened, p.ID, nil})
+		list = append(list, Change{ProblemOpened, search.OfProblem(p.ID), nil})
 	}
 	for i := range decisions {
 		d := &decisions[i]
-		list = append(list, Change{Decided, d.Investigation, d})
+		list = append(list, Change{Decided, d.Subject, d})
 		if t := typeOf(d); t != "" {
-			list = append(list, Change{t, d.Investigation, d})
+			list = append(list, Change{t, d.Subject, d})
 		}
 	}
 	for _, p := range Missing(before, after) {
-		list = append(list, Change{ProblemClosed, p.ID, nil})
+		list = append(list, Change{ProblemClosed, search.OfProblem(p.ID), nil})
 	}
 	return list
 }
@@ -53,10 +52,10 @@ func Missing(problems, others []detect.Problem) []*detect.Problem {
 // typeOf returns the type of the event for a decision that changes the status of its problem or incident. It is empty
 // if the decision doesn't change it.
 func typeOf(d *search.Decision) Type {
-	if d.From == d.To || d.Investigation.IsZero() {
+	if d.From == d.To || d.Subject.IsZero() {
 		return ""
 	}
-	if _, about := engine.IncidentOf(d.Investigation); about {
+	if _, about := d.Subject.Incident(); about {
 		return incidentEvents[d.To]
 	}
 	return problemEvents[d.To]

@@ -60,7 +60,7 @@ func satisfies(t testing.TB, contract string, body []byte) {
 func message(e *Event, format string) (*store.Message, bool) {
 	f := formats[format]
 	body := f.render(e)
-	return &store.Message{ID: e.ID, Event: string(e.Type), Format: format, Problem: e.subject, At: trace.Nanos(e.At), Body: body}, body != nil
+	return &store.Message{ID: e.ID, Event: string(e.Type), Format: format, Subject: e.subject, At: trace.Nanos(e.At), Body: body}, body != nil
 }
 
 // called is a call as a receiver sees it.

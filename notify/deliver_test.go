@@ -55,7 +55,7 @@ func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 func eventOf(problem uint64, at trace.Nanos, typ Type) *Event {
 	return NewEvent(&Facts{
 		Type: typ, At: at, Names: describe.New(&trace.Table{}, describe.Verbatim),
-		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: problem}, Opened: opened},
+		Investigation: &search.Investigation{Subject: search.OfProblem(analysis.Hash{Lo: problem}), Opened: opened},
 	})
 }
 

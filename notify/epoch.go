@@ -52,13 +52,13 @@ func Events(e *Epoch) []*Event {
 
 // event returns the event of a change.
 func (e *Epoch) event(c *Change) *Event {
-	id, about := engine.IncidentOf(c.Problem)
+	id, about := c.Subject.Incident()
 	if x := e.incident(id); about && x != nil {
 		return e.incidentEvent(c.Type, x, c.Decision)
 	}
 	f := &Facts{Type: c.Type, At: e.At, Source: e.Source, Decision: c.Decision, Names: e.Names}
-	if !about && !c.Problem.IsZero() {
-		e.about(f, c.Problem)
+	if c.Subject.Kind == search.ProblemSubject {
+		e.about(f, c.Subject.ID)
 	}
 	return NewEvent(f)
 }
@@ -142,7 +142,7 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 
 // about adds the facts about a problem to f.
 func (e *Epoch) about(f *Facts, problem analysis.Hash) {
-	f.Investigation = e.State.Investigation(problem)
+	f.Investigation = e.State.Investigation(search.OfProblem(problem))
 	is := func(p detect.Problem) bool { return p.ID == problem }
 	if i := slices.IndexFunc(e.Problems, is); i >= 0 {
 		f.Problem = &e.Problems[i]
@@ -151,7 +151,7 @@ func (e *Epoch) about(f *Facts, problem analysis.Hash) {
 	}
 	if f.Problem == nil && f.Investigation == nil { // both ended
 		d := &f.Decision.Group
-		f.Investigation = &search.Investigation{Problem: problem, RequestType: d.RequestType, Group: d.Group, Status: f.Decision.To, Opened: e.At}
+		f.Investigation = &search.Investigation{Subject: search.OfProblem(problem), RequestType: d.RequestType, Group: d.Group, Status: f.Decision.To, Opened: e.At}
 	}
 	if e.Traces != nil && f.Problem != nil {
 		f.Traces = e.Traces(f.Problem)

@@ -17,7 +17,7 @@ import (
 
 func TestEvents(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
-	closing := search.Decision{Investigation: analysis.Hash{Lo: 5}, From: search.Located, To: search.Gone, Reason: "its problem or incident has closed"}
+	closing := search.Decision{Subject: search.OfProblem(analysis.Hash{Lo: 5}), From: search.Located, To: search.Gone, Reason: "its problem or incident has closed"}
 	e := &Epoch{
 		At: opened, Source: "here", State: &search.State{Investigations: []search.Investigation{*f.Investigation}},
 		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Names: f.Names,
@@ -107,7 +107,7 @@ func TestIncidentEvents(t *testing.T) {
 func TestTakenProblem(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
 	f.Investigation.Status = search.Gone
-	taken := search.Decision{Investigation: f.Problem.ID, From: search.Investigating, To: search.Gone, Reason: "its incident is investigated instead"}
+	taken := search.Decision{Subject: search.OfProblem(f.Problem.ID), From: search.Investigating, To: search.Gone, Reason: "its incident is investigated instead"}
 	open := []detect.Problem{*f.Problem}
 	list := Events(&Epoch{
 		At: opened, State: &search.State{Investigations: []search.Investigation{*f.Investigation}}, Decisions: []search.Decision{taken},
@@ -121,7 +121,7 @@ func TestTakenProblem(t *testing.T) {
 // The search of an incident causes events about the incident, not about a problem.
 func TestIncidentSearchEvents(t *testing.T) {
 	f := sampleIncident(IncidentLocated, "shop", "POST /checkout")
-	id := engine.IncidentProblem(f.Incident.ID)
+	id := search.OfIncident(f.Incident.ID)
 	muted := false
 	epoch := &Epoch{
 		At:        f.Incident.Opened().Add(time.Minute),
@@ -129,9 +129,9 @@ func TestIncidentSearchEvents(t *testing.T) {
 		Names:     f.Names,
 		Incidents: []engine.Incident{*f.Incident},
 		Decisions: []search.Decision{
-			{Investigation: id, From: search.Investigating, To: search.Located, Plan: 4},
-			{Investigation: id, From: search.Located, To: search.Gone, Plan: 5},
-			{Investigation: engine.IncidentProblem(99), From: search.Located, To: search.Gone, Plan: 5}, // its incident is forgotten
+			{Subject: id, From: search.Investigating, To: search.Located, Plan: 4},
+			{Subject: id, From: search.Located, To: search.Gone, Plan: 5},
+			{Subject: search.OfIncident(99), From: search.Located, To: search.Gone, Plan: 5}, // its incident is forgotten
 		},
 		Investigation:  func(uint64) *search.Investigation { return f.Investigation },
 		Muted:          func(uint64) bool { return muted },

@@ -44,14 +44,14 @@ func (t Type) AboutIncident() bool {
 
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
 type Event struct {
-	ID       string        `json:"id"` // equal for equal events, see NewEvent
-	Type     Type          `json:"type"`
-	At       moment        `json:"timestamp"`
-	Source   string        `json:"source"` // the address of the UI, or a name
-	Data     Data          `json:"data"`
-	subject  analysis.Hash // the incident or problem; zero if about neither
-	resolved bool          // the subject is closed
-	muted    bool          // if resolved, send only to endpoints that keep state
+	ID       string         `json:"id"` // equal for equal events, see NewEvent
+	Type     Type           `json:"type"`
+	At       moment         `json:"timestamp"`
+	Source   string         `json:"source"` // the address of the UI, or a name
+	Data     Data           `json:"data"`
+	subject  search.Subject // the incident or problem; zero if about neither
+	resolved bool           // the subject is closed
+	muted    bool           // if resolved, send only to endpoints that keep state
 	// Set if e is about an incident: the configured owners, and the owner of the service that was the first suspect
 	// when the incident opened. Both may be nil.
 	directory *Directory
@@ -223,11 +223,11 @@ func NewEvent(f *Facts) *Event {
 func (f *Facts) aboutProblem() bool { return f.Problem != nil || f.Investigation != nil }
 
 // subject returns the identity of the problem.
-func (f *Facts) subject() analysis.Hash {
+func (f *Facts) subject() search.Subject {
 	if f.Problem != nil {
-		return f.Problem.ID
+		return search.OfProblem(f.Problem.ID)
 	}
-	return f.Investigation.Problem
+	return f.Investigation.Subject
 }
 
 // closed reports whether the problem is closed.
@@ -279,7 +279,7 @@ func (e *Event) setID(plan int64) {
 func NewTest(at trace.Nanos, source string) *Event {
 	e := NewEvent(&Facts{
 		Type: Test, At: at, Source: source, Names: describe.New(&trace.Table{}, describe.Verbatim),
-		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: 1}, Opened: at},
+		Investigation: &search.Investigation{Subject: search.OfProblem(analysis.Hash{Lo: 1}), Opened: at},
 	})
 	p := e.Data.Problem
 	p.Service, p.Operation, p.RequestType, p.Diagnosis = "sibyl", "test", "test", "This is a test: there is no problem."
@@ -300,7 +300,7 @@ func (n namer) problem(f *Facts) *Problem {
 	p := &Problem{URL: f.URL, Status: f.status(), Opened: moment(f.opened()), Traces: []Trace{}}
 	p.Findings = describe.Findings{Edges: []describe.ProblemEdge{}, Explanations: []describe.Explanation{}}
 	if f.Problem == nil {
-		p.Problem = n.names.Identify(v.Problem, v.RequestType, v.Group, v.Entry)
+		p.Problem = n.names.Identify(v.Subject.ID, v.RequestType, v.Group, v.Entry)
 	} else {
 		p.Problem, p.Findings = n.names.Problem(f.Problem, v.Answer(), v.AnswerShare()), n.names.Findings(f.Problem)
 	}
@@ -363,7 +363,7 @@ func (n namer) decision(d *search.Decision) *Decision {
 		Matches: []Match{}, On: []Pick{}, Off: []Excluded{}, Rejected: []Excluded{}, Missing: []string{},
 		Estimate: usage(d.Estimate), Budget: Usage{d.Budget.Tracepoints, describe.Number(d.Budget.Bytes), describe.Number(d.Budget.CPU)},
 	}
-	if !d.Investigation.IsZero() {
+	if !d.Subject.IsZero() {
 		out.From, out.To = d.From.String(), d.To.String()
 	}
 	for i := range d.Matches[:min(len(d.Matches), maxMatches)] {

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -27,7 +27,7 @@ type format struct {
 	body         func(e *Event) any // returns the value to encode as JSON, or nil if e is not sent
 
 	// target returns an addition to the path of an endpoint, and the query, for a body. It may be nil.
-	target func(t Type, subject analysis.Hash, body []byte) (path, query string)
+	target func(t Type, subject search.Subject, body []byte) (path, query string)
 	// authorize adds the token of an endpoint to the header or the body of a call. It is nil if the format has no
 	// token.
 	authorize func(h http.Header, token string, body []byte) []byte

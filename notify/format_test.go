@@ -44,11 +44,11 @@ func sample(t Type, service, operation string) *Facts {
 	at := table.Child(root, pay)
 	tracepoint := table.Symbol("payment/charge")
 	v := &search.Investigation{
-		Problem: analysis.Hash{Hi: 7, Lo: 9}, RequestType: analysis.Hash{Lo: 3}, Group: analysis.Hash{Lo: 4}, Entry: entry,
+		Subject: search.OfProblem(analysis.Hash{Hi: 7, Lo: 9}), RequestType: analysis.Hash{Lo: 3}, Group: analysis.Hash{Lo: 4}, Entry: entry,
 		Status: search.Investigating, Opened: opened,
 	}
 	p := &detect.Problem{
-		ID: v.Problem, Kind: detect.KindVariable, Onset: detect.Changed, Whole: detect.WholeVariance, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
+		ID: v.Subject.ID, Kind: detect.KindVariable, Onset: detect.Changed, Whole: detect.WholeVariance, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
 		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
 		Edges: []group.EdgeShare{
 			{
@@ -60,7 +60,7 @@ func sample(t Type, service, operation string) *Facts {
 		Explanations: []detect.Explanation{{Variable: "bank.route", Value: "fallback", Where: at, Effect: 0.7, Low: 0.6, High: 0.8, PValue: 0.001, Remains: 0.2}},
 	}
 	d := &search.Decision{
-		At: opened, Plan: 12, Investigation: v.Problem, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
+		At: opened, Plan: 12, Subject: v.Subject, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
 		Reason: "searching the largest unexplained part", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
 		Matches:  []search.Matched{{Context: at, Score: 0.83, Nodes: []trace.Context{at}, RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}}}},
 		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
@@ -71,7 +71,7 @@ func sample(t Type, service, operation string) *Facts {
 	}
 	f := &Facts{
 		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: describe.New(table, describe.Verbatim),
-		URL:    "https://sibyl.example/problems/" + v.Problem.String(),
+		URL:    "https://sibyl.example/problems/" + v.Subject.String(),
 		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
 	}
 	switch t {
@@ -139,7 +139,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
-		f.Decision.Investigation = engine.IncidentProblem(x.ID)
+		f.Decision.Subject = search.OfIncident(x.ID)
 		at := table.Child(0, p.Problem.Entry)
 		located := search.Suspect{
 			Tracepoint: table.Symbol("payment/charge"),
@@ -151,7 +151,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 			Requests:   300,
 		}
 		f.Investigation = &search.Investigation{
-			Problem:  engine.IncidentProblem(x.ID),
+			Subject:  search.OfIncident(x.ID),
 			Status:   search.Located,
 			Reason:   "one location carries 76 % of the problem",
 			Opened:   x.Opened(),
@@ -260,16 +260,17 @@ func TestChanges(t *testing.T) {
 		return all
 	}
 	decision := func(problem uint64, from, to search.Status) search.Decision {
-		return search.Decision{Investigation: analysis.Hash{Lo: problem}, From: from, To: to}
+		return search.Decision{Subject: search.OfProblem(analysis.Hash{Lo: problem}), From: from, To: to}
 	}
-	incident := decision(0, search.Investigating, search.Located)
-	incident.Investigation = engine.IncidentProblem(9)
+	incident := search.Decision{Subject: search.OfIncident(9), From: search.Investigating, To: search.Located}
 	var got []string
 	for _, c := range Changes(problems(1, 2, 3, 4), problems(5, 2, 1, 6), []search.Decision{
 		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained), decision(2, search.Explained, search.Gone),
-		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted), decision(0, 0, 0), incident,
+		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted),
+		{},
+		incident,
 	}) {
-		got = append(got, fmt.Sprint(c.Problem.Lo, " ", c.Type))
+		got = append(got, fmt.Sprint(c.Subject.ID.Lo, " ", c.Type))
 	}
 	want := []string{
 		"5 problem.opened", "6 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained", "2 decision",

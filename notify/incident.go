@@ -166,7 +166,7 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 		Type:      f.Type,
 		At:        moment(f.At),
 		Source:    clean(f.Source),
-		subject:   engine.IncidentProblem(x.ID),
+		subject:   search.OfIncident(x.ID),
 		resolved:  !x.IsOpen(),
 		muted:     f.Muted,
 		Data:      Data{Incident: n.incident(f)},

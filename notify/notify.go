@@ -168,7 +168,7 @@ func (n *Notifier) Enqueue(e *Event) error {
 		}
 		if body := c.format.render(e); body != nil {
 			messages = append(messages, store.Message{
-				ID: e.ID, Endpoint: c.endpoint.Name, Event: string(e.Type), Format: c.endpoint.Format, Problem: e.subject,
+				ID: e.ID, Endpoint: c.endpoint.Name, Event: string(e.Type), Format: c.endpoint.Format, Subject: e.subject,
 				At: trace.Nanos(e.At), Body: body,
 			})
 		}
@@ -344,7 +344,7 @@ func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time
 	}
 	defer c.close()
 	event := NewTest(trace.Nanos(clock().UnixNano()), source)
-	answer, err := c.call(ctx, &store.Message{ID: event.ID, Event: string(event.Type), Problem: event.subject, At: trace.Nanos(event.At), Body: c.format.render(event)})
+	answer, err := c.call(ctx, &store.Message{ID: event.ID, Event: string(event.Type), Subject: event.subject, At: trace.Nanos(event.At), Body: c.format.render(event)})
 	if err != nil {
 		return nil, fmt.Errorf("call webhook %s: %w", e.Name, err)
 	}

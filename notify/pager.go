@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 )
 
 // step is the change that an event makes to an alert of a paging service.
@@ -46,13 +46,12 @@ func (e *Event) step() step {
 }
 
 // alertKey identifies the alert of an incident or a problem. It is the same for all events about it.
-func alertKey(t Type, subject analysis.Hash) string {
-	id, about := engine.IncidentOf(subject)
+func alertKey(t Type, subject search.Subject) string {
 	switch {
 	case t == Test:
 		return "sibyl-test"
-	case about:
-		return "sibyl-incident-" + hex16(id)
+	case subject.Kind == search.IncidentSubject:
+		return "sibyl-incident-" + subject.String()
 	}
 	return "sibyl-problem-" + subject.String()
 }
@@ -209,7 +208,7 @@ func (e *Event) acceptURL() string {
 }
 
 // opsgenieTarget returns the path below the alerts of Opsgenie, and the query, for an event.
-func opsgenieTarget(t Type, subject analysis.Hash, body []byte) (path, query string) {
+func opsgenieTarget(t Type, subject search.Subject, body []byte) (path, query string) {
 	var created struct{ Alias string }
 	if json.Unmarshal(body, &created) == nil && created.Alias != "" {
 		return "", ""

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -18,7 +17,7 @@ func BenchmarkNext(b *testing.B) {
 		w.run(&st.Plan)
 		p := w.problem(&st.Plan)
 		p.Edges = p.Edges[:min(len(p.Edges), 50)]
-		in.Now, in.Problems, in.State = w.now, []detect.Problem{p}, st
+		in.Now, in.Problems, in.State = w.now, []Problem{ProblemOf(&p)}, st
 		in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: w.tree()}
 		in.Rates = map[analysis.Hash]float64{p.RequestType: w.rate}
 		st, _ = Next(in)
@@ -45,7 +44,7 @@ func BenchmarkNextWide(b *testing.B) {
 	w.run(&Plan{})
 	p := w.problem(&Plan{})
 	in := Input{
-		Now: w.now, Problems: []detect.Problem{p}, Epoch: epoch, Seed: 1,
+		Now: w.now, Problems: []Problem{ProblemOf(&p)}, Epoch: epoch, Seed: 1,
 		Trees: map[analysis.Hash]*cct.Tree{p.RequestType: w.tree()},
 	}
 	for b.Loop() {

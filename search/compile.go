@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -88,7 +87,7 @@ const (
 type planEntry struct {
 	tp     trace.Symbol
 	arms   uint32
-	owner  analysis.Hash
+	owner  Subject
 	cause  string
 	value  float64
 	rank   int
@@ -168,10 +167,10 @@ func (s *epochStep) planEntries() []planEntry {
 	}
 	for i := range s.state.Investigations {
 		v := &s.state.Investigations[i]
-		onset, seen := s.onset[v.Problem]
+		onset, seen := s.onset[v.Subject]
 		for _, r := range v.Requested {
 			add(planEntry{
-				tp: r.Tracepoint, arms: r.Arms, owner: v.Problem, cause: r.Cause, value: r.Value, rank: rankChanged + int(onset), renew: seen,
+				tp: r.Tracepoint, arms: r.Arms, owner: v.Subject, cause: r.Cause, value: r.Value, rank: rankChanged + int(onset), renew: seen,
 			})
 		}
 	}
@@ -234,21 +233,21 @@ func (s *epochStep) evict(e planEntry) {
 			if len(v.Requested) == 0 {
 				v.BudgetStarved++
 			}
-			s.recordEviction(v.Problem, e.tp)
+			s.recordEviction(v.Subject, e.tp)
 		}
 	}
 	if e.rank <= rankEnabled {
-		s.recordEviction(analysis.Hash{}, e.tp)
+		s.recordEviction(Subject{}, e.tp)
 	}
 }
 
 // recordEviction records that tp is over budget. It adds the record to the decision of the investigation, or to a new
 // decision if the investigation has none in this epoch.
-func (s *epochStep) recordEviction(problem analysis.Hash, tp trace.Symbol) {
-	k := slices.IndexFunc(s.decisions, func(d Decision) bool { return d.Investigation == problem })
+func (s *epochStep) recordEviction(subject Subject, tp trace.Symbol) {
+	k := slices.IndexFunc(s.decisions, func(d Decision) bool { return d.Subject == subject })
 	if k < 0 {
-		d := Decision{At: s.in.Now, Investigation: problem, Strategy: s.strategy.Name, Reason: WhyBudget}
-		if v := s.state.Investigation(problem); v != nil {
+		d := Decision{At: s.in.Now, Subject: subject, Strategy: s.strategy.Name, Reason: WhyBudget}
+		if v := s.state.Investigation(subject); v != nil {
 			d.From, d.To = v.Status, v.Status
 		}
 		k = len(s.decisions)

@@ -182,7 +182,7 @@ func (s *investigationStep) explanation() string {
 	lead, top := s.searched[0], &s.v.Suspects[0]
 	if w, explain := lead.explainingWaits(s.epoch.in.Table); explain && w.Share >= explainedShare*top.Share {
 		s.v.Wait, s.v.Function = w, lead.functionOf(&w, s.epoch.in.Table)
-		return waitSentence(&w, s.v.Function, s.problem, s.epoch.in.Table)
+		return waitSentence(&w, s.v.Function, s.problem.Problem, s.epoch.in.Table)
 	}
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })

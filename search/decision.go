@@ -9,12 +9,12 @@ import (
 // Decision is a change of the plan or of an investigation's status, with the evidence for it. A decision without an
 // investigation follows from overrides, agents or the budget.
 type Decision struct {
-	At            trace.Nanos
-	Plan          int64         // version of the plan that carries it out
-	Investigation analysis.Hash // its problem; zero without an investigation
-	Strategy      string
-	From, To      Status
-	Reason        string
+	At       trace.Nanos
+	Plan     int64   // version of the plan that carries it out
+	Subject  Subject // of the investigation; zero: none
+	Strategy string
+	From, To Status
+	Reason   string
 
 	Group    GroupEvidence
 	Tree     TreeEvidence

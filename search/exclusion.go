@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,7 +21,7 @@ type exclusions struct {
 }
 
 type coolingKey struct {
-	problem    analysis.Hash
+	subject    Subject
 	tracepoint trace.Symbol
 }
 
@@ -45,7 +44,7 @@ func newExclusions(in *Input) exclusions {
 	for _, c := range in.State.Cooldowns {
 		if c.Until > in.Now && !x.unproven[c.Tracepoint] {
 			x.cooldowns = append(x.cooldowns, c)
-			x.cooling[coolingKey{c.Problem, c.Tracepoint}] = true
+			x.cooling[coolingKey{c.Subject, c.Tracepoint}] = true
 		}
 	}
 	for _, tp := range in.Unavailable {
@@ -58,31 +57,31 @@ func newExclusions(in *Input) exclusions {
 func (x *exclusions) always(tp trace.Symbol) bool { return x.forbidden[tp] || x.unavailable[tp] }
 
 // reason returns why tp may not be switched on for a problem, or "" if it may.
-func (x *exclusions) reason(problem analysis.Hash, tp trace.Symbol) string {
+func (x *exclusions) reason(subject Subject, tp trace.Symbol) string {
 	switch {
 	case x.forbidden[tp]:
 		return WhyForbidden
 	case x.unavailable[tp]:
 		return WhyUnavailable
-	case x.cooling[coolingKey{problem, tp}]:
+	case x.cooling[coolingKey{subject, tp}]:
 		return WhyCooldown
 	}
 	return ""
 }
 
-// coolDown keeps tp off for a problem for [CooldownPeriod], unless it is kept off already.
-func (x *exclusions) coolDown(problem analysis.Hash, tp trace.Symbol, now trace.Nanos) {
-	if k := (coolingKey{problem, tp}); !x.cooling[k] {
+// coolDown keeps tp off for a subject for [CooldownPeriod], unless it is kept off already.
+func (x *exclusions) coolDown(subject Subject, tp trace.Symbol, now trace.Nanos) {
+	if k := (coolingKey{subject, tp}); !x.cooling[k] {
 		x.cooling[k] = true
-		x.cooldowns = append(x.cooldowns, Cooldown{Problem: problem, Tracepoint: tp, Until: now.Add(CooldownPeriod)})
+		x.cooldowns = append(x.cooldowns, Cooldown{Subject: subject, Tracepoint: tp, Until: now.Add(CooldownPeriod)})
 	}
 }
 
-// endCooldowns ends the cooldowns of a problem.
-func (x *exclusions) endCooldowns(problem analysis.Hash) {
-	x.cooldowns = slices.DeleteFunc(x.cooldowns, func(c Cooldown) bool { return c.Problem == problem })
+// endCooldowns ends the cooldowns of a subject.
+func (x *exclusions) endCooldowns(subject Subject) {
+	x.cooldowns = slices.DeleteFunc(x.cooldowns, func(c Cooldown) bool { return c.Subject == subject })
 	for k := range x.cooling {
-		if k.problem == problem {
+		if k.subject == subject {
 			delete(x.cooling, k)
 		}
 	}

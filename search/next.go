@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -43,17 +42,17 @@ type epochStep struct {
 	excluded  exclusions
 	state     State // to be returned
 	decisions []Decision
-	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
-	leading   map[trace.Op]bool              // operations that better-ranked investigations pick for
-	steady    int                            // steady problems that are searched
-	changing  map[trace.Symbol]bool          // services of the requests of better-ranked changed problems that are searched
-	opening   bool                           // the search of an incident starts in this call
+	onset     map[Subject]detect.Onset // of the problems seen in this call
+	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
+	steady    int                      // steady problems that are searched
+	changing  map[trace.Symbol]bool    // services of the requests of better-ranked changed problems that are searched
+	opening   bool                     // the search of an incident starts in this call
 }
 
 func newEpochStep(in *Input) *epochStep {
 	s := &epochStep{
 		in: in, strategy: in.Strategy, costs: newCosts(in.Trees, in.Rates), excluded: newExclusions(in),
-		onset: make(map[analysis.Hash]detect.Onset), leading: make(map[trace.Op]bool),
+		onset: make(map[Subject]detect.Onset), leading: make(map[trace.Op]bool),
 		changing: make(map[trace.Symbol]bool),
 	}
 	if s.strategy.Pick == nil {
@@ -74,12 +73,12 @@ func (o *Override) holds(now trace.Nanos) bool { return o.Until == 0 || o.Until 
 
 // investigate advances the investigation of p by one step. If there is room, it opens a new investigation or resumes
 // one that is gone.
-func (s *epochStep) investigate(p *detect.Problem) {
-	if _, seen := s.onset[p.ID]; seen {
+func (s *epochStep) investigate(p *Problem) {
+	if _, seen := s.onset[p.Subject]; seen {
 		return
 	}
-	s.onset[p.ID] = p.Onset
-	v := s.state.Investigation(p.ID)
+	s.onset[p.Subject] = p.Onset
+	v := s.state.Investigation(p.Subject)
 	begun := v == nil || v.Status == Gone
 	if begun && (!s.inTurn(p) || !s.makeRoom(p)) {
 		return
@@ -91,12 +90,12 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
-	s.opening = s.opening || begun && s.in.Joined[p.ID] != nil
+	s.opening = s.opening || begun && p.Tree != nil
 	if begun && p.Onset == detect.Chronic && v.Status < Located {
 		s.steady++
 	}
 	if p.Onset == detect.Changed && s.hasTurn(v) {
-		for service := range s.servicesOf(p) {
+		for service := range s.servicesOf(p.Problem) {
 			s.changing[service] = true
 		}
 	}
@@ -124,9 +123,9 @@ func (s *epochStep) servicesOf(p *detect.Problem) iter.Seq[trace.Symbol] {
 }
 
 // treeOf returns the tree of p. The tree is empty if the input has no tree for p.
-func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
-	if t := s.in.Joined[p.ID]; t != nil {
-		return t
+func (s *epochStep) treeOf(p *Problem) *cct.Tree {
+	if p.Tree != nil {
+		return p.Tree
 	}
 	if t := s.in.Trees[p.RequestType]; t != nil {
 		return t
@@ -137,20 +136,20 @@ func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 // inTurn reports whether the search for the cause of p may start now. Steady problems are searched a few at a time,
 // the worst first. They aren't urgent, and in many applications most groups vary: searching all of them at once would
 // enable most of their tracepoints, which would cost more than the answers are worth.
-func (s *epochStep) inTurn(p *detect.Problem) bool {
+func (s *epochStep) inTurn(p *Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
 
 // countSteady counts the steady problems that are searched.
 func (s *epochStep) countSteady() {
-	chronic := make(map[analysis.Hash]bool)
+	chronic := make(map[Subject]bool)
 	for i := range s.in.Problems {
 		if p := &s.in.Problems[i]; p.Onset == detect.Chronic {
-			chronic[p.ID] = true
+			chronic[p.Subject] = true
 		}
 	}
 	for i := range s.state.Investigations {
-		if v := &s.state.Investigations[i]; v.Status < Located && chronic[v.Problem] {
+		if v := &s.state.Investigations[i]; v.Status < Located && chronic[v.Subject] {
 			s.steady++
 		}
 	}
@@ -158,7 +157,7 @@ func (s *epochStep) countSteady() {
 
 // makeRoom reports whether one more investigation can be active. For a changed problem it makes room by ending the
 // lowest-ranked investigation of a chronic problem.
-func (s *epochStep) makeRoom(p *detect.Problem) bool {
+func (s *epochStep) makeRoom(p *Problem) bool {
 	active := 0
 	for i := range s.state.Investigations {
 		if s.state.Investigations[i].Status.Active() {
@@ -173,7 +172,7 @@ func (s *epochStep) makeRoom(p *detect.Problem) bool {
 	}
 	for i := range slices.Backward(s.in.Problems) {
 		chronic := &s.in.Problems[i]
-		v := s.state.Investigation(chronic.ID)
+		v := s.state.Investigation(chronic.Subject)
 		if chronic.Onset == detect.Chronic && v != nil && v.Status.Active() {
 			s.decisions = append(s.decisions, s.end(v, "a problem that has changed needs its place"))
 			return true
@@ -183,12 +182,12 @@ func (s *epochStep) makeRoom(p *detect.Problem) bool {
 }
 
 // open starts an investigation. It returns nil if too many are kept.
-func (s *epochStep) open(p *detect.Problem) *Investigation {
+func (s *epochStep) open(p *Problem) *Investigation {
 	if len(s.state.Investigations) >= maxKept {
 		return nil
 	}
 	s.state.Investigations = append(s.state.Investigations, Investigation{
-		Problem: p.ID, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: s.in.Now, Changed: s.in.Now,
+		Subject: p.Subject, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: s.in.Now, Changed: s.in.Now,
 		Strategy: s.strategy.Name,
 	})
 	return &s.state.Investigations[len(s.state.Investigations)-1]
@@ -199,11 +198,11 @@ func (s *epochStep) open(p *detect.Problem) *Investigation {
 func (s *epochStep) endMissing() {
 	kept := s.state.Investigations[:0]
 	for _, v := range s.state.Investigations {
-		if _, seen := s.onset[v.Problem]; !seen {
+		if _, seen := s.onset[v.Subject]; !seen {
 			v.Missed++
 			switch {
 			case v.Status == Gone:
-			case s.in.Taken[v.Problem]:
+			case s.in.Taken[v.Subject]:
 				s.decisions = append(s.decisions, s.end(&v, "its incident is investigated instead"))
 			case v.Missed >= graceEpochs:
 				s.decisions = append(s.decisions, s.end(&v, "its problem or incident has closed"))
@@ -219,7 +218,7 @@ func (s *epochStep) endMissing() {
 
 // end ends v for a reason.
 func (s *epochStep) end(v *Investigation, reason string) Decision {
-	d := Decision{At: s.in.Now, Investigation: v.Problem, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: reason}
+	d := Decision{At: s.in.Now, Subject: v.Subject, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: reason}
 	d.Suspects = slices.Clone(v.Suspects[:min(len(v.Suspects), maxSuspects)])
 	for _, r := range v.Requested {
 		d.Off = append(d.Off, Off{r.Tracepoint, WhyClosed})
@@ -232,7 +231,7 @@ func (s *epochStep) end(v *Investigation, reason string) Decision {
 func (s *epochStep) finish() {
 	s.state.Cooldowns = s.excluded.cooldowns
 	slices.SortFunc(s.state.Cooldowns, func(a, b Cooldown) int {
-		return cmp.Or(a.Problem.Compare(b.Problem), cmp.Compare(a.Tracepoint, b.Tracepoint))
+		return cmp.Or(a.Subject.Compare(b.Subject), cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	for i := range s.state.Investigations {
 		v := &s.state.Investigations[i]

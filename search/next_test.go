@@ -15,19 +15,23 @@ import (
 func searched(n int) Input {
 	in := Input{Epoch: epoch}
 	for i := range n {
-		in.Problems = append(in.Problems, detect.Problem{ID: analysis.Hash{Lo: uint64(i + 1)}, Onset: detect.Chronic, Kind: detect.KindVariable})
+		in.Problems = append(in.Problems, problem(analysis.Hash{Lo: uint64(i + 1)}, detect.Chronic, detect.KindVariable))
 	}
 	return in
 }
 
+func problem(id analysis.Hash, onset detect.Onset, kind detect.ProblemKind) Problem {
+	return ProblemOf(&detect.Problem{ID: id, Onset: onset, Kind: kind})
+}
+
 // statuses returns the number of active investigations, and the status and reason of one.
-func statuses(st *State, problem analysis.Hash) (active int, status Status, reason string) {
+func statuses(st *State, subject Subject) (active int, status Status, reason string) {
 	for i := range st.Investigations {
 		if st.Investigations[i].Status.Active() {
 			active++
 		}
 	}
-	if v := st.Investigation(problem); v != nil {
+	if v := st.Investigation(subject); v != nil {
 		return active, v.Status, v.Reason
 	}
 	return active, Gone, ""
@@ -39,22 +43,22 @@ func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
 	setOnset(in.Problems, detect.Changed) // chronic problems would be searched one after the other
 	in.State, _ = Next(in)
 	setOnset(in.Problems, detect.Chronic)
-	last := in.Problems[maxInvestigations-1].ID
+	last := in.Problems[maxInvestigations-1].Subject
 	in.State, _ = Next(in)
 	if active, status, _ := statuses(&in.State, last); active != maxInvestigations || status != Opened {
 		t.Fatalf("%d active, the last one %s", active, status)
 	}
-	changed := detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed, Kind: detect.KindSlow}
+	changed := problem(analysis.Hash{Hi: 1}, detect.Changed, detect.KindSlow)
 	in.Problems = slices.Insert(in.Problems, 0, changed)
 	for range 2 {
 		in.Now = in.Now.Add(epoch)
 		in.State, _ = Next(in)
-		active, status, _ := statuses(&in.State, changed.ID)
+		active, status, _ := statuses(&in.State, changed.Subject)
 		if _, chronic, reason := statuses(&in.State, last); active != maxInvestigations || status != Opened || chronic != Gone || reason == "" {
 			t.Fatalf("%d active, the changed one %s, the chronic one %s: %q", active, status, chronic, reason)
 		}
 	}
-	waiting := in.Problems[maxInvestigations+1].ID // never had a place
+	waiting := in.Problems[maxInvestigations+1].Subject // never had a place
 	in.Problems = in.Problems[maxInvestigations:]
 	for range graceEpochs + 2 {
 		in.Now = in.Now.Add(epoch)
@@ -65,7 +69,7 @@ func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
 	}
 }
 
-func setOnset(problems []detect.Problem, onset detect.Onset) {
+func setOnset(problems []Problem, onset detect.Onset) {
 	for i := range problems {
 		problems[i].Onset = onset
 	}
@@ -79,16 +83,16 @@ func TestChronicProblemsAreSearchedInTurn(t *testing.T) {
 		in.Now = in.Now.Add(epoch)
 		in.State, _ = Next(in)
 	}
-	if active, _, _ := statuses(&in.State, in.Problems[0].ID); active != maxSteady || in.State.Investigation(in.Problems[maxSteady].ID) != nil {
+	if active, _, _ := statuses(&in.State, in.Problems[0].Subject); active != maxSteady || in.State.Investigation(in.Problems[maxSteady].Subject) != nil {
 		t.Fatalf("%d active, want the first %d", active, maxSteady)
 	}
-	changed := detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed, Kind: detect.KindSlow}
+	changed := problem(analysis.Hash{Hi: 1}, detect.Changed, detect.KindSlow)
 	in.Problems = append(in.Problems, changed)
 	in.State, _ = Next(in)
-	if _, status, _ := statuses(&in.State, changed.ID); status != Opened {
+	if _, status, _ := statuses(&in.State, changed.Subject); status != Opened {
 		t.Errorf("the changed problem is %s", status)
 	}
-	next := in.Problems[maxSteady].ID
+	next := in.Problems[maxSteady].Subject
 	in.Problems = in.Problems[1:]
 	for range graceEpochs + 1 {
 		in.Now = in.Now.Add(epoch)
@@ -102,17 +106,17 @@ func TestChronicProblemsAreSearchedInTurn(t *testing.T) {
 // The investigation of a problem that another problem stands for ends at once. It resumes if the other problem closes.
 func TestTakenProblems(t *testing.T) {
 	in := searched(1)
-	problem := in.Problems[0]
+	taken := in.Problems[0]
 	in.State, _ = Next(in)
-	in.Problems, in.Taken = nil, map[analysis.Hash]bool{problem.ID: true}
+	in.Problems, in.Taken = nil, map[Subject]bool{taken.Subject: true}
 	var decisions []Decision
 	in.State, decisions = Next(in)
-	if _, status, reason := statuses(&in.State, problem.ID); status != Gone || len(decisions) != 1 || decisions[0].Reason != reason {
+	if _, status, reason := statuses(&in.State, taken.Subject); status != Gone || len(decisions) != 1 || decisions[0].Reason != reason {
 		t.Errorf("%s: %q, decisions %v", status, reason, decisions)
 	}
-	in.Problems, in.Taken = []detect.Problem{problem}, nil
+	in.Problems, in.Taken = []Problem{taken}, nil
 	in.State, _ = Next(in)
-	if v := in.State.Investigation(problem.ID); v.Missed != 0 {
+	if v := in.State.Investigation(taken.Subject); v.Missed != 0 {
 		t.Errorf("%s, missed %d times", v.Status, v.Missed)
 	}
 }
@@ -120,19 +124,19 @@ func TestTakenProblems(t *testing.T) {
 // A changed problem doesn't wait for a problem of another application.
 func TestTurnsOfApplications(t *testing.T) {
 	var table trace.Table
-	through := func(services ...string) *detect.Problem {
-		p := &detect.Problem{ID: analysis.Hash{Lo: uint64(len(services))}, Onset: detect.Changed}
+	through := func(services ...string) *Problem {
+		p := problem(analysis.Hash{Lo: uint64(len(services))}, detect.Changed, detect.KindSlow)
 		for _, name := range services {
 			at := table.Child(0, table.Op(table.Symbol(name), table.Symbol("GET /"), trace.Server))
 			p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.ContextEdge(at), Context: at})
 		}
-		return p
+		return &p
 	}
 	in := Input{Table: &table, Epoch: epoch}
 	s := newEpochStep(&in)
-	s.state.Investigations = []Investigation{{Problem: through("gateway", "cart").ID, Status: Investigating}}
+	s.state.Investigations = []Investigation{{Subject: through("gateway", "cart").Subject, Status: Investigating}}
 	s.investigate(through("gateway", "cart"))
-	waits := func(p *detect.Problem) bool {
+	waits := func(p *Problem) bool {
 		i := investigationStep{epoch: s, v: &Investigation{}, problem: p}
 		return i.waitsForTurn()
 	}
@@ -144,13 +148,14 @@ func TestTurnsOfApplications(t *testing.T) {
 // No other search starts in the first call of the search of an incident, because no request has run through the
 // incident yet.
 func TestOpeningIncident(t *testing.T) {
-	incident, other := &detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed}, &detect.Problem{ID: analysis.Hash{Hi: 2}, Onset: detect.Changed}
+	incident := Problem{Problem: &detect.Problem{Onset: detect.Changed}, Subject: OfIncident(1), Tree: &cct.Tree{}}
+	other := problem(analysis.Hash{Hi: 2}, detect.Changed, detect.KindSlow)
 	other.Edges = []group.EdgeShare{{Edge: 1, Context: 1}}
-	in := Input{Epoch: epoch, Joined: map[analysis.Hash]*cct.Tree{incident.ID: {}}}
+	in := Input{Epoch: epoch}
 	for _, opens := range []bool{true, false} {
 		s := newEpochStep(&in)
-		s.investigate(incident)
-		i := investigationStep{epoch: s, v: &Investigation{}, problem: other}
+		s.investigate(&incident)
+		i := investigationStep{epoch: s, v: &Investigation{}, problem: &other}
 		if i.waitsForTurn() != opens {
 			t.Errorf("another problem waits: %t, in the first call of the incident: %t", !opens, opens)
 		}

@@ -5,13 +5,12 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ArmTimes summarizes the durations of the requests of one problem in one arm.
+// ArmTimes summarizes the durations of the requests of one subject in one arm.
 type ArmTimes struct {
-	Problem  analysis.Hash
+	Subject  Subject
 	Arm      trace.Symbol // 0 for requests with nothing on while the current plan applied
 	On       int          // tracepoints on in the arm
 	N        uint64       // requests
@@ -73,10 +72,10 @@ func pooled(a, b ArmTimes) ArmTimes {
 }
 
 // overheadFor returns the overhead on the requests of a problem. It is zero if unknown.
-func overheadFor(problem analysis.Hash, times []ArmTimes) Overhead {
+func overheadFor(subject Subject, times []ArmTimes) Overhead {
 	var arms []ArmTimes
 	for _, a := range times {
-		if a.Problem == problem && isFinite(a.Mean) && isFinite(a.Variance) {
+		if a.Subject == subject && isFinite(a.Mean) && isFinite(a.Variance) {
 			arms = append(arms, a)
 		}
 	}

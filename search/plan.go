@@ -36,9 +36,9 @@ func (l Limit) allows(u Usage) bool {
 // Lease keeps one tracepoint on until it expires.
 type Lease struct {
 	Tracepoint trace.Symbol
-	Arm        int32         // index in Plan.Arms
-	Owner      analysis.Hash // problem of the investigation; zero for a person
-	Cause      string        // for people
+	Arm        int32   // index in Plan.Arms
+	Owner      Subject // of the investigation; zero for a person
+	Cause      string  // for people
 	Since      trace.Nanos
 	Expires    trace.Nanos
 	Pinned     bool // by a person; never evicted for an investigation
@@ -80,22 +80,30 @@ func (p *Plan) has(tp trace.Symbol) bool {
 	return false
 }
 
+// Problem is a subject in the form in which it is searched: an open problem, or an incident as one problem.
+type Problem struct {
+	*detect.Problem
+	Subject Subject
+	Tree    *cct.Tree // of an incident, over several request types; nil: that of the request type
+	// Pairs are the pairs of edges that vary together, the largest share first. Only strategies with UsesPairs read them.
+	Pairs []detect.PairShare
+}
+
+// ProblemOf returns an open problem in the form in which it is searched.
+func ProblemOf(p *detect.Problem) Problem { return Problem{Problem: p, Subject: OfProblem(p.ID)} }
+
 // Input holds the arguments of [Next].
 type Input struct {
-	Now      trace.Nanos
-	Problems []detect.Problem            // ranked
-	Taken    map[analysis.Hash]bool      // open problems that are not in Problems because another problem stands for them
-	Trees    map[analysis.Hash]*cct.Tree // by request type
-	Joined   map[analysis.Hash]*cct.Tree // by problem, for problems that concern several request types
-	Rates    map[analysis.Hash]float64   // requests per second, by request type
-	Table    *trace.Table                // names contexts that are not in a tree, to match them by edit distance; may be nil
-	State    State                       // returned by the previous call
-	Budget   Budget
-	Measured Usage      // by agents, for State.Plan; zero if unknown
-	Arms     []ArmTimes // durations of requests by arm of State.Plan, for every problem; may be empty
-	// Pairs holds the pairs of edges that vary together, by problem, the largest share first. It is only read by
-	// strategies with UsesPairs.
-	Pairs       map[analysis.Hash][]detect.PairShare
+	Now         trace.Nanos
+	Problems    []Problem                   // ranked
+	Taken       map[Subject]bool            // open problems that are not in Problems because an incident stands for them
+	Trees       map[analysis.Hash]*cct.Tree // by request type
+	Rates       map[analysis.Hash]float64   // requests per second, by request type
+	Table       *trace.Table                // names contexts that are not in a tree, to match them by edit distance; may be nil
+	State       State                       // returned by the previous call
+	Budget      Budget
+	Measured    Usage          // by agents, for State.Plan; zero if unknown
+	Arms        []ArmTimes     // durations of requests by arm of State.Plan, for every problem; may be empty
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or no longer have
 	// Unproven are the tracepoints in Unavailable whose agents missed records. The absence of evidence from them
 	// proves nothing.

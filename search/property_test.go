@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -68,7 +67,7 @@ func (g *drawnSearch) prepare() {
 	g.run(&g.in.State.Plan)
 	p := g.problem(&g.in.State.Plan)
 	g.in.Now = g.now
-	g.in.Problems = []detect.Problem{p}
+	g.in.Problems = []Problem{ProblemOf(&p)}
 	g.in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: g.tree()}
 	g.in.Rates = map[analysis.Hash]float64{p.RequestType: g.rate}
 }
@@ -247,7 +246,7 @@ func TestOrderOfEvidenceIsIrrelevant(t *testing.T) {
 		for range 4 {
 			g.prepare()
 			st, decisions := Next(g.in)
-			p := &g.in.Problems[0]
+			p := g.in.Problems[0]
 			rng.Shuffle(len(p.Refined), func(i, j int) { p.Refined[i], p.Refined[j] = p.Refined[j], p.Refined[i] })
 			rng.Shuffle(len(p.Edges), func(i, j int) { p.Edges[i], p.Edges[j] = p.Edges[j], p.Edges[i] })
 			shuffled, decided := Next(g.in)

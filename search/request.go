@@ -133,7 +133,7 @@ func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []R
 		}
 		s.decision.Off = append(s.decision.Off, Off{r.Tracepoint, reason})
 		if reason != WhyRefined {
-			s.epoch.excluded.coolDown(s.v.Problem, r.Tracepoint, s.epoch.in.Now)
+			s.epoch.excluded.coolDown(s.v.Subject, r.Tracepoint, s.epoch.in.Now)
 		}
 	}
 	s.v.Requested = kept

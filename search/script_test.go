@@ -168,14 +168,19 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "requests", &requests)
 	s.p.Requests += uint64(requests)
 	d.MaybeScanArgs(t, "rate", &s.p.Rate)
-	s.p.Onset, s.in.Joined = detect.Changed, nil
+	s.p.Onset = detect.Changed
 	if d.HasArg("steady") {
 		s.p.Onset = detect.Chronic
 	}
+	p := ProblemOf(&s.p)
 	if d.HasArg("incident") {
-		s.in.Joined = map[analysis.Hash]*cct.Tree{s.p.ID: s.in.Trees[s.p.RequestType]}
+		p.Tree = s.in.Trees[s.p.RequestType]
 	}
-	s.in.Problems = append(slices.Clone(s.above), s.p)
+	s.in.Problems = nil
+	for i := range s.above {
+		s.in.Problems = append(s.in.Problems, ProblemOf(&s.above[i]))
+	}
+	s.in.Problems = append(s.in.Problems, p)
 	s.in.Returning = nil
 	var returning string
 	if d.MaybeScanArgs(t, "returning", &returning); returning != "" {
@@ -188,7 +193,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("behind") { // a greater problem with the same evidence
 		greater := s.p
 		greater.ID = analysis.Hash{Hi: 3}
-		s.in.Problems = []detect.Problem{greater, s.p}
+		s.in.Problems = []Problem{ProblemOf(&greater), p}
 	}
 	times := 1
 	d.MaybeScanArgs(t, "times", &times)
@@ -205,7 +210,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 			fmt.Fprintf(&b, "%g of the requests explore\n", a.Share)
 		}
 	}
-	if v := s.in.State.Investigation(s.p.ID); v != nil {
+	if v := s.in.State.Investigation(OfProblem(s.p.ID)); v != nil {
 		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)
 		for _, x := range v.Ranking()[:min(3, len(v.Ranking()))] {
 			fmt.Fprintf(&b, "  %s %.2f [%.2f %.2f] open %d\n", s.table.OpName(x.Op), x.Share, x.Low, x.High, x.Open)
@@ -221,7 +226,7 @@ func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.in.State.Cooldowns = append(s.in.State.Cooldowns, Cooldown{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+		s.in.State.Cooldowns = append(s.in.State.Cooldowns, Cooldown{OfProblem(s.p.ID), s.table.Symbol(arg.Key), s.in.Now.Add(period)})
 	}
 }
 
@@ -229,7 +234,7 @@ func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 func (s *script) cooldowns() string {
 	var b strings.Builder
 	for _, x := range s.in.State.Cooldowns {
-		if x.Problem == s.p.ID {
+		if x.Subject == OfProblem(s.p.ID) {
 			fmt.Fprintf(&b, "%s for %v\n", s.table.Text(x.Tracepoint), x.Until.Sub(s.in.Now))
 		}
 	}
@@ -262,7 +267,7 @@ func (s *script) leases() string {
 func (s *script) contexts() string {
 	var b strings.Builder
 	tree := s.in.Trees[s.p.RequestType]
-	for _, x := range s.in.State.Investigation(s.p.ID).Ranking() {
+	for _, x := range s.in.State.Investigation(OfProblem(s.p.ID)).Ranking() {
 		if x.Tracepoint == 0 {
 			continue
 		}

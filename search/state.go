@@ -17,10 +17,10 @@ type State struct {
 	Overrun        Overrun         // as last measured
 }
 
-// Investigation returns the investigation of a problem, or nil.
-func (s *State) Investigation(problem analysis.Hash) *Investigation {
+// Investigation returns the investigation of a subject, or nil.
+func (s *State) Investigation(subject Subject) *Investigation {
 	for i := range s.Investigations {
-		if s.Investigations[i].Problem == problem {
+		if s.Investigations[i].Subject == subject {
 			return &s.Investigations[i]
 		}
 	}
@@ -37,7 +37,7 @@ const (
 	Located                     // one to three locations stand out, and no candidate is left below them
 	Explained                   // a variable or wait class accounts for at least half of a located problem
 	Exhausted                   // no candidate is left, and no location stands out
-	Gone                        // the problem closed
+	Gone                        // the problem or incident closed
 )
 
 var statusNames = [...]string{"opened", "investigating", "located", "explained", "exhausted", "gone"}
@@ -48,29 +48,30 @@ func (s Status) String() string { return statusNames[s] }
 // Active reports whether an investigation in status s may switch tracepoints on.
 func (s Status) Active() bool { return s <= Located }
 
-// Investigation is the search for the cause of one problem.
+// Investigation is the search for the cause of one problem, or for the place of one incident.
 type Investigation struct {
-	Problem, RequestType, Group analysis.Hash
-	Entry                       trace.Op
-	Status                      Status
-	Reason                      string // for the status
-	Opened, Changed             trace.Nanos
-	Epochs                      int // calls of Next since it was opened
-	Missed                      int // consecutive calls without the problem
-	Idle                        int // consecutive calls that neither picked a tracepoint nor waited for one
-	BudgetStarved               int // consecutive calls that left all its tracepoints off because of the budget
-	Strategy                    string
-	Lead                        trace.Context       // context of the leading edge when it was opened or reopened
-	Score                       float64             // of the leading operation at that time
-	Verified                    trace.Context       // location whose children were judged a second time
-	Requested                   []TracepointRequest // ascending by Tracepoint
-	Evidence                    []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
-	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
-	Suspects                    []Suspect           // best first
-	Place                       Suspect             // the first suspect when it was located; zero before that
-	Wait                        Suspect             // waits in the kernel that explain the place, with their share of the problem; may be zero
-	Function                    trace.Op            // function that contains the waits; 0 if only their service is known
-	Computes                    bool                // the place is known not to wait in the kernel
+	Subject            Subject
+	RequestType, Group analysis.Hash // zero: of an incident, which concerns several request types
+	Entry              trace.Op
+	Status             Status
+	Reason             string // for the status
+	Opened, Changed    trace.Nanos
+	Epochs             int // calls of Next since it was opened
+	Missed             int // consecutive calls without the problem
+	Idle               int // consecutive calls that neither picked a tracepoint nor waited for one
+	BudgetStarved      int // consecutive calls that left all its tracepoints off because of the budget
+	Strategy           string
+	Lead               trace.Context       // context of the leading edge when it was opened or reopened
+	Score              float64             // of the leading operation at that time
+	Verified           trace.Context       // location whose children were judged a second time
+	Requested          []TracepointRequest // ascending by Tracepoint
+	Evidence           []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
+	Tried              []trace.Symbol      // tracepoints ever requested, ascending
+	Suspects           []Suspect           // best first
+	Place              Suspect             // the first suspect when it was located; zero before that
+	Wait               Suspect             // waits in the kernel that explain the place, with their share of the problem; may be zero
+	Function           trace.Op            // function that contains the waits; 0 if only their service is known
+	Computes           bool                // the place is known not to wait in the kernel
 }
 
 // Answer returns the operation of the located suspect, or 0 if v is nil or has located nothing.
@@ -134,9 +135,9 @@ type Suspect struct {
 	Open       int           // untried candidates below it
 }
 
-// Cooldown keeps a tracepoint off for a problem that it did not explain.
+// Cooldown keeps a tracepoint off for a subject that it did not explain.
 type Cooldown struct {
-	Problem    analysis.Hash
+	Subject    Subject
 	Tracepoint trace.Symbol
 	Until      trace.Nanos
 }

@@ -16,7 +16,7 @@ const idleEpochs = 6
 type investigationStep struct {
 	epoch    *epochStep
 	v        *Investigation
-	problem  *detect.Problem
+	problem  *Problem
 	tree     *cct.Tree
 	searched []*operationScope // operations, the leading one first
 	rest     []*operationScope // operations that carry too little to be searched
@@ -31,8 +31,8 @@ func (s *investigationStep) run() {
 	v := s.v
 	v.Missed = 0
 	v.Requested = slices.Clone(v.Requested)
-	v.observe(s.problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
-	s.searched, s.rest = scopesOf(s.problem, s.tree, s.epoch.in.Table)
+	v.observe(s.problem.Problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
+	s.searched, s.rest = scopesOf(s.problem.Problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
 		o.weigh(v.Evidence, v.settled)
 		o.creditComputing(s.epoch.in.Table)
@@ -62,16 +62,16 @@ func (s *investigationStep) ranking() ranking { return ranking{s.searched, s.v.S
 
 // excluded returns why tp may not be switched on for the problem, or "" if it may.
 func (s *investigationStep) excluded(tp trace.Symbol) string {
-	return s.epoch.excluded.reason(s.v.Problem, tp)
+	return s.epoch.excluded.reason(s.v.Subject, tp)
 }
 
 // begin sets the evidence of the decision.
 func (s *investigationStep) begin() {
 	p := s.problem
 	s.decision = Decision{
-		At: s.epoch.in.Now, Investigation: s.v.Problem, Strategy: s.epoch.strategy.Name, From: s.v.Status,
+		At: s.epoch.in.Now, Subject: s.v.Subject, Strategy: s.epoch.strategy.Name, From: s.v.Status,
 		Group: GroupEvidence{p.Group, p.RequestType, p.Kind, p.Requests, p.Rate, finite(p.CoV)},
-		Tree:  TreeEvidence{s.tree.Version, len(s.tree.Nodes), s.tree.Tracepoints}, Overhead: overheadFor(s.v.Problem, s.epoch.in.Arms),
+		Tree:  TreeEvidence{s.tree.Version, len(s.tree.Nodes), s.tree.Tracepoints}, Overhead: overheadFor(s.v.Subject, s.epoch.in.Arms),
 	}
 	for _, o := range s.searched {
 		s.decision.Matches = append(s.decision.Matches, o.matches...)
@@ -118,7 +118,7 @@ func (s *investigationStep) leadChanged() bool {
 			return s.v.Status == Gone
 		}
 	}
-	return s.v.Status == Gone || s.searched[0].score > 1.5*scoreOf(s.problem, s.v.Lead)
+	return s.v.Status == Gone || s.searched[0].score > 1.5*scoreOf(s.problem.Problem, s.v.Lead)
 }
 
 // scoreOf returns the score of the edges of p with the given context.
@@ -136,7 +136,7 @@ func scoreOf(p *detect.Problem, ctx trace.Context) float64 {
 func (s *investigationStep) reopen() {
 	s.setStatus(Opened, "the evidence changed")
 	s.v.Lead, s.v.Score, s.v.Idle = s.searched[0].edges[0].Context, s.searched[0].score, 0
-	s.epoch.excluded.endCooldowns(s.v.Problem)
+	s.epoch.excluded.endCooldowns(s.v.Subject)
 }
 
 // search judges the evidence and switches tracepoints off and on, unless the search ends:
@@ -197,8 +197,8 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 		s.rank()
 	}
 	s.question = Question{
-		Regions: regions, Requests: finite(s.problem.Rate) * in.Epoch.Seconds(), Pairs: in.Pairs[s.problem.ID],
-		Seed: trace.Mix(in.Seed, trace.Mix(s.v.Problem.Lo, uint64(s.v.Epochs))),
+		Regions: regions, Requests: finite(s.problem.Rate) * in.Epoch.Seconds(), Pairs: s.problem.Pairs,
+		Seed: trace.Mix(in.Seed, trace.Mix(s.v.Subject.ID.Lo, uint64(s.v.Epochs))),
 	}
 	s.rejected = s.question.fill(live, s.searched, s.excluded)
 	return waiting
@@ -220,13 +220,13 @@ func (s *investigationStep) follows() bool {
 // no requests have run through it, so all others wait. Otherwise the problems that it takes would leave their turn to
 // the next.
 func (s *investigationStep) waitsForTurn() bool {
-	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.epoch.in.Joined[s.v.Problem] != nil) {
+	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.problem.Tree != nil) {
 		return false
 	}
 	if s.epoch.opening {
 		return true
 	}
-	for service := range s.epoch.servicesOf(s.problem) {
+	for service := range s.epoch.servicesOf(s.problem.Problem) {
 		if s.epoch.changing[service] {
 			return true
 		}
@@ -279,5 +279,5 @@ func (s *investigationStep) runnerUp() float64 {
 // doubtful reports whether the leading operation may be no slower than before. This happens in the first epochs of a
 // small change, when another operation often leads because of noise. The doubt ends after some calls.
 func (s *investigationStep) doubtful() bool {
-	return doubtfulExcess(s.problem, s.searched[0].edges) && s.v.Epochs < 2*patience
+	return doubtfulExcess(s.problem.Problem, s.searched[0].edges) && s.v.Epochs < 2*patience
 }

@@ -423,11 +423,11 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 		p := w.problem(&st.Plan)
 		tree := w.tree()
 		st, _ = Next(Input{
-			Now: w.now, Problems: []detect.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
+			Now: w.now, Problems: []Problem{ProblemOf(&p)}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
 			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: named(strategy), Seed: 1, Epoch: epoch,
 			Table: &w.table,
 		})
-		v := st.Investigation(p.ID)
+		v := st.Investigation(OfProblem(p.ID))
 		o.top = w.rank(v.Ranking())
 		if o.top == 0 {
 			o.found = min(o.found, k)

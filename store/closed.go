@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -141,17 +142,16 @@ func (s *Store) TrimClosedProblems(before trace.Nanos) error {
 }
 
 // keptKey returns the key of a group's exemplars for a problem or an incident.
-func keptKey(of, group analysis.Hash) []byte {
-	key := binary.BigEndian.AppendUint64(numbered(keyKept, of.Hi), of.Lo)
-	key = binary.BigEndian.AppendUint64(key, group.Hi)
+func keptKey(of search.Subject, group analysis.Hash) []byte {
+	key := binary.BigEndian.AppendUint64(subjectKey(keyKept, of), group.Hi)
 	return binary.BigEndian.AppendUint64(key, group.Lo)
 }
 
-const keptKeySize = 1 + 16 + 16
+const keptKeySize = subjectKeySize + 16
 
 // PutKept stores a group's exemplars for a problem or an incident, and replaces earlier exemplars. If e is empty, it
 // deletes the earlier exemplars. It does not store or delete their traces.
-func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
+func (s *Store) PutKept(of search.Subject, group analysis.Hash, e *Exemplars) error {
 	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return s.db.Delete(keptKey(of, group), pebble.NoSync)
 	}
@@ -159,7 +159,7 @@ func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
 }
 
 // Kept returns a group's exemplars for a problem or an incident. The result is empty if the store has no exemplars.
-func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
+func (s *Store) Kept(of search.Subject, group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(keptKey(of, group))
 	if err != nil || value == nil {
 		return &Exemplars{}, err
@@ -168,16 +168,16 @@ func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
 }
 
 // EachKept calls f with the exemplars kept for problems and incidents.
-func (s *Store) EachKept(f func(of, group analysis.Hash, e *Exemplars) error) error {
+func (s *Store) EachKept(f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
 	return s.eachKept([]byte{keyKept}, f)
 }
 
 // EachKeptFor calls f with the exemplars kept for a problem or an incident, by group.
-func (s *Store) EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *Exemplars) error) error {
-	return s.eachKept(keptKey(of, analysis.Hash{})[:keptKeySize-16], func(_, group analysis.Hash, e *Exemplars) error { return f(group, e) })
+func (s *Store) EachKeptFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
+	return s.eachKept(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error { return f(group, e) })
 }
 
-func (s *Store) eachKept(prefix []byte, f func(of, group analysis.Hash, e *Exemplars) error) error {
+func (s *Store) eachKept(prefix []byte, f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
 	return s.each(prefix, func(key, value []byte) error {
 		if len(key) != keptKeySize {
 			return fmt.Errorf("%w: key of kept exemplars of %d bytes", codec.ErrCorrupt, len(key))
@@ -186,9 +186,7 @@ func (s *Store) eachKept(prefix []byte, f func(of, group analysis.Hash, e *Exemp
 		if err != nil {
 			return err
 		}
-		hash := func(at int) analysis.Hash {
-			return analysis.Hash{Hi: binary.BigEndian.Uint64(key[at:]), Lo: binary.BigEndian.Uint64(key[at+8:])}
-		}
-		return f(hash(1), hash(17), e)
+		of, group := subjectOf(key), key[subjectKeySize:]
+		return f(of, analysis.Hash{Hi: binary.BigEndian.Uint64(group), Lo: binary.BigEndian.Uint64(group[8:])}, e)
 	})
 }

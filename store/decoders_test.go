@@ -478,9 +478,9 @@ func walkState(s *search.State) {
 }
 
 func storeDecoders() []decoder {
-	decisions := []search.Decision{{Reason: "a", Investigation: analysis.Hash{Hi: 1}}}
+	decisions := []search.Decision{{Reason: "a", Subject: search.OfProblem(analysis.Hash{Hi: 1})}}
 	exemplars := Exemplars{Slow: []Exemplar{{Trace: trace.ID{1}, Duration: 5, Records: []uint64{7, 8}}}}
-	message := Message{Number: 7, ID: "x", Problem: analysis.Hash{Hi: 1, Lo: 1 << 63}, Body: []byte{0, 1, 2}}
+	message := Message{Number: 7, ID: "x", Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}), Body: []byte{0, 1, 2}}
 	closed := closedKey(5, 1)
 	return []decoder{
 		newDecoder("decisions", false, whole(decodeValue[[]search.Decision]), func(_ []byte, v *[]search.Decision) []byte { return appendValue(*v) }, func(*[]search.Decision) {}, nil, decisions),

@@ -9,15 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Located is the evidence that located the place of a problem or an incident. Package api defines the encoding; the
 // store does not read it.
 type Located struct {
-	Of       analysis.Hash
+	Of       search.Subject
 	At       trace.Nanos // end of the epoch when it was located
 	Evidence []byte
 }
@@ -25,11 +25,7 @@ type Located struct {
 // MaxLocated limits the number of places whose evidence is kept.
 const MaxLocated = 2000
 
-func locatedKey(of analysis.Hash) []byte {
-	return binary.BigEndian.AppendUint64(numbered(keyLocated, of.Hi), of.Lo)
-}
-
-const locatedKeySize = 1 + 16
+func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
 // PutLocated stores evidence and replaces earlier evidence for the same problem or incident. It is durable once the
 // next checkpoint is.
@@ -42,7 +38,7 @@ func (s *Store) PutLocated(x *Located) error {
 }
 
 // Located returns the evidence for a problem or an incident, or nil.
-func (s *Store) Located(of analysis.Hash) (*Located, error) {
+func (s *Store) Located(of search.Subject) (*Located, error) {
 	value, err := s.get(locatedKey(of))
 	if err != nil || value == nil {
 		return nil, err
@@ -65,13 +61,13 @@ func locatedAt(value []byte) (trace.Nanos, error) {
 
 // TrimLocated deletes evidence from before a time, and the oldest beyond MaxLocated. It keeps evidence for the
 // problems and incidents in held.
-func (s *Store) TrimLocated(before trace.Nanos, held map[analysis.Hash]bool) error {
+func (s *Store) TrimLocated(before trace.Nanos, held map[search.Subject]bool) error {
 	var all []Located
 	err := s.each([]byte{keyLocated}, func(key, value []byte) error {
-		if len(key) != locatedKeySize {
+		if len(key) != subjectKeySize {
 			return fmt.Errorf("%w: key of the evidence of a place of %d bytes", codec.ErrCorrupt, len(key))
 		}
-		of := analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])}
+		of := subjectOf(key)
 		at, err := locatedAt(value)
 		if !held[of] {
 			all = append(all, Located{Of: of, At: at})

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,8 +23,8 @@ func TestLocated(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openIn(t, dir)
 	must(t, err)
-	a, b, held := analysis.Hash{Hi: 1}, analysis.Hash{Hi: 1, Lo: 1}, analysis.Hash{Lo: 7}
-	for i, of := range []analysis.Hash{a, b, held} {
+	a, b, held := search.OfProblem(analysis.Hash{Hi: 1}), search.OfProblem(analysis.Hash{Lo: 7}), search.OfIncident(7)
+	for i, of := range []search.Subject{a, b, held} {
 		must(t, s.PutLocated(&Located{Of: of, At: trace.Nanos(10 * (i + 1)), Evidence: []byte("first")}))
 	}
 	must(t, s.PutLocated(&Located{Of: held, At: 15, Evidence: []byte("again")}))
@@ -36,8 +37,8 @@ func TestLocated(t *testing.T) {
 	if x == nil || x.At != 15 || string(x.Evidence) != "again" {
 		t.Errorf("evidence %+v", x)
 	}
-	must(t, s.TrimLocated(20, map[analysis.Hash]bool{held: true}))
-	for of, want := range map[analysis.Hash]bool{a: false, b: true, held: true, {Hi: 9}: false} {
+	must(t, s.TrimLocated(20, map[search.Subject]bool{held: true}))
+	for of, want := range map[search.Subject]bool{a: false, b: true, held: true, search.OfIncident(9): false} {
 		if x, err := s.Located(of); err != nil || (x != nil) != want {
 			t.Errorf("%s: %+v, %v", of, x, err)
 		}

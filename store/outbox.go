@@ -12,9 +12,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -43,19 +43,19 @@ func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, 
 
 // Message is one event for one endpoint.
 type Message struct {
-	Number   uint64        `json:"number"`   // unique; defines the order
-	ID       string        `json:"id"`       // of the event: the same for all endpoints and attempts
-	Endpoint string        `json:"endpoint"` // name of the endpoint
-	Event    string        `json:"event"`    // type of the event
-	Format   string        `json:"format"`   // of Body
-	Problem  analysis.Hash `json:"problem"`  // subject; messages about one subject wait for each other; may be zero
-	At       trace.Nanos   `json:"at"`       // time of the event
-	Put      trace.Nanos   `json:"put"`      // when it was last put into the outbox
-	Next     trace.Nanos   `json:"next"`     // earliest time of the next attempt
-	Attempts int           `json:"attempts"` // failed attempts
-	Error    string        `json:"error"`    // of the last attempt
-	Size     int64         `json:"size"`     // bytes of Body
-	Body     []byte        `json:"-"`        // nil in lists
+	Number   uint64         `json:"number"`   // unique; defines the order
+	ID       string         `json:"id"`       // of the event: the same for all endpoints and attempts
+	Endpoint string         `json:"endpoint"` // name of the endpoint
+	Event    string         `json:"event"`    // type of the event
+	Format   string         `json:"format"`   // of Body
+	Subject  search.Subject `json:"subject"`  // messages about one subject wait for each other; zero: none
+	At       trace.Nanos    `json:"at"`       // time of the event
+	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
+	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
+	Attempts int            `json:"attempts"` // failed attempts
+	Error    string         `json:"error"`    // of the last attempt
+	Size     int64          `json:"size"`     // bytes of Body
+	Body     []byte         `json:"-"`        // nil in lists
 }
 
 // ErrNoMessage is returned for an unknown message number.
@@ -238,12 +238,12 @@ func (o *Outbox) remove(l *outboxEntry) {
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	behind := make(map[analysis.Hash]bool) // problems with an older message
+	behind := make(map[search.Subject]bool) // subjects with an older message
 	for _, l := range o.waiting[endpoint] {
-		if behind[l.Problem] {
+		if behind[l.Subject] {
 			continue
 		}
-		behind[l.Problem] = !l.Problem.IsZero()
+		behind[l.Subject] = !l.Subject.IsZero()
 		switch {
 		case l.taken:
 		case l.Next > now:

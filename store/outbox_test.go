@@ -18,6 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -47,13 +48,17 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put puts one event about a problem for endpoints, and reports whether it was new.
-func put(t *testing.T, o *Outbox, at int, id string, problem uint64, endpoints ...string) bool {
+// put puts one event about an incident, none if it is 0, for endpoints, and reports whether it was new.
+func put(t *testing.T, o *Outbox, at int, id string, incident uint64, endpoints ...string) bool {
 	t.Helper()
 	var messages []Message
+	subject := search.Subject{}
+	if incident != 0 {
+		subject = search.OfIncident(incident)
+	}
 	for _, e := range endpoints {
 		messages = append(messages, Message{
-			ID: id, Endpoint: e, Event: "decision", Format: "sibyl", Problem: analysis.Hash{Lo: problem}, At: seconds(at), Body: []byte("body of " + id),
+			ID: id, Endpoint: e, Event: "decision", Format: "sibyl", Subject: subject, At: seconds(at), Body: []byte("body of " + id),
 		})
 	}
 	added, err := o.Put(seconds(at), messages)
@@ -281,7 +286,7 @@ func TestOutboxExpires(t *testing.T) {
 }
 
 func TestDecodeMessage(t *testing.T) {
-	m := Message{Number: 7, ID: "x", Problem: analysis.Hash{Hi: 1, Lo: 1 << 63}, At: 5, Size: 3, Body: []byte{0, 1, 2}}
+	m := Message{Number: 7, ID: "x", Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}), At: 5, Size: 3, Body: []byte{0, 1, 2}}
 	encoded := encodeMessage(&m)
 	got, err := decodeMessage(encoded)
 	if diff := cmp.Diff(m, got); err != nil || diff != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -211,7 +212,7 @@ func TestClosedProblems(t *testing.T) {
 // Exemplars are kept by problem and group.
 func TestKeptExemplars(t *testing.T) {
 	s := opened(t)
-	a, b, of := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, analysis.Hash{Hi: 9, Lo: 255}
+	a, b, of := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, search.OfProblem(analysis.Hash{Hi: 9, Lo: 255})
 	e := &Exemplars{Slow: []Exemplar{{Trace: trace.ID{1}, Duration: 3, Start: 7}}}
 	must(t, s.PutKept(of, a, e))
 	got, err := s.Kept(of, a)
@@ -220,12 +221,20 @@ func TestKeptExemplars(t *testing.T) {
 		t.Error(diff)
 	}
 	n := 0
-	must(t, s.EachKept(func(x, group analysis.Hash, _ *Exemplars) error {
+	must(t, s.EachKept(func(x search.Subject, group analysis.Hash, _ *Exemplars) error {
 		if n++; x != of || group != a {
 			t.Errorf("exemplars of %v and %v", x, group)
 		}
 		return nil
 	}))
+	var groups []analysis.Hash
+	must(t, s.EachKeptFor(of, func(group analysis.Hash, _ *Exemplars) error {
+		groups = append(groups, group)
+		return nil
+	}))
+	if !slices.Equal(groups, []analysis.Hash{a}) {
+		t.Errorf("groups with exemplars of the problem: %v, want %v", groups, a)
+	}
 	if got, err = s.Kept(of, b); err != nil || n != 1 || len(got.Slow) > 0 {
 		t.Errorf("another group: %+v, %v; %d in all", got, err, n)
 	}

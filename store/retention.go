@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,9 +42,9 @@ func (s *Store) Compact(ctx context.Context) error {
 
 // Epoch summarizes the decisions at the end of one epoch for retention.
 type Epoch struct {
-	At       trace.Nanos     // end of the epoch
-	Size     int64           // bytes on disk
-	Problems []analysis.Hash // of the decisions
+	At       trace.Nanos      // end of the epoch
+	Size     int64            // bytes on disk
+	Subjects []search.Subject // of the decisions
 }
 
 // Epochs yields the epochs with decisions, oldest first. An error ends the sequence.
@@ -79,7 +79,7 @@ func (s *Store) eachEpoch(yield func(Epoch, error) bool) (err error) {
 		}
 		e := Epoch{At: trace.Nanos(binary.BigEndian.Uint64(it.Key()[1:])), Size: int64(len(packed))}
 		for i := range of {
-			e.Problems = append(e.Problems, of[i].Investigation)
+			e.Subjects = append(e.Subjects, of[i].Subject)
 		}
 		if !yield(e, nil) {
 			return nil

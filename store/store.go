@@ -14,8 +14,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/search"
 )
 
 // First bytes of keys. They are part of the format.
@@ -39,7 +41,7 @@ const (
 )
 
 // Version is the version of the format, including the contents of checkpoints.
-const Version = 2
+const Version = 3
 
 // Options are the options of [Open].
 type Options struct {
@@ -125,6 +127,22 @@ func (s *Store) get(key []byte) ([]byte, error) {
 
 // numbered returns the key for a number under a first byte. Keys have the order of their numbers.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
+
+// subjectKey returns the key of a problem or an incident under a first byte. The kind comes last: it is never 255, as
+// prefixes for each require.
+func subjectKey(first byte, of search.Subject) []byte {
+	return append(binary.BigEndian.AppendUint64(numbered(first, of.ID.Hi), of.ID.Lo), byte(of.Kind))
+}
+
+const subjectKeySize = 1 + 16 + 1
+
+// subjectOf returns the subject at the beginning of a key of at least subjectKeySize bytes.
+func subjectOf(key []byte) search.Subject {
+	return search.Subject{
+		Kind: search.SubjectKind(key[17]),
+		ID:   analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])},
+	}
+}
 
 // each calls f with all keys and values under prefix, whose last byte must not be 255, in order. Key and value are
 // valid during the call.

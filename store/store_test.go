@@ -173,7 +173,7 @@ func TestDecisions(t *testing.T) {
 // decisions returns one decision per reason, each about a different problem.
 func decisions(reasons ...string) (all []search.Decision) {
 	for i, r := range reasons {
-		all = append(all, search.Decision{Reason: r, Investigation: analysis.Hash{Lo: uint64(i) + 1}})
+		all = append(all, search.Decision{Reason: r, Subject: search.OfIncident(uint64(i) + 1)})
 	}
 	return all
 }
@@ -195,7 +195,7 @@ func summarized(t *testing.T, s *Store, n int) string {
 		if d.Size <= 0 {
 			t.Errorf("epoch %d has %d bytes, want some", d.At, d.Size)
 		}
-		list = append(list, fmt.Sprintf("%d:%d", d.At, len(d.Problems)))
+		list = append(list, fmt.Sprintf("%d:%d", d.At, len(d.Subjects)))
 		if len(list) == n {
 			break
 		}

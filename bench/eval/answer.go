@@ -24,7 +24,7 @@ func Answer(core *engine.Core) *search.Investigation {
 		consider(core.Investigation(incidents[i].ID))
 	}
 	for i := range core.Problems() {
-		consider(core.State().Investigation(core.Problems()[i].ID))
+		consider(core.State().Investigation(search.OfProblem(core.Problems()[i].ID)))
 	}
 	return best
 }

@@ -55,7 +55,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 // measureDecisions measures the first and the second decision about a problem.
 func (o Options) measureDecisions(ctx context.Context, result *Result, name string, c *searchCase, strategy search.Strategy) error {
 	in := search.Input{
-		Now: 1, Problems: []detect.Problem{c.problem}, Trees: map[analysis.Hash]*cct.Tree{c.problem.RequestType: c.tree},
+		Now: 1, Problems: []search.Problem{search.ProblemOf(&c.problem)}, Trees: map[analysis.Hash]*cct.Tree{c.problem.RequestType: c.tree},
 		Rates: map[analysis.Hash]float64{c.problem.RequestType: c.problem.Rate}, Table: &c.table,
 		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
 	}

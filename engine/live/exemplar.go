@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -301,7 +302,7 @@ func (k *exemplarStore) run(ctx context.Context) {
 	}
 	err := errors.Join(
 		k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error { return count(e) }),
-		k.options.Store.EachKept(func(_, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+		k.options.Store.EachKept(func(_ search.Subject, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
 	)
 	for t := range k.work {
 		err = errors.Join(err, k.applyAll(t, refs))

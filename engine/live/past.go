@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -66,7 +66,7 @@ type pastLimits struct {
 	age time.Duration // 0: unlimited
 	// held has the problems and incidents whose evidence is kept whatever its age: open ones, and those that belong to
 	// an incident that is not forgotten.
-	held map[analysis.Hash]bool
+	held map[search.Subject]bool
 }
 
 func newPastStore(o *Options) *pastStore { return &pastStore{o, make(chan pastLimits, 1)} }
@@ -102,9 +102,10 @@ func (p *pastStore) enforce(x pastLimits) error {
 
 // keep has the exemplars of a group kept for a problem or an incident: for display after the group has newer ones.
 type keep struct {
-	of, group analysis.Hash
-	since     trace.Nanos // start of the slow requests to keep
-	slow      bool        // only slow ones
+	of    search.Subject
+	group analysis.Hash
+	since trace.Nanos // start of the slow requests to keep
+	slow  bool        // only slow ones
 	// replaced has located, which may be empty, replace those that ran the located place; the others stay.
 	replaced bool
 	located  []store.Exemplar
@@ -128,7 +129,7 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 	var all []keep
 	for _, changed := range [][]detect.Problem{problemsWithout(l.core.Problems(), before), problemsWithout(before, l.core.Problems())} {
 		for i := range changed[:min(len(changed), maxKept)] {
-			all = append(all, keep{of: changed[i].ID, group: changed[i].Group})
+			all = append(all, keep{of: search.OfProblem(changed[i].ID), group: changed[i].Group})
 		}
 	}
 	incidents := l.core.Incidents()
@@ -138,7 +139,7 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 			continue
 		}
 		for k := range x.Types[:min(len(x.Types), keptTypes)] {
-			all = append(all, keep{of: engine.IncidentProblem(x.ID), group: x.Types[k].RequestType, since: x.Onset, slow: true})
+			all = append(all, keep{of: search.OfIncident(x.ID), group: x.Types[k].RequestType, since: x.Onset, slow: true})
 		}
 	}
 	return all

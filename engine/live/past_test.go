@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -162,7 +163,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	c.set(start)
 	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention = Retention{Exemplars: 2} })
 	defer r.end()
-	of, id := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	of, id := search.OfProblem(analysis.Hash{Lo: 1}), analysis.Hash{Lo: 2}
 	refs := make(map[trace.ID]int)
 	k := &exemplarStore{options: r.options, retained: &r.retained, counts: &r.counts}
 	exemplar := func(i int, d time.Duration) store.Exemplar {

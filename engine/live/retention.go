@@ -12,16 +12,17 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // cleanup holds limits of the stored history.
 type cleanup struct {
-	bytes  int64                  // of the store; 0: unlimited
-	before trace.Nanos            // exemplars of requests before it are deleted; 0: none
-	past   *pastLimits            // of windows and closed problems; nil: not now
-	open   map[analysis.Hash]bool // see evidence; their history is deleted last
+	bytes  int64       // of the store; 0: unlimited
+	before trace.Nanos // exemplars of requests before it are deleted; 0: none
+	past   *pastLimits // of windows and closed problems; nil: not now
+	open   evidence    // its history is deleted last
 }
 
 // ageInterval is the time between deletions of exemplars by age. Each deletion reads all exemplars.
@@ -30,9 +31,9 @@ const ageInterval = 10 * time.Minute
 // retention returns the limits that apply after a checkpoint at time now.
 func (l *loop) retention(now trace.Nanos) *cleanup {
 	r := l.retained.Load()
-	x := &cleanup{bytes: r.Bytes, open: evidence(l.core)}
+	x := &cleanup{bytes: r.Bytes, open: evidenceOf(l.core)}
 	if now.Sub(l.trimmed) >= ageInterval {
-		l.trimmed, x.past = now, &pastLimits{now, r.Age, x.open}
+		l.trimmed, x.past = now, &pastLimits{now, r.Age, x.open.subjects}
 		if r.Age > 0 {
 			x.before = now.Add(-r.Age)
 		}
@@ -40,28 +41,32 @@ func (l *loop) retention(now trace.Nanos) *cleanup {
 	return x
 }
 
-// evidence returns the open problems, their groups and request types, and the incidents that are not forgotten, with
-// their problems.
-func evidence(core *engine.Core) map[analysis.Hash]bool {
-	all := make(map[analysis.Hash]bool)
+// evidence lists what people may still work on.
+type evidence struct {
+	subjects map[search.Subject]bool // the open problems, and the incidents that are not forgotten, with their problems
+	groups   map[analysis.Hash]bool  // of the open problems, with their request types
+}
+
+func evidenceOf(core *engine.Core) evidence {
+	e := evidence{make(map[search.Subject]bool), make(map[analysis.Hash]bool)}
 	for i := range core.Problems() {
 		p := &core.Problems()[i]
-		all[p.ID], all[p.Group], all[p.RequestType] = true, true, true
+		e.subjects[search.OfProblem(p.ID)], e.groups[p.Group], e.groups[p.RequestType] = true, true, true
 	}
 	for _, x := range core.Incidents() {
-		all[engine.IncidentProblem(x.ID)] = true
+		e.subjects[search.OfIncident(x.ID)] = true
 		for _, id := range x.Problems {
-			all[id] = true
+			e.subjects[search.OfProblem(id)] = true
 		}
 	}
-	return all
+	return e
 }
 
 // keptExemplar is a stored exemplar with its group.
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
-	of    analysis.Hash // the problem or incident for which it is kept; zero: none, it is an exemplar of the group
+	of    search.Subject // for which it is kept; zero: none, it is an exemplar of the group
 }
 
 // headroom is the part of the byte limit, one in headroom, that is freed once the limit is reached, so that it is not
@@ -119,7 +124,7 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 		}
 		return nil
 	})
-	err = errors.Join(err, k.options.Store.EachKept(func(of, group analysis.Hash, e *store.Exemplars) error {
+	err = errors.Join(err, k.options.Store.EachKept(func(of search.Subject, group analysis.Hash, e *store.Exemplars) error {
 		for x := range e.All() {
 			all = append(all, keptExemplar{*x, group, of})
 		}
@@ -154,7 +159,7 @@ func (k *exemplarStore) deleteAged(r *cleanup, refs map[trace.ID]int) error {
 		if err != nil || all[i].Start >= r.before {
 			break
 		}
-		if !all[i].of.IsZero() && r.open[all[i].of] {
+		if !all[i].of.IsZero() && r.open.subjects[all[i].of] {
 			continue
 		}
 		_, err = k.deleteExemplar(&all[i], refs)
@@ -170,19 +175,19 @@ type pastItem struct {
 }
 
 // about reports whether x concerns anything in open.
-func (x pastItem) about(open map[analysis.Hash]bool) bool {
+func (x pastItem) about(open evidence) bool {
 	switch {
 	case x.exemplar != nil:
-		return open[x.exemplar.group] || open[x.exemplar.of]
+		return open.groups[x.exemplar.group] || open.subjects[x.exemplar.of]
 	case x.day != nil:
 		return false
 	}
-	return slices.ContainsFunc(x.decided.Problems, func(p analysis.Hash) bool { return open[p] })
+	return slices.ContainsFunc(x.decided.Subjects, func(s search.Subject) bool { return open.subjects[s] })
 }
 
 // oldest yields decisions, exemplars and days of windows, oldest first: those that do not concern open problems, then
 // the others. A day is as old as its end. An error ends the sequence.
-func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, error] {
+func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
 		days, err2 := k.options.Store.PastDays()
@@ -190,10 +195,10 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, 
 			yield(pastItem{}, err)
 			return
 		}
-		var evidence []pastItem
+		var last []pastItem
 		offer := func(x pastItem) bool {
 			if x.about(open) {
-				evidence = append(evidence, x)
+				last = append(last, x)
 				return true
 			}
 			return yield(x, nil)
@@ -236,7 +241,7 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, 
 		if !before(trace.MaxNanos) {
 			return
 		}
-		for _, x := range evidence {
+		for _, x := range last {
 			if !yield(x, nil) {
 				return
 			}

@@ -3,7 +3,7 @@ package live
 import (
 	"bytes"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -55,7 +55,7 @@ func TestEnforce(t *testing.T) {
 		}
 		for _, err := range []error{
 			r.store.PutTrace(e.Trace, noise(each, uint64(i))), r.store.PutExemplars(group(i), kept),
-			r.store.PutDecisions(at, []search.Decision{{At: at, Investigation: group(i), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
+			r.store.PutDecisions(at, []search.Decision{{At: at, Subject: search.OfProblem(group(i)), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -90,9 +90,10 @@ func TestEnforce(t *testing.T) {
 		}
 		return n
 	}
+	held := evidence{map[search.Subject]bool{search.OfProblem(open): true}, map[analysis.Hash]bool{open: true}}
 	enforce := func(most int64, aged trace.Nanos) {
 		t.Helper()
-		if err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
+		if err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: most, before: aged, open: held}, refs); err != nil {
 			t.Fatal(err)
 		}
 		if n := takes(); most > 0 && n > most {
@@ -264,8 +265,8 @@ func TestHistoryOfOpenProblems(t *testing.T) {
 		t.Fatalf("%d problems, want that of the late requests", len(core.Problems()))
 	}
 	p := core.Problems()[0]
-	want := map[analysis.Hash]bool{p.ID: true, p.Group: true, p.RequestType: true}
-	if got := (&loop{core: core, retained: &retained}).retention(start).open; !maps.Equal(got, want) {
+	want := evidence{map[search.Subject]bool{search.OfProblem(p.ID): true}, map[analysis.Hash]bool{p.Group: true, p.RequestType: true}}
+	if got := (&loop{core: core, retained: &retained}).retention(start).open; !reflect.DeepEqual(got, want) {
 		t.Errorf("deletes the history of %v last, want %v", got, want)
 	}
 }

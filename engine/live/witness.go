@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -17,7 +16,7 @@ import (
 type witnesses struct {
 	requested map[trace.Symbol]bool // tracepoints that investigations have enabled
 	seen      map[witnessKey][]witness
-	kept      map[analysis.Hash]keptWitnesses // by problem or incident
+	kept      map[search.Subject]keptWitnesses
 }
 
 type witnessKey struct {
@@ -44,7 +43,7 @@ const (
 )
 
 func newWitnesses() *witnesses {
-	return &witnesses{seen: make(map[witnessKey][]witness), kept: make(map[analysis.Hash]keptWitnesses)}
+	return &witnesses{seen: make(map[witnessKey][]witness), kept: make(map[search.Subject]keptWitnesses)}
 }
 
 // observe takes a request.
@@ -84,24 +83,24 @@ func (w *witnesses) keeps(state *search.State) []keep {
 	var all []keep
 	w.requested = make(map[trace.Symbol]bool)
 	before := w.kept
-	w.kept = make(map[analysis.Hash]keptWitnesses, len(before))
+	w.kept = make(map[search.Subject]keptWitnesses, len(before))
 	for i := range state.Investigations {
 		v := &state.Investigations[i]
 		for _, q := range v.Requested {
 			w.requested[q.Tracepoint] = true
 		}
-		old := before[v.Problem]
+		old := before[v.Subject]
 		now, list := w.best(v, old)
 		if now != (keptWitnesses{}) {
-			w.kept[v.Problem] = now
+			w.kept[v.Subject] = now
 		}
 		if len(list) == 0 {
 			continue
 		}
 		if old.witnessKey != now.witnessKey && !old.requestType.IsZero() && old.requestType != now.requestType {
-			all = append(all, keep{of: v.Problem, group: old.requestType, replaced: true})
+			all = append(all, keep{of: v.Subject, group: old.requestType, replaced: true})
 		}
-		all = append(all, keep{of: v.Problem, group: now.requestType, replaced: true, located: list})
+		all = append(all, keep{of: v.Subject, group: now.requestType, replaced: true, located: list})
 	}
 	clear(w.seen)
 	return all
@@ -133,7 +132,7 @@ func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnes
 // longest returns the witnesses of the leading suspect of v in this epoch, of the request type that has the longest.
 func (w *witnesses) longest(v *search.Investigation) (best witnessKey, list []witness) {
 	tracepoint := v.Suspects[0].Tracepoint
-	if _, pooled := engine.IncidentOf(v.Problem); !pooled {
+	if _, ofIncident := v.Subject.Incident(); !ofIncident {
 		best = witnessKey{tracepoint, v.RequestType}
 		return best, w.seen[best]
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -28,7 +27,7 @@ func TestWitnesses(t *testing.T) {
 	one, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
 	w := newWitnesses()
 	v := search.Investigation{
-		Problem: engine.IncidentProblem(7), Status: search.Investigating, Requested: []search.TracepointRequest{{Tracepoint: place}, {Tracepoint: child}},
+		Subject: search.OfIncident(7), Status: search.Investigating, Requested: []search.TracepointRequest{{Tracepoint: place}, {Tracepoint: child}},
 		Suspects: []search.Suspect{{Tracepoint: place, Op: 5, Share: 0.9}},
 	}
 	epoch := func() []keep { return w.keeps(&search.State{Investigations: []search.Investigation{v}}) }
@@ -36,7 +35,7 @@ func TestWitnesses(t *testing.T) {
 		t.Helper()
 		var found []byte
 		for _, k := range epoch() {
-			if k.of != v.Problem || !k.replaced || len(k.located) > 0 && k.group != group {
+			if k.of != v.Subject || !k.replaced || len(k.located) > 0 && k.group != group {
 				t.Errorf("%s: %+v", name, k)
 			}
 			for _, e := range k.located {

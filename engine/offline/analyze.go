@@ -336,12 +336,12 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 			return nil, context.Cause(ctx)
 		}
 		_, decisions := search.Next(search.Input{
-			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
+			Now: problemsAt, Problems: []search.Problem{search.ProblemOf(&problems[i])}, Trees: trees, Rates: rates, Table: a.report.Table,
 			Budget: a.options.Budget, Strategy: strategy, Epoch: engine.DefaultOptions().Epoch,
 		})
 		for _, d := range decisions {
-			if d.Investigation == problems[i].ID {
-				proposals[d.Investigation] = d
+			if d.Subject == search.OfProblem(problems[i].ID) {
+				proposals[problems[i].ID] = d
 			}
 		}
 	}
