@@ -85,7 +85,8 @@ type Problem struct {
 	*detect.Problem
 	Subject Subject
 	Tree    *cct.Tree // of an incident, over several request types; nil: that of the request type
-	// Pairs are the pairs of edges that vary together, the largest share first. Only strategies with UsesPairs read them.
+	// Pairs are the pairs of edges that vary together, the largest share first. Only strategies with UsesPairs read
+	// them.
 	Pairs []detect.PairShare
 }
 
