@@ -41,8 +41,9 @@ import (
 
 // Engine is the running engine. [live.Service] implements it.
 type Engine interface {
-	// Ask calls read with the core while nothing else uses it. Read must be quick and must not keep parts of the core.
-	Ask(ctx context.Context, read func(*engine.Core)) error
+	// Ask calls read with a view of the core while nothing else uses it. Read must be quick and must not keep parts of
+	// the view.
+	Ask(ctx context.Context, read func(*engine.View)) error
 	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
@@ -238,7 +239,7 @@ func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err er
 }
 
 // ask calls [Engine.Ask]. It returns errBusy if ctx ends first, and another refusal if the engine has stopped.
-func (a *API) ask(ctx context.Context, read func(*engine.Core)) error {
+func (a *API) ask(ctx context.Context, read func(*engine.View)) error {
 	if err := a.engine.Ask(ctx, read); err != nil {
 		if ctx.Err() != nil {
 			return errBusy

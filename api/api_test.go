@@ -128,7 +128,7 @@ func (w *harness) secrets(t *testing.T) map[access.Role]string {
 
 // incidentPath replaces the parameters in the path of an operation by the ID of the first incident and of a comment.
 func (w *harness) incidentPath(pattern string) string {
-	return strings.NewReplacer("{incident}", hex16(w.core.Incidents()[0].ID), "{comment}", "1").Replace(pattern)
+	return strings.NewReplacer("{incident}", hex16(w.core.View().Incidents.All()[0].ID), "{comment}", "1").Replace(pattern)
 }
 
 // Every operation requires the role that the contract names.
@@ -453,11 +453,11 @@ func TestMuteAndOverride(t *testing.T) {
 	w := newTroubled(t)
 	params := w.pathParams()
 	w.call(t, http.MethodPut, params.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"text": "known"})
-	if n := len(decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items); n != len(w.core.Problems())-1 {
-		t.Errorf("got %d problems while one of %d is muted", n, len(w.core.Problems()))
+	if n := len(decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items); n != len(w.core.View().Problems.Open())-1 {
+		t.Errorf("got %d problems while one of %d is muted", n, len(w.core.View().Problems.Open()))
 	}
-	if n := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?limit=1&muted=all", nil)).Total; n != len(w.core.Problems()) {
-		t.Errorf("total of all pages: got %d problems, want %d", n, len(w.core.Problems()))
+	if n := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?limit=1&muted=all", nil)).Total; n != len(w.core.View().Problems.Open()) {
+		t.Errorf("total of all pages: got %d problems, want %d", n, len(w.core.View().Problems.Open()))
 	}
 	muted := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?muted=true&explain=true", nil))
 	if len(muted.Items) != 1 || muted.Items[0].Notes.Muted == nil || muted.Items[0].Notes.Muted.By != "local" || muted.Items[0].Why == nil {
@@ -498,7 +498,7 @@ func TestMuteAndOverride(t *testing.T) {
 // Deploys are listed by service and time, latest first, and each is published once as an event.
 func TestDeploys(t *testing.T) {
 	w := newTroubled(t)
-	second := w.core.Deploys()[1].At
+	second := w.core.View().Deploys[1].At
 	for query, want := range map[string]string{
 		"": "cart 1.5 1.4, bank 8 7", "?service=cart": "cart 1.5 1.4", "?service=car": "", "?limit=1": "cart 1.5 1.4",
 		fmt.Sprintf("?from=%d", second): "cart 1.5 1.4", fmt.Sprintf("?to=%d", second): "bank 8 7",
@@ -515,7 +515,7 @@ func TestDeploys(t *testing.T) {
 	w.observeVersion("cart", "1.6", w.now)
 	for _, want := range []string{"cart 1.6 1.5", ""} {
 		got := ""
-		for _, e := range w.epochEvents(w.core, w.now, nil) {
+		for _, e := range w.epochEvents(w.core.View(), w.now, nil) {
 			if e.Type == "deploy" {
 				got += *e.Service + " " + *e.Version + " " + *e.Before
 			}
@@ -585,7 +585,7 @@ func TestProvisional(t *testing.T) {
 	if list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)); !list.Learning || len(list.Items) > 0 {
 		t.Errorf("problems while learning: %+v", list)
 	}
-	w.play(t, 8, w.core.Learned)
+	w.play(t, 8, w.learned)
 	after := decode[contract.GroupList](t, w.call(t, http.MethodGet, "/api/v1/groups?level=request_type", nil))
 	later := 0
 	for _, g := range after.Items {
@@ -615,7 +615,7 @@ func TestProfile(t *testing.T) {
 // Folded stacks hold no control characters, not even in the names of request types.
 func TestProfileOfControlCharacters(t *testing.T) {
 	w := newHarnessOf(t, sim.ThirdParty, func(o *engine.Options) { o.Rules.Types = []group.TypeRule{{Name: "sh\x1b[31mop\x00"}} })
-	w.play(t, 8, w.core.Learned)
+	w.play(t, 8, w.learned)
 	folded := w.call(t, http.MethodGet, "/api/v1/profile?format=folded", nil).Body.String()
 	if !strings.HasPrefix(folded, "sh·[31mop·") || strings.ContainsAny(folded, "\x1b\x00") {
 		t.Errorf("got %.100q", folded)

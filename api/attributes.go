@@ -75,7 +75,7 @@ const shownAttributes = 20
 func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
 	return contract.AttributeComparison{
 		A: len(requests[first]), B: len(requests[second]),
-		Items: attributeDifferences(r.Names, r.core.Frequencies(group, requests[first], requests[second])),
+		Items: attributeDifferences(r.Names, r.core.Kept.Frequencies(group, requests[first], requests[second])),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation) {
 	t.Helper()
 	w.whole = make(map[trace.ID][]byte)
-	table, extractor := w.core.Table(), critpath.NewExtractor(w.core.Options().Path)
+	table, extractor := w.core.View().Table, critpath.NewExtractor(w.core.View().Options.Path)
 	var observer observation.Observer
 	var entry trace.Op
 	n := 0
@@ -51,7 +51,7 @@ func TestUnlistedAttributes(t *testing.T) {
 	w := newHarness(t)
 	requests := w.keepWhole(t)
 	var c contract.AttributeComparison
-	if err := w.addUnlisted(&c, requests, w.core.Options().Path); err != nil {
+	if err := w.addUnlisted(&c, requests, w.core.View().Options.Path); err != nil {
 		t.Fatal(err)
 	}
 	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
@@ -65,7 +65,7 @@ func TestUnlistedAttributes(t *testing.T) {
 	}
 
 	known := contract.AttributeComparison{Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}}}
-	if err := w.addUnlisted(&known, requests, w.core.Options().Path); err != nil {
+	if err := w.addUnlisted(&known, requests, w.core.View().Options.Path); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range known.Items {
@@ -76,7 +76,7 @@ func TestUnlistedAttributes(t *testing.T) {
 
 	clear(w.whole)
 	var none contract.AttributeComparison
-	if err := w.addUnlisted(&none, requests, w.core.Options().Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
+	if err := w.addUnlisted(&none, requests, w.core.View().Options.Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
 		t.Errorf("without whole traces: %+v, %v", none, err)
 	}
 }

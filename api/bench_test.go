@@ -20,7 +20,7 @@ import (
 func crowded(b *testing.B, groups, problems int) *harness {
 	b.Helper()
 	w := newHarness(b)
-	table := w.core.Table()
+	table := w.core.View().Table
 	kinds := int(math.Sqrt(float64(groups)))
 	for i := range groups - kinds {
 		op := table.Op(table.Symbol("service"), table.Symbol(fmt.Sprintf("GET /%d", i%kinds)), trace.Server)
@@ -32,7 +32,7 @@ func crowded(b *testing.B, groups, problems int) *harness {
 		w.core.Observe(&o, nil)
 	}
 	w.end(begin.Add(10 * time.Second))
-	w.ask(b.Context(), func(c *engine.Core) {
+	w.ask(b.Context(), func(c *engine.View) {
 		s := w.refresh(c)
 		if len(s.groups) < groups*9/10 {
 			b.Fatalf("got %d groups, want about %d", len(s.groups), groups)
@@ -74,7 +74,7 @@ func BenchmarkLists(b *testing.B) {
 	b.Run("snapshot", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			newSnapshot(w.core, nil)
+			newSnapshot(w.core.View(), nil)
 		}
 	})
 }

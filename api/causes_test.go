@@ -12,8 +12,8 @@ func TestCauses(t *testing.T) {
 	w := newTroubled(t)
 	var d contract.ProblemDetail
 	w.play(t, 60, func() bool {
-		for _, p := range w.core.Problems() {
-			if f := w.core.Findings(p.ID); f != nil && len(f.Recoveries) > 0 {
+		for _, p := range w.core.View().Problems.Open() {
+			if f := w.core.View().Problems.Findings(p.ID); f != nil && len(f.Recoveries) > 0 {
 				d = decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, prefix+"/problems/"+p.ID.String(), nil))
 				return true
 			}

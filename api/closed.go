@@ -27,10 +27,10 @@ const (
 
 // storeClosed stores the problems that closed in the epoch: the core forgets them, and later also their names. A
 // restart that reads the journal again stores them again.
-func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.Nanos) {
-	open := make(map[analysis.Hash]bool, len(c.Problems()))
-	for i := range c.Problems() {
-		open[c.Problems()[i].ID] = true
+func (a *API) storeClosed(c *engine.View, before []detect.Problem, ended trace.Nanos) {
+	open := make(map[analysis.Hash]bool, len(c.Problems.Open()))
+	for i := range c.Problems.Open() {
+		open[c.Problems.Open()[i].ID] = true
 	}
 	var all []store.ClosedProblem
 	var names renderer
@@ -61,7 +61,7 @@ func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.N
 // closed returns the stored form of a problem that had a rank and closed at the end of an epoch.
 func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidence bool) (store.ClosedProblem, error) {
 	var v *search.Investigation
-	if found := r.core.State().Investigation(search.OfProblem(p.ID)); found != nil {
+	if found := r.core.Searches.Investigation(search.OfProblem(p.ID)); found != nil {
 		v = found
 	}
 	row := problemOf(r.core, r.Names, p, v, rank)
@@ -73,7 +73,7 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 	}
 	d := r.problemDetail(&row, p, v)
 	d.Next = nothingToDo
-	if r.core.Silent() {
+	if r.core.Progress.Silent() {
 		d.Next = "Check that the application still runs and sends traces: none arrived when the problem closed, so nobody knows whether its cause is gone."
 	}
 	x.Evidence, err = json.Marshal(d)
@@ -102,7 +102,7 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	if err != nil {
 		return nil, fmt.Errorf("read closed problem %s: %w", id, err)
 	}
-	err = a.ask(ctx, func(c *engine.Core) {
+	err = a.ask(ctx, func(c *engine.View) {
 		names := renderer{a.refresh(c).names(c), c}
 		names.addDecisions(d, decisions)
 		d.Next = names.nextOfClosed(names.incidentOf(&d.Problem, id), d.Next)

@@ -33,9 +33,9 @@ func TestClosedProblemIsKept(t *testing.T) {
 	w.app.Inject(trace.MaxNanos) // the fault ends
 	var last detect.Problem      // as it was before it closed
 	w.play(t, 600, func() bool {
-		i := slices.IndexFunc(w.core.Problems(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
+		i := slices.IndexFunc(w.core.View().Problems.Open(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
 		if i >= 0 {
-			last = w.core.Problems()[i]
+			last = w.core.View().Problems.Open()[i]
 		}
 		return i < 0
 	})
@@ -69,13 +69,13 @@ func TestClosedProblemIsKept(t *testing.T) {
 // Closed problems are listed page by page, those that closed last first; one that closed twice appears twice.
 func TestPagesOfClosedProblems(t *testing.T) {
 	w := newTroubled(t)
-	p := w.core.Problems()[0]
+	p := w.core.View().Problems.Open()[0]
 	var want []string
 	for i := range 5 {
 		gone := p
 		gone.ID.Lo += uint64(1 + i/2)
 		ended := w.now.Add(time.Duration(i) * time.Hour)
-		w.storeClosed(w.core, []detect.Problem{p, gone}, ended)
+		w.storeClosed(w.core.View(), []detect.Problem{p, gone}, ended)
 		want = append(want, gone.ID.String()+" "+at(ended).String())
 	}
 	slices.Reverse(want)
@@ -105,7 +105,7 @@ func TestPagesOfClosedProblems(t *testing.T) {
 // The history of a group has the windows of a span, the present one, and those of the day or the week before.
 func TestGroupHistory(t *testing.T) {
 	w := newTroubled(t)
-	id := w.core.Problems()[0].RequestType
+	id := w.core.View().Problems.Open()[0].RequestType
 	base := group.PeriodOf(w.now)
 	put := func(id analysis.Hash, before time.Duration, ns int64) {
 		t.Helper()
@@ -174,7 +174,7 @@ func TestGroupHistory(t *testing.T) {
 // The page of a closed incident shows the slow traces that were kept for it.
 func TestKeptTraces(t *testing.T) {
 	w := newTroubled(t)
-	p := w.core.Problems()[0]
+	p := w.core.View().Problems.Open()[0]
 	kept := &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{9}, Start: w.now, Duration: 5e9}}}
 	for _, of := range []search.Subject{search.OfProblem(p.ID), search.OfIncident(3)} {
 		if err := w.history.PutKept(of, p.RequestType, kept); err != nil {

@@ -34,7 +34,7 @@ func created[T any](t *testing.T, out *httptest.ResponseRecorder) (x T) {
 // A comment shows in the incident, its timeline and its number in lists, until it is deleted, also after a restart.
 func TestComments(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID)
+	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID)
 	for i, text := range []string{" first\n\nline ", "second <b>"} {
 		out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": text})
 		c := created[contract.Comment](t, out)
@@ -157,7 +157,7 @@ func TestViews(t *testing.T) {
 // The report of an incident is a file of either format. Its chart has the durations that are kept, by the minute.
 func TestIncidentReport(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID)
+	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID)
 	w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "<script>alert(1)</script>"})
 	for format, want := range map[string]string{
 		"": "# Requests", "?format=markdown": `\<script\>alert(1)\</script\>`, "?format=html": "&lt;script&gt;alert(1)&lt;/script&gt;",

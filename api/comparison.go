@@ -42,10 +42,10 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	var d contract.CompareGroup200JSONResponse
 	var requests [second + 1][]*observation.Observation // on each side
 	var options critpath.Options
-	err := a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
+	err := a.askGroup(ctx, r.Group, func(c *engine.View, _ *snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
-		sampled := c.Kept(g)
+		sampled := c.Kept.Of(g)
 		var split func(o *observation.Observation) side
 		switch {
 		case byDuration:
@@ -73,7 +73,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		for _, o := range sampled {
 			requests[split(o)] = append(requests[split(o)], o)
 		}
-		d.Attributes, options = names.attributes(g.ID, requests), c.Options().Path
+		d.Attributes, options = names.attributes(g.ID, requests), c.Options.Path
 		if note != "" {
 			d.Note = &note
 		}

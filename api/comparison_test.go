@@ -160,7 +160,7 @@ func TestBoxNotes(t *testing.T) {
 // A comparison finds the attribute of the slow requests, however the populations are chosen.
 func TestCompareAttributes(t *testing.T) {
 	w := newTroubled(t)
-	table := w.core.Table()
+	table := w.core.View().Table
 	slow := time.Duration(*w.compareWorst(t, "?slowest=0.3").B.MeanNs * 1.2)
 	requests := 0
 	w.alter = func(x *trace.Trace) {
@@ -174,7 +174,7 @@ func TestCompareAttributes(t *testing.T) {
 	}
 	from := w.now
 	w.play(t, 60, func() bool {
-		sampled := w.core.Sampled(w.history.group)
+		sampled := w.core.View().Problems.Sampled(w.history.group)
 		altered := slices.DeleteFunc(sampled, func(o *observation.Observation) bool { return o.Start < from })
 		return len(altered) >= 100
 	})

@@ -158,7 +158,7 @@ func (a *API) decisions(ctx context.Context, decisions []loggedDecision) ([]cont
 	if len(decisions) == 0 {
 		return all, nil
 	}
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		names := a.renderer(c)
 		for _, d := range decisions {
 			all = append(all, names.decision(&d))

@@ -17,9 +17,9 @@ func (a *API) ListDeploys(ctx context.Context, r contract.ListDeploysRequestObje
 	}
 	var all []contract.Deploy
 	order := newNameList()
-	err = a.ask(ctx, func(c *engine.Core) {
-		for _, d := range c.Deploys() {
-			x := deployOf(c.Table(), d)
+	err = a.ask(ctx, func(c *engine.View) {
+		for _, d := range c.Deploys {
+			x := deployOf(c.Table, d)
 			if d.At < from || to != 0 && d.At >= to || value(q.Service, x.Service) != x.Service {
 				continue
 			}

@@ -16,8 +16,8 @@ import (
 func TestDiagnosisParts(t *testing.T) {
 	w := newTroubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
-		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
-			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(search.OfProblem(p.ID)).Answer() != 0
+		return slices.ContainsFunc(w.core.View().Problems.Open(), func(p detect.Problem) bool {
+			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.View().Searches.Investigation(search.OfProblem(p.ID)).Answer() != 0
 		})
 	})
 	seen := make(map[contract.EvidenceKind]bool)
@@ -95,7 +95,7 @@ func TestRank(t *testing.T) {
 // Each state of an investigation has its next step.
 func TestNext(t *testing.T) {
 	w := newHarness(t)
-	names, tried := w.renderer(w.core), []trace.Symbol{1}
+	names, tried := w.renderer(w.core.View()), []trace.Symbol{1}
 	for want, c := range map[string]struct {
 		v       *search.Investigation
 		advice  *string

@@ -136,8 +136,8 @@ func (a *API) Close() { close(a.hub.closed) }
 // Epoch publishes the events of an epoch and stores the problems that closed in it. The owner of the core calls it when
 // the epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts
 // of the core.
-func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.Decision) {
-	ended := c.Ended()
+func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
+	ended := c.Ended
 	a.storeClosed(c, before, ended)
 	a.storeLocated(c, decisions, ended)
 	streams, _ := a.hub.readers()
@@ -149,8 +149,8 @@ func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.
 }
 
 // epochEvents returns the events of an epoch: changes of incidents and problems, decisions and deploys.
-func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.Decision) []contract.Event {
-	problems := c.Problems()
+func (a *API) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.Decision) []contract.Event {
+	problems := c.Problems.Open()
 	incidents := a.incidentEvents(c, ended)
 	events := []contract.Event{{Type: "epoch", At: at(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))}}
 	events = append(events, incidents...)
@@ -169,8 +169,8 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 	}
 	first := a.hub.known == nil
 	status := make(map[search.Subject]search.Status)
-	for i := range c.State().Investigations {
-		status[c.State().Investigations[i].Subject] = c.State().Investigations[i].Status
+	for i := range c.Searches.State().Investigations {
+		status[c.Searches.State().Investigations[i].Subject] = c.Searches.State().Investigations[i].Status
 	}
 	open := make(map[analysis.Hash]search.Status, len(problems))
 	for i := range problems {
@@ -195,8 +195,8 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 		problem, incident := subjectOf(d.decision.Subject)
 		events = append(events, contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String()), Problem: optional(problem), Incident: incident})
 	}
-	for _, d := range a.hub.newDeploys(c.Deploys(), first) {
-		x := deployOf(c.Table(), d)
+	for _, d := range a.hub.newDeploys(c.Deploys, first) {
+		x := deployOf(c.Table, d)
 		events = append(events, contract.Event{Type: "deploy", At: x.At, Service: &x.Service, Version: &x.Version, Before: &x.Before})
 	}
 	return events
@@ -211,15 +211,15 @@ type knownIncident struct {
 
 // incidentEvents returns the events of the incidents that opened, changed, were located or closed in an epoch: none if
 // it is the first epoch of the run.
-func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event {
+func (a *API) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event {
 	first := a.hub.incidents == nil
 	known := make(map[uint64]knownIncident)
 	var events []contract.Event
-	all := c.Incidents()
+	all := c.Incidents.All()
 	for i := range all {
 		x := &all[i]
 		before, wasOpen := a.hub.incidents[x.ID]
-		v := c.Investigation(x.ID)
+		v := c.Searches.Investigation(search.OfIncident(x.ID))
 		now := knownIncident{x.Suspects[0].Service, len(x.Types), v.Answer() != 0}
 		kind := ""
 		switch {
@@ -242,7 +242,7 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 		}
 		if kind != "" {
 			events = append(events, contract.Event{
-				Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table().Text(now.suspect)),
+				Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table.Text(now.suspect)),
 				Sentence: new(incidentSentence(c, namesOfAffected(c), x)),
 			})
 		}
@@ -255,8 +255,8 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 }
 
 // namesOfAffected returns names that include the request types of incidents.
-func namesOfAffected(c *engine.Core) *describe.Names {
-	names := describe.New(c.Table(), describe.Verbatim)
+func namesOfAffected(c *engine.View) *describe.Names {
+	names := describe.New(c.Table, describe.Verbatim)
 	for _, s := range c.AffectedTypes() {
 		names.Add(&s)
 	}
@@ -265,18 +265,18 @@ func namesOfAffected(c *engine.Core) *describe.Names {
 
 // locatedEvent returns the event of an incident whose place is known since this epoch: its investigation located it, or
 // that of one of its problems had done so before.
-func locatedEvent(c *engine.Core, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
+func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
 	top := &v.Suspects[0]
 	share := 0.
-	for _, x := range c.Incidents() {
+	for _, x := range c.Incidents.All() {
 		if x.ID == id {
 			share = x.ShareOf(v, top.Share)
 		}
 	}
-	names := describe.New(c.Table(), describe.Verbatim)
+	names := describe.New(c.Table, describe.Verbatim)
 	return contract.Event{
 		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
-		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
+		Service: new(c.Table.ServiceName(top.Op)), Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
 	}
 }
 

@@ -78,7 +78,7 @@ func TestEvents(t *testing.T) {
 	for streams := 0; streams < len(last) && t.Context().Err() == nil && !t.Failed(); streams, _ = w.hub.readers() {
 		time.Sleep(time.Millisecond)
 	}
-	w.play(t, 8, w.core.Learned)
+	w.play(t, 8, w.learned)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool { return len(w.history.decisions) > 0 })
 	readers.Wait()
@@ -122,14 +122,14 @@ func TestHeadOfEvents(t *testing.T) {
 // A problem that is no longer open causes an event.
 func TestClosed(t *testing.T) {
 	w := newTroubled(t)
-	id := w.core.Problems()[0].ID
+	id := w.core.View().Problems.Open()[0].ID
 	w.hub.known[w.history.group] = search.Located // a problem that is no longer open
-	got := w.epochEvents(w.core, w.now, nil)
+	got := w.epochEvents(w.core.View(), w.now, nil)
 	kinds := make([]string, len(got))
 	for i := range got {
 		kinds[i] = got[i].Type
 	}
-	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.history.group.String() || *got[0].Problems != len(w.core.Problems()) {
+	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.history.group.String() || *got[0].Problems != len(w.core.View().Problems.Open()) {
 		t.Errorf("%v of %s", kinds, id)
 	}
 }

@@ -35,14 +35,14 @@ func (a *API) fewCalls(ctx context.Context, s *snapshot) (*contract.FewCalls, er
 	}
 	var found *contract.FewCalls
 	var refused error
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		if found = s.few.Load(); found != nil {
 			return
 		}
 		var t *serviceTable
 		if t, refused = s.services(c, serviceKey{}); refused == nil {
-			found = t.fewCalls(c.Table())
+			found = t.fewCalls(c.Table)
 			s.few.Store(found)
 			s.fewAt = s.ended
 		}

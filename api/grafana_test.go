@@ -241,7 +241,7 @@ func TestGrafanaMetrics(t *testing.T) {
 // Open incidents beyond the limit have no metrics of their own, but count.
 func TestMeteredIncidents(t *testing.T) {
 	w := newHarness(t)
-	s := newSnapshot(w.core, nil)
+	s := newSnapshot(w.core.View(), nil)
 	for i := range 2 * meteredIncidents {
 		s.incidents = append(s.incidents, incidentRow{Incident: contract.Incident{ID: hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, listed: true})
 	}

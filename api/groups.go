@@ -83,14 +83,14 @@ func (s *snapshot) row(id analysis.Hash) *groupRow {
 }
 
 // askGroup calls read with the group of the given ID. It returns a refusal if there is none.
-func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core, *snapshot, *group.Group, renderer) error) error {
+func (a *API) askGroup(ctx context.Context, text string, read func(*engine.View, *snapshot, *group.Group, renderer) error) error {
 	id, err := analysis.ParseHash(text)
 	if err != nil {
 		return notFound("group")
 	}
 	found := error(notFound("group"))
-	err = a.ask(ctx, func(c *engine.Core) {
-		if g := c.Grouper().Group(id); g != nil {
+	err = a.ask(ctx, func(c *engine.View) {
+		if g := c.Groups.Group(id); g != nil {
 			s := a.refresh(c)
 			found = read(c, s, g, renderer{s.names(c), c})
 		}
@@ -101,12 +101,12 @@ func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core,
 // GetGroup implements contract.StrictServerInterface.
 func (a *API) GetGroup(ctx context.Context, r contract.GetGroupRequestObject) (contract.GetGroupResponseObject, error) {
 	var d contract.GetGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, s *snapshot, g *group.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.View, s *snapshot, g *group.Group, names renderer) error {
 		row := s.row(g.ID)
 		if row == nil {
 			return notFound("group")
 		}
-		summary := c.Grouper().Summarize(g)
+		summary := c.Groups.Summarize(g)
 		d = contract.GetGroup200JSONResponse{
 			Group: s.group(row), Judged: int64(summary.Count), Cov: interval(summary.CoV, summary.CoVLow, summary.CoVHigh),
 			Between: number(summary.Between), SizeModel: sizeModel(summary.Size), Bins: names.bins(&summary),
@@ -158,15 +158,15 @@ func window(w *group.PastWindow) contract.Window {
 // ExplainGroup implements contract.StrictServerInterface.
 func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestObject) (contract.ExplainGroupResponseObject, error) {
 	var d contract.ExplainGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.View, _ *snapshot, g *group.Group, names renderer) error {
 		var all []detect.Explanation
-		for i := range c.Problems() {
-			if p := &c.Problems()[i]; p.Group == g.ID {
+		for i := range c.Problems.Open() {
+			if p := &c.Problems.Open()[i]; p.Group == g.ID {
 				all = append(all, p.Explanations...)
 			}
 		}
 		slices.SortStableFunc(all, func(x, y detect.Explanation) int { return compareKeys(-x.Effect, -y.Effect) })
-		summary := c.Grouper().Summarize(g)
+		summary := c.Groups.Summarize(g)
 		d = contract.ExplainGroup200JSONResponse{Items: names.explanations(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size)}
 		return nil
 	})

@@ -56,10 +56,10 @@ type harness struct {
 }
 
 // Ask implements Engine.
-func (w *harness) Ask(_ context.Context, read func(*engine.Core)) error {
+func (w *harness) Ask(_ context.Context, read func(*engine.View)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	read(w.core)
+	read(w.core.View())
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	t.Helper()
 	w.deadLetters++
 	_, err := w.outbox.Put(w.now, []store.Message{{
-		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Subject: search.OfProblem(w.core.Problems()[0].ID), At: w.now, Body: []byte(`{"a":1}`),
+		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Subject: search.OfProblem(w.core.View().Problems.Open()[0].ID), At: w.now, Body: []byte(`{"a":1}`),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func (w *harness) play(t testing.TB, most int, enough func() bool) {
 func (w *harness) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
-	for x := range w.app.Requests(w.now, next, simplan.Of(w.core.Plan(), nil)) {
+	for x := range w.app.Requests(w.now, next, simplan.Of(w.core.View().Searches.Plan(), nil)) {
 		if w.alter != nil {
 			w.alter(x)
 		}
@@ -302,17 +302,17 @@ func (w *harness) end(at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = at
-	if from, all, ended := w.core.EndedPeriod(at); ended {
+	if from, all, ended := w.core.View().EndedPeriod(at); ended {
 		if err := w.history.PutPeriod(store.NewPeriod(from, all)); err != nil {
 			panic(err)
 		}
 	}
-	before := w.core.Problems()
+	before := w.core.View().Problems.Open()
 	made := w.core.Epoch(at)
 	w.history.mu.Lock()
 	w.history.decisions = append(w.history.decisions, made...)
 	w.history.mu.Unlock()
-	w.Epoch(w.core, before, made)
+	w.Epoch(w.core.View(), before, made)
 }
 
 // keepExemplar stores x as the exemplar of the history.
@@ -327,11 +327,13 @@ func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	w.history.exemplar, w.history.request = kept, request
 }
 
+func (w *harness) learned() bool { return w.core.View().Progress.Learned() }
+
 // observeVersion passes a span of a version of a service to the core.
 func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := w.core.Table()
+	names := w.core.View().Table
 	seen := ingest.ServiceVersion{Service: names.Symbol(service), Version: names.Symbol(version)}
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
 }
@@ -342,27 +344,27 @@ func newTroubled(t testing.TB) *harness {
 	w := newHarness(t)
 	w.observeVersion("cart", "1.4", w.now)
 	w.observeVersion("bank", "7", w.now)
-	w.play(t, 8, w.core.Learned)
+	w.play(t, 8, w.learned)
 	w.observeVersion("bank", "8", w.now.Add(-5*time.Second))
 	w.observeVersion("cart", "1.5", w.now)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool {
 		evidence, requested := false, false // of different problems: they are searched in turn
-		for i := range w.core.Problems() {
-			if v := w.core.State().Investigation(search.OfProblem(w.core.Problems()[i].ID)); v != nil {
+		for i := range w.core.View().Problems.Open() {
+			if v := w.core.View().Searches.Investigation(search.OfProblem(w.core.View().Problems.Open()[i].ID)); v != nil {
 				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
 			}
 		}
 		return evidence && requested
 	})
 	w.history.group = w.problem().Group
-	w.tracepoint = w.core.Plan().Leases[0].Tracepoint
+	w.tracepoint = w.core.View().Searches.Plan().Leases[0].Tracepoint
 	return w
 }
 
 // problem returns the open problem with most requests.
 func (w *harness) problem() detect.Problem {
-	return slices.MaxFunc(w.core.Problems(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
+	return slices.MaxFunc(w.core.View().Problems.Open(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
 }
 
 // call calls the API from the loopback address, validates the answer against the contract, and returns it.

@@ -43,15 +43,15 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 	}
 	var present []group.Numbers // those of the period that is not over
 	known := false
-	err = a.ask(ctx, func(c *engine.Core) {
-		g := c.Grouper().Group(id)
-		if known = g != nil; !known || c.Ended() == 0 {
+	err = a.ask(ctx, func(c *engine.View) {
+		g := c.Groups.Group(id)
+		if known = g != nil; !known || c.Ended == 0 {
 			return
 		}
 		var p group.Past
-		start := group.PeriodOf(c.Ended())
-		if g.InPeriod(start, &p); p.Total.N > 0 && start < to && c.Ended() > from && !long {
-			present = append(present, p.Numbers(start, c.Ended()))
+		start := group.PeriodOf(c.Ended)
+		if g.InPeriod(start, &p); p.Total.N > 0 && start < to && c.Ended > from && !long {
+			present = append(present, p.Numbers(start, c.Ended))
 		}
 	})
 	if err != nil {

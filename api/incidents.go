@@ -38,8 +38,8 @@ const (
 )
 
 // addIncidents adds the incidents, with names of request types.
-func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
-	all := c.Incidents()
+func (s *snapshot) addIncidents(c *engine.View, names *describe.Names) {
+	all := c.Incidents.All()
 	s.incidents = make([]incidentRow, 0, len(all))
 	closed := make(map[string]int64) // listed ones by their first suspect
 	for i := range all {             // in the order in which they opened
@@ -59,8 +59,8 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 }
 
 // incidentOf returns an incident as its page shows it.
-func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
-	suspects, impact := x.Shown(), x.Impact(c.Ended())
+func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contract.Incident {
+	suspects, impact := x.Shown(), x.Impact(c.Ended)
 	d := contract.Incident{
 		Kind:           contract.IncidentKind(notify.Kind(x)),
 		Severity:       contract.Severity(x.Severity().String()),
@@ -128,8 +128,8 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	for _, p := range x.Problems {
 		d.Problems = append(d.Problems, p.String())
 	}
-	for _, deploy := range slices.Backward(x.Deploys(c.Deploys())) {
-		d.Deploys = append(d.Deploys, deployOf(c.Table(), deploy))
+	for _, deploy := range slices.Backward(x.Deploys(c.Deploys)) {
+		d.Deploys = append(d.Deploys, deployOf(c.Table, deploy))
 	}
 	return d
 }
@@ -167,8 +167,8 @@ func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 }
 
 // incidentSentence returns the sentence about an incident.
-func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
-	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended())).String()
+func incidentSentence(c *engine.View, names *describe.Names, x *engine.Incident) string {
+	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended)).String()
 }
 
 func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspect {
@@ -210,9 +210,9 @@ func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspe
 	return x
 }
 
-func affectedType(c *engine.Core, names *describe.Names, x *engine.AffectedType) contract.IncidentRequestType {
+func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType) contract.IncidentRequestType {
 	name := "request type " + x.RequestType.String()[:8] // its group was evicted
-	if g := c.Grouper().Group(x.RequestType); g != nil {
+	if g := c.Groups.Group(x.RequestType); g != nil {
 		name = names.RequestType(g.ID, g.Entry)
 	}
 	return contract.IncidentRequestType{
@@ -245,7 +245,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	var s *snapshot
 	var services []contract.Service
 	err := a.askServices(ctx, nil, nil,
-		func(_ *engine.Core, now *snapshot, t *serviceTable, _ serviceKey) { s, services = now, t.rows })
+		func(_ *engine.View, now *snapshot, t *serviceTable, _ serviceKey) { s, services = now, t.rows })
 	if err != nil {
 		return nil, err
 	}
@@ -361,28 +361,28 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	var subjects []search.Subject
 	enabled := make(map[string]bool)
 	share := 0. // of the place
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
 		if !ok {
 			return
 		}
-		all := c.Incidents()
+		all := c.Incidents.All()
 		i := slices.IndexFunc(all, func(x engine.Incident) bool { return x.ID == s.incidents[row].id })
 		if i < 0 {
 			return
 		}
 		x, names := &all[i], renderer{s.names(c), c}
-		id, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed(), c.Ended()
+		id, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed(), c.Ended
 		if x.Place.Operation != 0 {
 			subjects = []search.Subject{x.Place.Of}
 		}
 		enabled = names.enabled()
-		v := c.Investigation(x.ID)
+		v := c.Searches.Investigation(search.OfIncident(x.ID))
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident,
 			Earlier:  s.earlier(row),
-			Next:     notify.Advice(names.Names, x, v, c.Deploys()),
+			Next:     notify.Advice(names.Names, x, v, c.Deploys),
 			Timeline: names.timeline(x),
 		}
 		if v != nil {
@@ -470,7 +470,7 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 		t := &x.History[i]
 		add(t.At, timelineKinds[t.State], r.Transition(t))
 	}
-	for _, d := range x.Deploys(r.core.Deploys()) {
+	for _, d := range x.Deploys(r.core.Deploys) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	located := "Sibyl located the place: "

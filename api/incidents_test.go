@@ -40,10 +40,10 @@ func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool)
 	w.app.Inject(w.now)
 	w.history.exemplar = nil // the next request is the exemplar
 	w.play(t, 60, func() bool {
-		all := w.core.Incidents()
+		all := w.core.View().Incidents.All()
 		return len(all) > 0 && len(all[0].Types) > 0 && enough(&all[0])
 	})
-	w.history.group = w.core.Incidents()[0].Types[0].RequestType
+	w.history.group = w.core.View().Incidents.All()[0].Types[0].RequestType
 }
 
 func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
@@ -53,7 +53,7 @@ func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
 
 func (w *harness) incident(t *testing.T) contract.IncidentDetail {
 	t.Helper()
-	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+hex16(w.core.Incidents()[0].ID), nil))
+	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+hex16(w.core.View().Incidents.All()[0].ID), nil))
 }
 
 // kinds returns the kinds of the events of a timeline.
@@ -73,15 +73,15 @@ func TestIncidents(t *testing.T) {
 			t.Errorf("%s: %d incidents of %d, want %d", query, len(got.Items), got.Total, want)
 		}
 	}
-	for _, id := range w.core.Incidents()[0].Problems {
+	for _, id := range w.core.View().Incidents.All()[0].Problems {
 		p := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil)).Problem
-		r := w.renderer(w.core)
+		r := w.renderer(w.core.View())
 		x := r.incidentOf(&p, id)
 		if x == nil || r.advice(x) != w.incident(t).Next {
 			t.Fatalf("the advice for %s is not that for its incident", id)
 		}
 		unseen := *x // as after a replay
-		unseen.Enter(incident.Transition{At: w.core.Ended(), State: incident.Closed, Why: incident.NoTraces})
+		unseen.Enter(incident.Transition{At: w.core.View().Ended, State: incident.Closed, Why: incident.NoTraces})
 		for _, next := range []string{r.nextOfOpen(&unseen, nil, nil), r.nextOfClosed(&unseen, "")} {
 			if want := "It was part of an incident. " + r.advice(&unseen); next != want || !strings.Contains(next, "nobody knows") {
 				t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
@@ -93,7 +93,7 @@ func TestIncidents(t *testing.T) {
 		if next := r.nextOfClosed(nil, ""); next != "Nothing to do: the problem has closed." {
 			t.Errorf("next of a closed problem without an incident: %q", next)
 		}
-		if p.Incident == nil || *p.Incident != hex16(w.core.Incidents()[0].ID) || p.Since == nil {
+		if p.Incident == nil || *p.Incident != hex16(w.core.View().Incidents.All()[0].ID) || p.Since == nil {
 			t.Errorf("a problem of the incident: %+v", p)
 		}
 	}
@@ -114,7 +114,7 @@ func TestIncidents(t *testing.T) {
 	if got := w.incidents(t, ""); got.Total != 0 {
 		t.Errorf("%d incidents while it is muted", got.Total)
 	}
-	if !w.notes.IsMuted(w.core.Incidents()[0].ID, w.clock()) {
+	if !w.notes.IsMuted(w.core.View().Incidents.All()[0].ID, w.clock()) {
 		t.Error("the notes do not know that it is muted")
 	}
 	d := w.incident(t)
@@ -176,7 +176,7 @@ func TestTimelineStays(t *testing.T) {
 // A place is located once; another one that is located later is a change.
 func TestTimelineOfPlaces(t *testing.T) {
 	w := newIncident(t)
-	x := w.core.Incidents()[0]
+	x := w.core.View().Incidents.All()[0]
 	places := w.app.Table()
 	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
 	x.Milestones = []engine.Milestone{
@@ -188,7 +188,7 @@ func TestTimelineOfPlaces(t *testing.T) {
 		},
 	}
 	var texts []string
-	for _, e := range w.renderer(w.core).timeline(&x) {
+	for _, e := range w.renderer(w.core.View()).timeline(&x) {
 		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
 			texts = append(texts, e.Text)
 		}
@@ -203,7 +203,7 @@ func TestTimelineOfPlaces(t *testing.T) {
 // again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID) + "/accept"
+	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID) + "/accept"
 	if out := w.call(t, http.MethodPost, path, map[string]string{"text": "more items"}); out.Code != http.StatusNoContent {
 		t.Fatalf("%d: %s", out.Code, out.Body)
 	}
@@ -230,9 +230,9 @@ func TestAcceptIncident(t *testing.T) {
 // once in an epoch.
 func TestIncidentEvents(t *testing.T) {
 	w := newIncident(t)
-	id := w.core.Incidents()[0].ID
+	id := w.core.View().Incidents.All()[0].ID
 	kinds := func() (all []string) {
-		for _, e := range w.incidentEvents(w.core, w.now) {
+		for _, e := range w.incidentEvents(w.core.View(), w.now) {
 			if *e.Incident != hex16(id) || *e.Service == "" || *e.Sentence == "" {
 				t.Errorf("event %+v", e)
 			}
@@ -272,8 +272,8 @@ func TestIncidentEvents(t *testing.T) {
 // The search of an incident shows as that of the incident everywhere. Its result outlives the incident.
 func TestIncidentInvestigation(t *testing.T) {
 	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) { o.Watch.MinImpact = math.MaxFloat64 }) // no problem opens
-	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.Plan().Leases) > 0 })
-	id := w.core.Incidents()[0].ID
+	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.View().Searches.Plan().Leases) > 0 })
+	id := w.core.View().Incidents.All()[0].ID
 	path := "/api/v1/incidents/" + hex16(id)
 	for _, p := range decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=on", nil)).Items {
 		for _, l := range p.Leases {
@@ -287,7 +287,7 @@ func TestIncidentInvestigation(t *testing.T) {
 		!strings.HasSuffix(d.Next, " tracepoints on: "+d.Investigation.Investigation.Reason+".") {
 		t.Errorf("next: %s", d.Next)
 	}
-	w.play(t, 60, func() bool { return w.core.Investigation(id).Answer() != 0 })
+	w.play(t, 60, func() bool { return w.core.View().Searches.Investigation(search.OfIncident(id)).Answer() != 0 })
 	d = w.incident(t)
 	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.HasSuffix(d.Next, "The place to look at is "+d.Investigation.Investigation.Suspects[0].Operation+".") {
 		t.Errorf("located: %s %+v", d.Next, d.Investigation)

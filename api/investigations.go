@@ -14,11 +14,11 @@ func (a *API) ListInvestigations(ctx context.Context, r contract.ListInvestigati
 	q := &r.Params
 	var list contract.ListInvestigations200JSONResponse
 	refused := error(nil)
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
 		requestType, unknown := s.typeParameter(q.RequestType)
-		all := c.State().Investigations
+		all := c.Searches.State().Investigations
 		order := newHashList()
 		for i := range all {
 			order.entries = append(order.entries, entry[analysis.Hash]{-float64(all[i].Changed), all[i].Subject.ID, int32(i)})
@@ -43,13 +43,13 @@ func (a *API) ListInvestigations(ctx context.Context, r contract.ListInvestigati
 
 // GetInvestigation implements contract.StrictServerInterface.
 func (a *API) GetInvestigation(ctx context.Context, r contract.GetInvestigationRequestObject) (contract.GetInvestigationResponseObject, error) {
-	find, err := finder(r.Subject)
+	subject, err := parseSubject(r.Subject)
 	if err != nil {
 		return nil, notFound("investigation")
 	}
 	var d *contract.InvestigationDetail
-	err = a.ask(ctx, func(c *engine.Core) {
-		if v := find(c); v != nil {
+	err = a.ask(ctx, func(c *engine.View) {
+		if v := c.Searches.Investigation(subject); v != nil {
 			d = a.renderer(c).investigationDetail(v)
 		}
 	})
@@ -62,12 +62,12 @@ func (a *API) GetInvestigation(ctx context.Context, r contract.GetInvestigationR
 	return contract.GetInvestigation200JSONResponse(*d), nil
 }
 
-// finder returns a function that returns the investigation of the problem or incident with an ID; nil if there is none.
-func finder(id string) (func(*engine.Core) *search.Investigation, error) {
+// parseSubject returns the problem or the incident with an ID.
+func parseSubject(id string) (search.Subject, error) {
 	if len(id) == incidentDigits {
 		incident, err := parseIncident(id)
-		return func(c *engine.Core) *search.Investigation { return c.Investigation(incident) }, err
+		return search.OfIncident(incident), err
 	}
 	problem, err := analysis.ParseHash(id)
-	return func(c *engine.Core) *search.Investigation { return c.State().Investigation(search.OfProblem(problem)) }, err
+	return search.OfProblem(problem), err
 }

@@ -282,8 +282,8 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 // addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
 // belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
 func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
-	return a.ask(ctx, func(c *engine.Core) {
-		g := c.Grouper().Group(id)
+	return a.ask(ctx, func(c *engine.View) {
+		g := c.Groups.Group(id)
 		if g == nil || !e.Known() {
 			return
 		}

@@ -48,9 +48,9 @@ func (w *harness) storeTrace(t testing.TB, number uint64, second int, text strin
 func newKept(t testing.TB) (*harness, analysis.Hash) {
 	t.Helper()
 	w := newHarness(t)
-	w.play(t, 8, w.core.Learned)
+	w.play(t, 8, w.learned)
 	var group analysis.Hash
-	for g := range w.core.Grouper().Each() {
+	for g := range w.core.View().Groups.Each() {
 		group = g.ID
 		break
 	}
@@ -164,7 +164,7 @@ func TestTraceComparison(t *testing.T) {
 	if slow == nil || slow.Normal != 8 || slow.UsualNs == nil || len(slow.Findings) == 0 {
 		t.Fatalf("the slow trace: %+v", slow)
 	}
-	usual := w.core.Grouper().Group(group).Parent().Reference.Latency
+	usual := w.core.View().Groups.Group(group).Parent().Reference.Latency
 	if want := usual.Quantile(0.5); math.Abs(float64(*slow.UsualNs)-want) > 1 || want < 1 {
 		t.Errorf("such requests usually take %d ns, want %.0f", *slow.UsualNs, want)
 	}

@@ -138,14 +138,14 @@ func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trac
 	}
 	var usual *contract.UsualLatency
 	known := false
-	err = a.ask(ctx, func(c *engine.Core) {
-		g := c.Grouper().Group(id)
+	err = a.ask(ctx, func(c *engine.View) {
+		g := c.Groups.Group(id)
 		if known = g != nil; !known {
 			return
 		}
 		usual = usualLatency(g)
-		if start := group.PeriodOf(c.Ended()); !b.ticks && c.Ended() != 0 {
-			w := group.PastWindow{From: start, To: c.Ended()}
+		if start := group.PeriodOf(c.Ended); !b.ticks && c.Ended != 0 {
+			w := group.PastWindow{From: start, To: c.Ended}
 			if g.InPeriod(start, &w.Past); w.Total.N > 0 {
 				present = append(present, w)
 			}

@@ -26,10 +26,10 @@ const (
 
 // storeLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
 // tracepoints that showed them, and with these their statistics end.
-func (a *API) storeLocated(c *engine.Core, decisions []search.Decision, ended trace.Nanos) {
+func (a *API) storeLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
 	for i := range decisions {
 		d := &decisions[i]
-		v := c.State().Investigation(d.Subject)
+		v := c.Searches.State().Investigation(d.Subject)
 		if v.Answer() == 0 || d.From >= search.Located && d.From <= search.Explained {
 			continue
 		}
@@ -52,7 +52,7 @@ type storedPlace struct {
 
 // located returns the evidence of the place that v located, without traces.
 func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPlace {
-	p, top, tree := r.core.Searched(v.Subject), &v.Suspects[0], r.tree(v.Subject, v.RequestType)
+	p, top, tree := r.core.Searches.Searched(v.Subject), &v.Suspects[0], r.tree(v.Subject, v.RequestType)
 	x := &storedPlace{SpanName: r.OpName(top.Op)}
 	x.LocatedPlace = contract.LocatedPlace{
 		At: at(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
@@ -265,8 +265,8 @@ func (x *storedPlace) has(s *contract.Span) bool {
 // enabled returns the names of the tracepoints in the plan.
 func (r renderer) enabled() map[string]bool {
 	all := make(map[string]bool)
-	for i := range r.core.Plan().Leases {
-		all[r.tracepoint(r.core.Plan().Leases[i].Tracepoint)] = true
+	for i := range r.core.Searches.Plan().Leases {
+		all[r.tracepoint(r.core.Searches.Plan().Leases[i].Tracepoint)] = true
 	}
 	return all
 }

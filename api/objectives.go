@@ -21,9 +21,9 @@ func (a *API) ListObjectives(ctx context.Context, _ contract.ListObjectivesReque
 }
 
 // addObjectives adds the objectives.
-func (s *snapshot) addObjectives(c *engine.Core) {
+func (s *snapshot) addObjectives(c *engine.View) {
 	s.objectives = []contract.Objective{}
-	open := c.Incidents()
+	open := c.Incidents.All()
 	for _, x := range c.Objectives() {
 		s.objectives = append(s.objectives, objectiveOf(&x, open))
 	}

@@ -18,7 +18,7 @@ func TestObjectives(t *testing.T) {
 	w := newHarnessOf(t, sim.None)
 	entry := w.app.Entries()[0]
 	name := w.app.Table().ServiceName(entry) + " " + w.app.Table().OpName(entry)
-	options := w.core.Options()
+	options := *w.core.View().Options
 	options.Objectives = []incident.Objective{
 		{Name: "Pages are instant", Entry: name, Below: time.Microsecond, Percentile: 99},
 		{Entry: name, Errors: 0.4},
@@ -28,11 +28,11 @@ func TestObjectives(t *testing.T) {
 	if !w.core.Apply(&engine.Change{Settings: &settings}) {
 		t.Fatal("the settings were refused")
 	}
-	w.play(t, 90, func() bool { return len(w.core.Incidents()) > 0 })
+	w.play(t, 90, func() bool { return len(w.core.View().Incidents.All()) > 0 })
 	list := w.call(t, http.MethodGet, "/api/v1/objectives", nil)
 	compareGolden(t, "listObjectives", list.Body.Bytes())
 	items := decode[contract.ObjectiveList](t, list).Items
-	id := hex16(w.core.Incidents()[0].ID)
+	id := hex16(w.core.View().Incidents.All()[0].ID)
 	if len(items) != 3 || items[0].Incident == nil || *items[0].Incident != id || items[0].Burning == nil || items[0].Remaining >= 0 {
 		t.Errorf("objectives %+v, want the first one with the incident %s", items, id)
 	}

@@ -111,17 +111,17 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	}
 	var d *contract.GetProblem200JSONResponse
 	enabled := make(map[string]bool)
-	err = a.ask(ctx, func(c *engine.Core) {
+	err = a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
 		enabled = names.enabled()
-		problems := c.Problems()
+		problems := c.Problems.Open()
 		i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.ID == id })
 		row, known := s.byID[id.String()]
 		if i < 0 || !known {
 			return
 		}
-		v := c.State().Investigation(search.OfProblem(id))
+		v := c.Searches.Investigation(search.OfProblem(id))
 		d = names.problemDetail(&s.problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
 		d.Next = names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing)
@@ -144,8 +144,8 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 // problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
 func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
 	edges := p.Edges
-	if g := r.core.Grouper().Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
-		edges = withEstimates(edges, r.core.Kept(g))
+	if g := r.core.Groups.Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
+		edges = withEstimates(edges, r.core.Kept.Of(g))
 	}
 	d := &contract.GetProblem200JSONResponse{
 		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(edges), Refined: r.refined(r.ownRefined(p, v)),
@@ -161,11 +161,11 @@ func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *sea
 // ownRefined returns the shares of p that tracepoints showed which its investigation v, that of its incident, or a
 // person has enabled. Requests also run the tracepoints of other investigations, which say nothing about p.
 func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detect.RefinedShare {
-	if id, within := r.core.IncidentWith(p.ID); within && v == nil {
-		v = r.core.Investigation(id)
+	if id, within := r.core.Incidents.With(p.ID); within && v == nil {
+		v = r.core.Searches.Investigation(search.OfIncident(id))
 	}
 	return slices.DeleteFunc(slices.Clone(p.Refined), func(x detect.RefinedShare) bool {
-		overridden := slices.ContainsFunc(r.core.State().Overrides, func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
+		overridden := slices.ContainsFunc(r.core.Searches.State().Overrides, func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
 		return !overridden && (v == nil || !slices.Contains(v.Tried, x.Tracepoint))
 	})
 }
@@ -182,7 +182,7 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 
 // incidentOf returns the latest incident that contained a problem while it was open; nil if there is none.
 func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
-	all := r.core.Incidents()
+	all := r.core.Incidents.All()
 	for i := range slices.Backward(all) {
 		x := &all[i]
 		before := !x.IsOpen() && p.Since != nil && at(x.Closed()).Before(*p.Since)
@@ -195,7 +195,7 @@ func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Inci
 
 // advice returns the next step for an incident.
 func (r renderer) advice(x *engine.Incident) string {
-	return notify.Advice(r.Names, x, r.core.Investigation(x.ID), r.core.Deploys())
+	return notify.Advice(r.Names, x, r.core.Searches.Investigation(search.OfIncident(x.ID)), r.core.Deploys)
 }
 
 // nextOfOpen returns the next step for an open problem of an incident with an investigation v; nil: none. It begins
@@ -204,7 +204,7 @@ func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missin
 	var advice *string
 	switch {
 	case x == nil:
-	case x.IsOpen() && r.core.Investigation(x.ID) != nil:
+	case x.IsOpen() && r.core.Searches.Investigation(search.OfIncident(x.ID)) != nil:
 		advice = new(r.advice(x))
 	case x.NobodyKnows():
 		return strings.TrimSpace("It was part of an incident. " + r.advice(x) + " " + r.finding(v))

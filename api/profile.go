@@ -33,13 +33,13 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	}
 	types := s.busiest(requestType)
 	var profiles []describe.Profile
-	err = a.ask(r.Context(), func(c *engine.Core) {
+	err = a.ask(r.Context(), func(c *engine.View) {
 		names := s.names(c)
 		names.Clean, names.Types = printable, make(map[analysis.Hash]string, len(types))
 		for _, id := range types {
 			names.Types[id] = printable(s.types[id])
-			if g := c.Grouper().Group(id); g != nil {
-				summary := c.Grouper().Summarize(g)
+			if g := c.Groups.Group(id); g != nil {
+				summary := c.Groups.Summarize(g)
 				profiles = append(profiles, describe.NewProfile(names, &summary))
 			}
 		}

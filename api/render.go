@@ -71,11 +71,11 @@ func subjectOf(s search.Subject) (problem string, incident *string) {
 // returned.
 type renderer struct {
 	*describe.Names
-	core *engine.Core
+	core *engine.View
 }
 
 // renderer returns a renderer of c, within a call of [Engine.Ask].
-func (a *API) renderer(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
+func (a *API) renderer(c *engine.View) renderer { return renderer{a.refresh(c).names(c), c} }
 
 // path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
 // dictionary if it leads over tracepoints that were never on together; its path comes from the tree.
@@ -93,9 +93,9 @@ func (r renderer) path(t *cct.Tree, ctx trace.Context) []string {
 // tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
 func (r renderer) tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
 	if id, about := subject.Incident(); about {
-		return r.core.IncidentTree(id)
+		return r.core.Searches.Tree(id)
 	}
-	t, _ := r.core.Trees().Built(requestType)
+	t, _ := r.core.Trees.Built(requestType)
 	return t
 }
 
@@ -175,7 +175,7 @@ func (r renderer) explanations(list []detect.Explanation) []contract.Explanation
 // addCauses adds what accounts for p besides its explanations.
 func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
 	causes := describe.NoCauses()
-	if f := r.core.Findings(p.ID); f != nil {
+	if f := r.core.Problems.Findings(p.ID); f != nil {
 		causes = r.Causes(p, f)
 	}
 	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))
@@ -191,9 +191,9 @@ func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Pro
 		d.WhatIf = append(d.WhatIf, recovery(&causes.WhatIf[i]))
 	}
 	d.Common = []contract.CommonEdges{}
-	for i, c := range r.core.Common() {
+	for i, c := range r.core.Common {
 		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
-			x := r.Common(&r.core.Common()[i])
+			x := r.Common(&r.core.Common[i])
 			d.Common = append(d.Common, commonEdges(&x))
 		}
 	}

@@ -70,7 +70,7 @@ type serviceTable struct {
 
 // services returns the use of all services from an instant to another; 0: the defaults. The caller must be allowed to
 // read c now.
-func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, error) {
+func (s *snapshot) services(c *engine.View, key serviceKey) (*serviceTable, error) {
 	if key.to == 0 || key.to > s.ended {
 		key.to = s.ended
 	}
@@ -94,8 +94,8 @@ func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, erro
 }
 
 // newServiceTable returns a table of services; with series of the operations of one.
-func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
-	h := c.History()
+func newServiceTable(c *engine.View, s *snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
+	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
 	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.ended}
 	if t.live {
@@ -106,7 +106,7 @@ func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace
 		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
 	}
 	for i := range t.uses.Calls {
-		t.calls = append(t.calls, t.call(c.Table(), &t.uses.Calls[i]))
+		t.calls = append(t.calls, t.call(c.Table, &t.uses.Calls[i]))
 	}
 	if t.live {
 		t.noteCalls(c)
@@ -115,11 +115,11 @@ func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace
 }
 
 // noteCalls adds the changed calls of services.
-func (t *serviceTable) noteCalls(c *engine.Core) {
-	for _, changed := range c.ChangedCalls() {
+func (t *serviceTable) noteCalls(c *engine.View) {
+	for _, changed := range c.Incidents.ChangedCalls() {
 		i := slices.IndexFunc(t.uses.Services, func(x history.ServiceUse) bool { return x.Service == changed.Service })
 		if i >= 0 {
-			t.rows[i].ChangedCalls = changedCalls(c.Table(), changed, c.Deploys())
+			t.rows[i].ChangedCalls = changedCalls(c.Table, changed, c.Deploys)
 		}
 	}
 }
@@ -142,11 +142,11 @@ func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []e
 }
 
 // latestDeploys returns the latest deploy of each service before an instant.
-func latestDeploys(c *engine.Core, before trace.Nanos) map[trace.Symbol]contract.Deploy {
+func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract.Deploy {
 	latest := make(map[trace.Symbol]contract.Deploy)
-	for _, d := range c.Deploys() { // oldest first
+	for _, d := range c.Deploys { // oldest first
 		if d.At < before {
-			latest[d.Service] = deployOf(c.Table(), d)
+			latest[d.Service] = deployOf(c.Table, d)
 		}
 	}
 	return latest
@@ -170,7 +170,7 @@ func (s *snapshot) suspectedServices() map[string][]contract.ServiceIncident {
 }
 
 // affectedEntries returns the request types that open incidents affect, by the operation at which they begin.
-func (s *snapshot) affectedEntries(c *engine.Core) map[trace.Op][]contract.IncidentRequestType {
+func (s *snapshot) affectedEntries(c *engine.View) map[trace.Op][]contract.IncidentRequestType {
 	found := make(map[trace.Op][]contract.IncidentRequestType)
 	for i := range s.incidents {
 		x := &s.incidents[i]
@@ -179,7 +179,7 @@ func (s *snapshot) affectedEntries(c *engine.Core) map[trace.Op][]contract.Incid
 		}
 		for k := range x.RequestTypes {
 			id, err := analysis.ParseHash(x.RequestTypes[k].ID)
-			if g := c.Grouper().Group(id); err == nil && g != nil {
+			if g := c.Groups.Group(id); err == nil && g != nil {
 				found[g.Entry] = append(found[g.Entry], x.RequestTypes[k])
 			}
 		}
@@ -213,17 +213,17 @@ func suspectShares(all []contract.IncidentSuspect) []float64 {
 	return shares
 }
 
-func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
+func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
 	incidents map[string][]contract.ServiceIncident,
 ) contract.Service {
-	name := c.Table().Text(x.Service)
+	name := c.Table.Text(x.Service)
 	s := contract.Service{
 		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
 		Incidents: append([]contract.ServiceIncident{}, incidents[name]...), Trend: t.trend(x.Series),
 	}
 	var latest, usual stats.Ranks
 	for i := range x.Operations {
-		a, b := c.Spans().Latest(x.Operations[i].Op), c.Spans().Usual(x.Operations[i].Op)
+		a, b := c.Spans.Latest(x.Operations[i].Op), c.Spans.Usual(x.Operations[i].Op)
 		latest.Merge(&a)
 		usual.Merge(&b)
 	}
@@ -247,12 +247,12 @@ func (t *serviceTable) service(c *engine.Core, x *history.ServiceUse, deploys ma
 }
 
 // countInstances sets the number of instances and the versions with calls now.
-func (t *serviceTable) countInstances(c *engine.Core, service trace.Symbol, s *contract.Service) {
+func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *contract.Service) {
 	first := trace.Symbol(0) // the most specific attribute that tells instances apart
-	for _, x := range c.History().InstanceUses(service, t.uses.Now, t.uses.Now.From) {
-		switch key := c.Table().Text(x.Key); {
+	for _, x := range c.History.InstanceUses(service, t.uses.Now, t.uses.Now.From) {
+		switch key := c.Table.Text(x.Key); {
 		case key == "service.version":
-			s.Versions = append(s.Versions, c.Table().Text(x.Value))
+			s.Versions = append(s.Versions, c.Table.Text(x.Value))
 		case first == 0 || first == x.Key:
 			first = x.Key
 			s.Instances++
@@ -511,13 +511,13 @@ var urgency = []contract.ServiceState{
 }
 
 // askServices calls read with the services in a time.
-func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.Core, s *snapshot, t *serviceTable, key serviceKey)) error {
+func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
 	if key.from, key.to, err = parseInterval(from, to); err != nil {
 		return err
 	}
-	failure := a.ask(ctx, func(c *engine.Core) {
+	failure := a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		t, refused := s.services(c, key)
 		if err = refused; err == nil {
@@ -532,10 +532,10 @@ func (a *API) ListServices(ctx context.Context, r contract.ListServicesRequestOb
 	q := &r.Params
 	var t *serviceTable
 	var list contract.ListServices200JSONResponse
-	err := a.askServices(ctx, q.From, q.To, func(c *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, q.From, q.To, func(c *engine.View, s *snapshot, table *serviceTable, _ serviceKey) {
 		t = table
 		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, States: make(map[string]int)}
-		list.FewCalls = *t.fewCalls(c.Table())
+		list.FewCalls = *t.fewCalls(c.Table)
 	})
 	if err != nil {
 		return nil, err
@@ -590,7 +590,7 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 // GetService implements contract.StrictServerInterface.
 func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject) (contract.GetServiceResponseObject, error) {
 	var d *contract.GetService200JSONResponse
-	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.Core, s *snapshot, t *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.View, s *snapshot, t *serviceTable, _ serviceKey) {
 		i := slices.IndexFunc(t.rows, func(x contract.Service) bool { return x.ID == r.Service || x.Service == r.Service })
 		if i < 0 {
 			return
@@ -613,8 +613,8 @@ func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject
 }
 
 // detail returns the service at an index with its parts and neighbours.
-func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSONResponse {
-	x, names := &t.uses.Services[i], c.Table()
+func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSONResponse {
+	x, names := &t.uses.Services[i], c.Table
 	d := &contract.GetService200JSONResponse{
 		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Inside: []contract.ServiceSpans{}, Instances: []contract.ServiceInstance{},
 		Callers: []contract.ServiceCall{}, Callees: []contract.ServiceCall{}, Deploys: []contract.Deploy{},
@@ -624,7 +624,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 	for k := range x.Operations[:min(len(x.Operations), shownServiceOperations)] {
 		o := &x.Operations[k]
 		op := contract.ServiceOperation{Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series)}
-		latest, usual := c.Spans().Latest(o.Op), c.Spans().Usual(o.Op)
+		latest, usual := c.Spans.Latest(o.Op), c.Spans.Usual(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &usual)
 		op.Worse = worse(&op.Now, op.Usual, t.tail(&latest, &usual))
 		op.State, op.Reason = stateOf(&op.Now, op.Usual, op.Worse, t.quiet(&o.Use))
@@ -632,7 +632,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		d.Operations = append(d.Operations, op)
 	}
 	d.Inside = t.inside(c, x)
-	for _, y := range c.History().InstanceUses(x.Service, t.uses.Now, t.uses.From) {
+	for _, y := range c.History.InstanceUses(x.Service, t.uses.Now, t.uses.From) {
 		d.Instances = append(d.Instances, contract.ServiceInstance{
 			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: at(y.First), LastSeen: at(y.Last),
 			Now: loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
@@ -648,7 +648,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 	}
 	sortCalls(d.Callers)
 	sortCalls(d.Callees)
-	for _, deploy := range slices.Backward(c.Deploys()) {
+	for _, deploy := range slices.Backward(c.Deploys) {
 		if deploy.Service == x.Service && len(d.Deploys) < shownDeploys {
 			d.Deploys = append(d.Deploys, deployOf(names, deploy))
 		}
@@ -658,21 +658,21 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 
 // inside returns the operations of a service that no other service calls, and the calls that it makes, those with most
 // time first.
-func (t *serviceTable) inside(c *engine.Core, x *history.ServiceUse) []contract.ServiceSpans {
+func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.ServiceSpans {
 	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns, by name
 	if !t.live {
 		return all
 	}
-	names, entries := c.Table(), make(map[trace.Op]bool)
+	names, entries := c.Table, make(map[trace.Op]bool)
 	for i := range x.Operations {
 		entries[x.Operations[i].Op] = true
 	}
-	for op := range c.Spans().LatestOps() {
+	for op := range c.Spans.LatestOps() {
 		o := names.Operation(op)
 		if o.Service != x.Service || entries[op] || entries[names.Base(op)] {
 			continue
 		}
-		latest, usual := c.Spans().Latest(op), c.Spans().Usual(op)
+		latest, usual := c.Spans.Latest(op), c.Spans.Usual(op)
 		s := contract.ServiceSpans{
 			Operation: names.OpName(op), Name: names.OpName(op), Kind: o.Kind.String(), Spans: int64(latest.Count()),
 			P50Ns: latest.Quantile(0.5), P99Ns: latest.Quantile(0.99),
@@ -703,7 +703,7 @@ func sortCalls(all []contract.ServiceCall) {
 func (a *API) GetServiceMap(ctx context.Context, r contract.GetServiceMapRequestObject) (contract.GetServiceMapResponseObject, error) {
 	var d contract.GetServiceMap200JSONResponse
 	var t *serviceTable
-	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.View, s *snapshot, table *serviceTable, _ serviceKey) {
 		t = table
 		d = contract.GetServiceMap200JSONResponse{
 			Services: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, NowFrom: at(t.uses.Now.From), To: at(t.uses.Now.To),

@@ -91,8 +91,8 @@ func TestAffectedServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry := w.core.Grouper().Group(id).Entry
-		service, name := w.core.Table().ServiceName(entry), w.core.Table().OpName(entry)
+		entry := w.core.View().Groups.Group(id).Entry
+		service, name := w.core.View().Table.ServiceName(entry), w.core.View().Table.OpName(entry)
 		d := decode[contract.ServiceDetail](t, w.call(t, http.MethodGet, "/api/v1/services/"+url.PathEscape(service), nil))
 		if d.Service.State == contract.ServiceStateWell {
 			t.Errorf("%s is well", service)

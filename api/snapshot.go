@@ -25,14 +25,14 @@ import (
 type snapshot struct {
 	ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
 	learned    bool
-	watching   bool // see [engine.Core.Watching]
+	watching   bool // see [engine.Progress.Watching]
 	progress   float64
-	left       time.Duration                   // see [engine.Core.LearningLeft]
-	unwatched  time.Duration                   // see [engine.Core.WatchingLeft]
-	silence    time.Duration                   // see [engine.Core.SilenceLeft]
-	operations time.Duration                   // see [engine.Core.OperationsLeft]
-	growth     time.Duration                   // see [engine.Core.GrowthLeft]
-	unequal    *[]contract.ProvisionalInstance // see [engine.Core.Provisional]
+	left       time.Duration                   // see [engine.Progress.LearningLeft]
+	unwatched  time.Duration                   // see [engine.Progress.WatchingLeft]
+	silence    time.Duration                   // see [engine.Progress.SilenceLeft]
+	operations time.Duration                   // see [engine.Progress.OperationsLeft]
+	growth     time.Duration                   // see [engine.Progress.GrowthLeft]
+	unequal    *[]contract.ProvisionalInstance // see [engine.Progress.Provisional]
 	length     time.Duration                   // of an epoch
 	types      map[analysis.Hash]string
 	problems   []contract.Problem // ranked; without notes
@@ -98,43 +98,43 @@ func (a *API) current(ctx context.Context) (*snapshot, error) {
 		}
 	}
 	var made *snapshot
-	err := a.ask(ctx, func(c *engine.Core) { made = a.refresh(c) })
+	err := a.ask(ctx, func(c *engine.View) { made = a.refresh(c) })
 	return made, err
 }
 
 // refresh returns the snapshot of the last epoch. Nothing else may use the core meanwhile.
-func (a *API) refresh(c *engine.Core) *snapshot {
+func (a *API) refresh(c *engine.View) *snapshot {
 	last := a.snapshot.last.Load()
-	if last != nil && last.ended == c.Ended() && last.learned == c.Learned() && last.tally.groups == c.Grouper().Len() {
+	if last != nil && last.ended == c.Ended && last.learned == c.Progress.Learned() && last.tally.groups == c.Groups.Len() {
 		return last
 	}
 	made := newSnapshot(c, last)
 	counts := a.engine.Counts()
-	made.coverage = coverageOf(describe.New(c.Table(), describe.Verbatim), counts.RecentCoverage(c.Ended()), counts.Coverage())
-	made.outcomes = outcomesOf(c.Table(), counts.Coverage())
-	made.addNames(c.Table(), last)
+	made.coverage = coverageOf(describe.New(c.Table, describe.Verbatim), counts.RecentCoverage(c.Ended), counts.Coverage())
+	made.outcomes = outcomesOf(c.Table, counts.Coverage())
+	made.addNames(c.Table, last)
 	made.keepFew(last)
 	a.snapshot.last.Store(made)
 	return made
 }
 
-func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
+func newSnapshot(c *engine.View, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended:        c.Ended(),
-		learned:      c.Learned(),
-		watching:     c.Watching(),
-		progress:     c.Progress(),
-		left:         c.LearningLeft(),
-		unwatched:    c.WatchingLeft(),
-		silence:      c.SilenceLeft(),
-		operations:   c.OperationsLeft(),
-		growth:       c.GrowthLeft(),
-		length:       c.Options().Epoch,
+		ended:        c.Ended,
+		learned:      c.Progress.Learned(),
+		watching:     c.Progress.Watching(),
+		progress:     c.Progress.Part(),
+		left:         c.Progress.LearningLeft(),
+		unwatched:    c.Progress.WatchingLeft(),
+		silence:      c.Progress.SilenceLeft(),
+		operations:   c.Progress.OperationsLeft(),
+		growth:       c.Progress.GrowthLeft(),
+		length:       c.Options.Epoch,
 		byID:         make(map[string]int),
 		incidentByID: make(map[string]int),
 		sorted:       make(map[string]*list[analysis.Hash]),
 	}
-	names := describe.New(c.Table(), describe.Verbatim)
+	names := describe.New(c.Table, describe.Verbatim)
 	s.types = names.Types
 	s.addGroups(c, names, last)
 	s.addProblems(c, names)
@@ -153,8 +153,8 @@ func remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapshot) {
-	g := c.Grouper()
+func (s *snapshot) addGroups(c *engine.View, names *describe.Names, last *snapshot) {
+	g := c.Groups
 	s.groups = make([]groupRow, 0, g.Len())
 	for one := range g.Each() {
 		total, failed := one.Retained()
@@ -186,20 +186,20 @@ func (s *snapshot) nameOf(requestType analysis.Hash, learned bool) string {
 	return s.types[requestType]
 }
 
-func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
+func (s *snapshot) addProblems(c *engine.View, names *describe.Names) {
 	investigations := make(map[search.Subject]*search.Investigation)
-	for i := range c.State().Investigations {
-		v := &c.State().Investigations[i]
+	for i := range c.Searches.State().Investigations {
+		v := &c.Searches.State().Investigations[i]
 		investigations[v.Subject] = v
 	}
-	problems := c.Problems()
+	problems := c.Problems.Open()
 	ranked := ranks(problems)
 	s.problems = make([]contract.Problem, 0, len(problems))
 	for i := range problems {
 		p := &problems[i]
 		v := investigations[search.OfProblem(p.ID)]
 		x := problemOf(c, names, p, v, ranked[i])
-		if id, within := c.IncidentWith(p.ID); within && c.Investigation(id) != nil {
+		if id, within := c.Incidents.With(p.ID); within && c.Searches.Investigation(search.OfIncident(id)) != nil {
 			x.Incident = new(hex16(id))
 		} else if v == nil {
 			s.tally.uninvestigated++
@@ -229,7 +229,7 @@ func ranks(problems []detect.Problem) []int {
 }
 
 // problemOf returns a problem as lists show it.
-func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
+func problemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
@@ -252,9 +252,9 @@ var wholes = [...]contract.ProblemShareOf{
 }
 
 // windowMeans returns the means of the windows of a group, oldest first; not nil.
-func windowMeans(c *engine.Core, id analysis.Hash) []float64 {
+func windowMeans(c *engine.View, id analysis.Hash) []float64 {
 	means := []float64{}
-	g := c.Grouper().Group(id)
+	g := c.Groups.Group(id)
 	if g == nil {
 		return means
 	}
@@ -299,16 +299,16 @@ func why(p *contract.Problem) string {
 	return text + "; by impact, " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
 }
 
-func (s *snapshot) count(c *engine.Core) {
+func (s *snapshot) count(c *engine.View) {
 	t := &s.tally
-	t.groups = c.Grouper().Len()
-	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
-	t.bare = c.Grouper().Bare
-	t.sites, t.uncounted = c.Sites()
-	t.joined, t.lost = c.History().Messages()
-	t.unnamed = c.Table().Refused()
-	t.unranked = c.Spans().Dropped()
-	state := c.State()
+	t.groups = c.Groups.Len()
+	t.refused, t.evicted, t.unlearned = c.Groups.Refused, c.Groups.Evicted, c.Progress.Dropped()
+	t.bare = c.Groups.Bare
+	t.sites, t.uncounted = c.History.Len(), c.History.Refused()
+	t.joined, t.lost = c.History.Messages()
+	t.unnamed = c.Table.Refused()
+	t.unranked = c.Spans.Dropped()
+	state := c.Searches.State()
 	t.overrides, t.version = len(state.Overrides), state.Plan.Version
 	on := make(map[trace.Symbol]bool)
 	for _, l := range state.Plan.Leases {
@@ -320,7 +320,7 @@ func (s *snapshot) count(c *engine.Core) {
 			t.investigations++
 		}
 	}
-	for _, tree := range c.Trees().All() {
+	for _, tree := range c.Trees.All() {
 		t.treeNodes += len(tree.Nodes)
 		t.treeLost += int(tree.Dropped)
 	}
@@ -341,8 +341,8 @@ func (s *snapshot) in(order string, entries func() []entry[analysis.Hash]) *list
 }
 
 // names returns names with the request types of s, over the table of c. The caller must be allowed to read c now.
-func (s *snapshot) names(c *engine.Core) *describe.Names {
-	n := describe.New(c.Table(), describe.Verbatim)
+func (s *snapshot) names(c *engine.View) *describe.Names {
+	n := describe.New(c.Table, describe.Verbatim)
 	n.Types = s.types
 	return n
 }

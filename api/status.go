@@ -70,8 +70,8 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 }
 
 // addProvisional adds the instances that have been unlike their siblings since Sibyl started.
-func (s *snapshot) addProvisional(c *engine.Core, names *describe.Names) {
-	all := c.Provisional()
+func (s *snapshot) addProvisional(c *engine.View, names *describe.Names) {
+	all := c.Progress.Provisional()
 	if len(all) == 0 {
 		return
 	}

@@ -33,7 +33,7 @@ type point struct {
 
 // pointsOf returns all tracepoints: those in catalogues of agents, in trees, in the plan, and with an override. Their
 // cost is an estimate from the trees built so far, for a tracepoint that is on in all requests.
-func pointsOf(c *engine.Core) map[trace.Symbol]*point {
+func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	points := make(map[trace.Symbol]*point)
 	of := func(id trace.Symbol) *point {
 		p := points[id]
@@ -43,12 +43,12 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 		}
 		return p
 	}
-	for i := range c.Catalogue() {
-		t := &c.Catalogue()[i]
+	for i := range c.Offers.Catalogue() {
+		t := &c.Offers.Catalogue()[i]
 		p := of(t.ID)
 		p.op, p.layer, p.kind, p.baseline = t.Op, t.Layer, t.Kind, t.Baseline
 	}
-	for id, t := range c.Trees().All() {
+	for id, t := range c.Trees.All() {
 		rate := c.Rate(id)
 		for i := range t.Nodes {
 			n := &t.Nodes[i]
@@ -69,13 +69,13 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 			}
 		}
 	}
-	for _, l := range c.Plan().Leases {
+	for _, l := range c.Searches.Plan().Leases {
 		of(l.Tracepoint)
 	}
-	for _, w := range c.State().Overrides {
+	for _, w := range c.Searches.State().Overrides {
 		of(w.Tracepoint)
 	}
-	states, names := newStates(c), renderer{describe.New(c.Table(), describe.Verbatim), c}
+	states, names := newStates(c), renderer{describe.New(c.Table, describe.Verbatim), c}
 	for id, p := range points {
 		p.name, p.state = names.tracepoint(id), states.of(id)
 		p.cost.Tracepoints = 1
@@ -97,7 +97,7 @@ func (a *API) ListTracepoints(ctx context.Context, r contract.ListTracepointsReq
 	sort := value(q.Sort, contract.ListTracepointsParamsSortState)
 	var list contract.ListTracepoints200JSONResponse
 	var refused error
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
 		order := newNameList()
@@ -135,12 +135,12 @@ func sortKey(p *point, sort contract.ListTracepointsParamsSort) float64 {
 	return 0
 }
 
-func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
+func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 	x := contract.Tracepoint{
 		ID: hex16(p.id), Name: p.name, Operation: r.Op(p.op), Layer: contract.TracepointLayer(p.layer.String()),
 		Kind: contract.TracepointKind(p.kind.String()), State: p.state, Cost: usage(p.cost), Leases: []contract.Lease{}, RequestTypes: p.requestTypes,
 	}
-	plan := c.Plan()
+	plan := c.Searches.Plan()
 	share := 0.
 	for i := range plan.Leases {
 		if l := &plan.Leases[i]; l.Tracepoint == p.id {
@@ -149,7 +149,7 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 		}
 	}
 	x.Share = number(share)
-	for _, w := range c.State().Overrides {
+	for _, w := range c.Searches.State().Overrides {
 		if w.Tracepoint == p.id {
 			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
 		}
@@ -179,7 +179,7 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 	}
 	id = trace.Symbol(n)
 	found := false
-	err = a.ask(ctx, func(c *engine.Core) {
+	err = a.ask(ctx, func(c *engine.View) {
 		if p := pointsOf(c)[id]; p != nil && !p.baseline {
 			found = true
 			x = a.renderer(c).point(c, p)
@@ -259,10 +259,10 @@ func (a *API) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideR
 // GetPlan implements contract.StrictServerInterface.
 func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (contract.GetPlanResponseObject, error) {
 	var d contract.GetPlan200JSONResponse
-	return &d, a.ask(ctx, func(c *engine.Core) {
+	return &d, a.ask(ctx, func(c *engine.View) {
 		names := a.renderer(c)
-		plan := c.Plan()
-		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended()), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
+		plan := c.Searches.Plan()
+		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
 		for i := range plan.Arms {
 			x := &plan.Arms[i]
 			d.Arms[i] = contract.Arm{
@@ -282,21 +282,21 @@ func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (con
 // GetBudget implements contract.StrictServerInterface.
 func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
 	var d contract.GetBudget200JSONResponse
-	return &d, a.ask(ctx, func(c *engine.Core) {
-		b, overrun, m := c.Options().Budget, c.State().Overrun, c.Measured()
+	return &d, a.ask(ctx, func(c *engine.View) {
+		b, overrun, m := c.Options.Budget, c.Searches.State().Overrun, c.Offers.Measured()
 		d = contract.GetBudget200JSONResponse{
 			Total: limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
 			Service: limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: usage(estimate(c)),
-			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Plan())), Hits: number(m.Hits), Bytes: number(m.Bytes), CPU: number(m.CPU)}, MeasuredPlan: m.Plan,
+			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Searches.Plan())), Hits: number(m.Hits), Bytes: number(m.Bytes), CPU: number(m.CPU)}, MeasuredPlan: m.Plan,
 			OverrunBytes: number(overrun.Bytes), OverrunCPU: number(overrun.CPU),
 		}
 	})
 }
 
 // estimate returns the estimated cost of the plan.
-func estimate(c *engine.Core) search.Usage {
+func estimate(c *engine.View) search.Usage {
 	points := pointsOf(c)
-	plan := c.Plan()
+	plan := c.Searches.Plan()
 	var all search.Usage
 	for i := range plan.Leases {
 		l := &plan.Leases[i]

@@ -79,7 +79,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "Sibyl stores samples of each group, and lists them at /traces; a tracing backend may have the others")
 	}
 	var options critpath.Options
-	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
+	if err := a.ask(ctx, func(c *engine.View) { options = c.Options.Path }); err != nil {
 		return nil, err
 	}
 	d, steps, err := readTrace(id, data, options, a.options.Failing)
@@ -105,12 +105,12 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trac
 	for i := range d.Spans {
 		ranks[steps[d.Spans[i].ID]] = nil
 	}
-	err := a.ask(ctx, func(c *engine.Core) {
-		if since := c.Spans().Since(); since > 0 {
+	err := a.ask(ctx, func(c *engine.View) {
+		if since := c.Spans.Since(); since > 0 {
 			d.RankedSince = new(at(since))
 		}
 		for step := range ranks {
-			ranks[step] = new(rankedSpans(c.Spans(), step))
+			ranks[step] = new(rankedSpans(c.Spans, step))
 		}
 	})
 	if err != nil {

@@ -21,14 +21,14 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 	var s *snapshot
 	var trees []contract.TreeSummary
 	order := newHashList()
-	err := a.ask(ctx, func(c *engine.Core) {
+	err := a.ask(ctx, func(c *engine.View) {
 		s = a.refresh(c)
 		for i := range s.groups {
 			id := s.groups[i].id
 			if s.groups[i].level != group.LevelRequestType {
 				continue
 			}
-			t, some := c.Trees().Built(id)
+			t, some := c.Trees.Built(id)
 			if !some {
 				continue
 			}
@@ -70,8 +70,8 @@ func (a *API) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (con
 		return nil, err
 	}
 	var d *contract.GetTree200JSONResponse
-	err = a.ask(ctx, func(c *engine.Core) {
-		t := c.Trees().Of(requestType)
+	err = a.ask(ctx, func(c *engine.View) {
+		t := c.Trees.Of(requestType)
 		if t == nil {
 			return
 		}
@@ -151,9 +151,9 @@ const (
 
 // matches returns the nodes of a tree that match the leading edges of a problem: the given one or, if problem is nil,
 // the first of the request type.
-func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
+func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
-	problems := c.Problems()
+	problems := c.Problems.Open()
 	at := slices.IndexFunc(problems, func(p detect.Problem) bool {
 		return p.RequestType == requestType && (problem == nil || p.ID.String() == *problem)
 	})
@@ -195,13 +195,13 @@ type states struct {
 	overrides map[trace.Symbol]*search.Override
 }
 
-func newStates(c *engine.Core) *states {
+func newStates(c *engine.View) *states {
 	s := &states{make(map[trace.Symbol]bool), make(map[trace.Symbol]*search.Override)}
-	for _, l := range c.Plan().Leases {
+	for _, l := range c.Searches.Plan().Leases {
 		s.on[l.Tracepoint] = true
 	}
-	for i := range c.State().Overrides {
-		w := &c.State().Overrides[i]
+	for i := range c.Searches.State().Overrides {
+		w := &c.Searches.State().Overrides[i]
 		s.overrides[w.Tracepoint] = w
 	}
 	return s

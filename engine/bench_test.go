@@ -24,7 +24,7 @@ func BenchmarkObserve(b *testing.B) {
 	app := sim.New(sim.Config{Seed: 0, Fault: sim.Host, Tracepoints: 100, Rate: 20})
 	c := NewCore(app.Table(), options)
 	now := trace.Nanos(1_700_000_000_000_000_000)
-	for epoch := 0; len(c.Problems()) == 0; epoch++ {
+	for epoch := 0; len(c.View().Problems.Open()) == 0; epoch++ {
 		if epoch > 200 {
 			b.Fatal("no problem")
 		}
@@ -157,9 +157,9 @@ func BenchmarkEpoch(b *testing.B) {
 		play(1)
 		c.Epoch(now)
 	}
-	for epochs := 0; len(c.Problems()) < requestTypes; epochs++ {
+	for epochs := 0; len(c.View().Problems.Open()) < requestTypes; epochs++ {
 		if epochs > 60 {
-			b.Fatalf("%d problems, want %d", len(c.Problems()), requestTypes)
+			b.Fatalf("%d problems, want %d", len(c.View().Problems.Open()), requestTypes)
 		}
 		play(3)
 		c.Epoch(now)
@@ -174,11 +174,10 @@ func BenchmarkEpoch(b *testing.B) {
 		c.Epoch(now)
 		used += cpuTime(b) - before
 	}
-	sites, _ := c.Sites()
 	b.ReportMetric(used.Seconds()*1e3/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(sites), "sites")
-	b.ReportMetric(float64(len(c.Problems())), "problems")
-	b.ReportMetric(float64(len(c.Incidents())), "incidents")
+	b.ReportMetric(float64(c.View().History.Len()), "sites")
+	b.ReportMetric(float64(len(c.View().Problems.Open())), "problems")
+	b.ReportMetric(float64(len(c.View().Incidents.All())), "incidents")
 }
 
 // cpuTime returns the CPU time of the process, which other load on the machine hardly changes.

@@ -25,8 +25,8 @@ func TestBudgetCountsAllTypes(t *testing.T) {
 			now = now.Add(options.Epoch)
 			c.Epoch(now)
 		}
-		if explores := len(c.Plan().Arms) > 0; explores != (bytes > 1) {
-			t.Errorf("budget of %g bytes/s: explores %t, arms %v", bytes, explores, c.Plan().Arms)
+		if explores := len(c.View().Searches.Plan().Arms) > 0; explores != (bytes > 1) {
+			t.Errorf("budget of %g bytes/s: explores %t, arms %v", bytes, explores, c.View().Searches.Plan().Arms)
 		}
 	}
 }

@@ -166,24 +166,6 @@ func newGroupSample(requestType analysis.Hash) *groupSample {
 	return &groupSample{explain.NewSample(sampledRequests, simulatedSpans), requestType}
 }
 
-// Sampled returns a uniform sample of the requests of a group since it has a problem; nil if it is not sampled. The
-// requests must not be changed.
-func (c *Core) Sampled(group analysis.Hash) []*observation.Observation {
-	if s := c.causes.samples[group]; s != nil {
-		return s.Requests()
-	}
-	return nil
-}
-
-// Findings returns the findings about a problem that is open or closed in the last epoch; nil if it was not explained.
-// They must not be changed.
-func (c *Core) Findings(problem analysis.Hash) *explain.Findings {
-	if f := cmp.Or(c.causes.found[problem], c.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
-		return &f.findings
-	}
-	return nil
-}
-
 // look explains p by the sample. The kth look at one sample has an error probability of alpha/k(k+1), all together
 // alpha.
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
@@ -209,4 +191,70 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// savedSample is the saved form of a groupSample.
+type savedSample struct {
+	Group       analysis.Hash
+	RequestType analysis.Hash
+	Sample      []byte
+}
+
+// savedFound is the saved form of what was found about a problem.
+type savedFound struct {
+	Problem  analysis.Hash
+	Present  bool // it refers to the present sample of the group
+	Group    analysis.Hash
+	Seen     uint64
+	Looks    int
+	Findings explain.Findings
+}
+
+// save adds c to s.
+func (c *causes) save(s *savedCore) {
+	for _, id := range hashes(c.samples) {
+		x := c.samples[id]
+		s.Samples = append(s.Samples, savedSample{Group: id, RequestType: x.requestType, Sample: x.AppendBinary(nil)})
+	}
+	for _, id := range hashes(c.loads) {
+		s.Loads = append(s.Loads, savedPart{id, c.loads[id].AppendBinary(nil)})
+	}
+	groups := make(map[*groupSample]analysis.Hash, len(c.samples))
+	for id, sample := range c.samples {
+		groups[sample] = id
+	}
+	for _, id := range hashes(c.found) {
+		f := c.found[id]
+		group, present := groups[f.in]
+		s.Found = append(s.Found, savedFound{Problem: id, Present: present, Group: group, Seen: f.seen, Looks: f.looks, Findings: f.findings})
+	}
+}
+
+// restore is the inverse of save. The error wraps [codec.ErrCorrupt].
+func (c *causes) restore(s *savedCore) error {
+	for i := range s.Samples {
+		x := &s.Samples[i]
+		sample, _, err := explain.DecodeSample(x.Sample)
+		if err != nil {
+			return err
+		}
+		c.samples[x.Group] = &groupSample{requestType: x.RequestType, Sample: sample}
+	}
+	for _, x := range s.Loads {
+		l, _, err := explain.DecodeRecentLoad(x.Data)
+		if err != nil {
+			return err
+		}
+		c.loads[x.ID] = l
+	}
+	c.keepLoads()
+	for i := range s.Found {
+		x := &s.Found[i]
+		f := &found{seen: x.Seen, looks: x.Looks, findings: x.Findings}
+		if x.Present {
+			f.in = c.samples[x.Group]
+		}
+		c.found[x.Problem] = f
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ func TestExplained(t *testing.T) {
 		reasons := make(map[search.Status]string)
 		for w.now < start.Add(8*time.Minute) {
 			w.play()
-			for _, v := range w.core.State().Investigations {
+			for _, v := range w.core.View().Searches.State().Investigations {
 				reasons[v.Status] = v.Reason
 			}
 		}
@@ -54,12 +54,12 @@ func TestExplainedAtOnce(t *testing.T) {
 				core.Observe(requests.Plain(requestType, 0, now+trace.Nanos(i), time.Second), nil)
 			}
 		}
-		now = now.Add(core.Options().Epoch)
+		now = now.Add(core.View().Options.Epoch)
 		core.Epoch(now)
 		before := explained
 		explained = 0
-		for _, p := range core.Problems() {
-			if core.Findings(p.ID) != nil {
+		for _, p := range core.View().Problems.Open() {
+			if core.View().Problems.Findings(p.ID) != nil {
 				explained++
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -108,18 +109,14 @@ const MostOverrides = 10_000
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
-		s := x.Settings
-		strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
-		if err != nil {
-			return false
-		}
-		c.strategy = strategy
-		c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
-		c.options.Retention, c.options.Objectives, c.options.Gates = s.Retention, s.Objectives, s.Gates
-		c.watchObjectives()
-		return true
+		return c.set(x.Settings)
 	case x.Override != nil:
-		return c.override(*x.Override)
+		o := x.Override
+		taken := c.searches.override(*o)
+		if taken {
+			c.log.addOverride(o.By, overrideVerbs[o.Kind], c.table.Text(o.Tracepoint))
+		}
+		return taken
 	case x.Feedback != nil:
 		if c.offers.apply(x.Feedback) {
 			c.offered()
@@ -128,7 +125,7 @@ func (c *Core) Apply(x *Change) bool {
 	case x.Accept != 0:
 		return c.accept(x.Accept, x.By, x.Text)
 	}
-	withdrawn := c.withdraw(x.Withdraw)
+	withdrawn := c.searches.withdraw(x.Withdraw)
 	if withdrawn {
 		c.log.addOverride(x.By, "withdraws the override of", c.table.Text(x.Withdraw))
 	}
@@ -138,26 +135,38 @@ func (c *Core) Apply(x *Change) bool {
 // overrideVerbs are the verbs for the log of decisions, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// override replaces the override of a tracepoint. It reports false if there are too many.
-func (c *Core) override(o search.Override) bool {
-	c.withdraw(o.Tracepoint)
-	if len(c.state.Overrides) >= MostOverrides {
+// set replaces the settings. It returns false if there is no strategy of the given name.
+func (c *Core) set(s *Settings) bool {
+	strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
+	if err != nil {
 		return false
 	}
-	c.state.Overrides = append(c.state.Overrides, o)
-	c.log.addOverride(o.By, overrideVerbs[o.Kind], c.table.Text(o.Tracepoint))
+	c.searches.strategy = strategy
+	c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
+	c.options.Retention, c.options.Objectives, c.options.Gates = s.Retention, s.Objectives, s.Gates
+	c.incidents.watch(s.Objectives, s.Gates)
 	return true
 }
 
-// withdraw ends the override of a tracepoint. It reports whether there was one.
-func (c *Core) withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Override // a new slice, because the state owns the old one
-	for _, o := range c.state.Overrides {
-		if o.Tracepoint != tracepoint {
-			left = append(left, o)
+// accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
+// [incident.Tracker.Accept].
+func (c *Core) accept(id uint64, by, text string) bool {
+	accepted := c.incidents.tracker.Accept(id, by, text)
+	if !accepted {
+		return false
+	}
+	if a := c.incidents.affected[id]; a != nil {
+		c.problems.accept(c.detector, c.groups().Closed(), func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
+	}
+	for _, x := range c.incidents.tracker.Incidents() {
+		if x.ID == id {
+			c.objectives.Waive(x.Objectives)
 		}
 	}
-	withdrawn := len(left) < len(c.state.Overrides)
-	c.state.Overrides = left
-	return withdrawn
+	entry := fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id)
+	if text != "" {
+		entry += ": " + text
+	}
+	c.log.add(by, entry)
+	return true
 }

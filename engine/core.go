@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
@@ -70,41 +69,38 @@ func (o *Options) SeeThrough(services ...string) {
 	}
 }
 
-// Core is the loop from closed traces to decisions. It has no clock or I/O: time is an argument, and its goroutines end
-// with the call that starts them. Equal requests and times give equal decisions, whatever the order of the requests of
-// an epoch. It is not safe for concurrent use.
+// Core is the loop from closed traces to decisions: it takes traces and changes, ends epochs, and saves and restores
+// its state. Its parts each own their state and their section of the saved state; [Core.View] returns those that may be
+// read.
+//
+// It has no clock or I/O: time is an argument, and its goroutines end with the call that starts them. Equal requests
+// and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for concurrent use.
 type Core struct {
 	options   Options
 	table     *trace.Table
 	extractor *critpath.Extractor
-	learning  learning
 	observer  observation.Observer
 	scratch   observation.Observation
 	simulated critpath.Simulation // scratch
 
-	types       *group.RequestTypes
-	detector    *detect.Detector
-	splitter    *splitter // nil: groups are not split
-	trees       Trees
-	offers      offers
-	log         actionLog
-	versions    versions
-	spans       observation.RecentSpans
-	coverage    trace.Coverage // of the traces ingested
-	tally       *history.Tally // of the traces ingested in this epoch
-	sites       *compare.Comparer
-	cases       cases
-	objectives  *incident.Objectives
-	request     incident.Request // scratch
-	strategy    search.Strategy  // named by options.Strategy
-	state       search.State
-	problems    []detect.Problem
-	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
-	searches    searches
-	causes      *causes
-	kept        *kept
-	series      seriesSet
-	plans       plans
+	coverage   trace.Coverage // of the traces ingested
+	learning   learning
+	types      *group.RequestTypes
+	detector   *detect.Detector
+	splitter   *splitter // nil: groups are not split
+	spans      observation.RecentSpans
+	calls      calls
+	objectives objectives
+	incidents  *Incidents
+	problems   *Problems
+	trees      *Trees
+	series     seriesSet
+	kept       *Kept
+	searches   *Searches
+	plans      *plans
+	offers     *Offers
+	versions   versions
+	log        actionLog
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // nil: none
 	encoded   int                                                               // bytes of the last encoding
@@ -120,31 +116,35 @@ func NewCore(table *trace.Table, options Options) *Core {
 	}
 	types := &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)}
 	c := &Core{
-		options:     options,
-		table:       table,
-		extractor:   critpath.NewExtractor(options.Path),
-		types:       types,
-		detector:    detect.New(group.NewGrouper(types, table, options.Groups)),
-		offers:      newOffers(table),
-		refinements: make(map[analysis.Hash]*refinements),
-		tally:       history.NewTally(),
-		sites:       compare.NewComparer(history.NewSites(table)),
-		objectives:  incident.NewObjectives(table),
-		causes:      newCauses(),
-		kept:        newKept(),
-		versions:    newVersions(),
-		strategy:    strategy,
+		options:    options,
+		table:      table,
+		extractor:  critpath.NewExtractor(options.Path),
+		types:      types,
+		detector:   detect.New(group.NewGrouper(types, table, options.Groups)),
+		calls:      newCalls(history.NewSites(table)),
+		objectives: objectives{Objectives: incident.NewObjectives(table), table: table},
+		offers:     newOffers(table),
+		versions:   newVersions(),
 		learning: learning{
 			epoch:    options.Epoch,
 			requests: spool.New("", math.MaxInt), // never to disk
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},
 	}
-	c.trees = Trees{table: table, offers: &c.offers, byType: make(map[analysis.Hash]*tree)}
-	c.plans = plans{offers: &c.offers, all: []plan{{}}}
-	c.searches = searches{table: table, trees: &c.trees, plans: &c.plans}
-	c.cases = cases{table: table, objectives: c.objectives, tracker: incident.NewTracker()}
-	c.watchObjectives()
+	c.trees = &Trees{table: table, offers: c.offers, byType: make(map[analysis.Hash]*tree)}
+	c.plans = &plans{offers: c.offers, all: []plan{{}}}
+	c.problems = newProblems(c.plans, c.trees)
+	c.kept = newKept(table, c.problems)
+	c.incidents = &Incidents{table: table, objectives: c.objectives.Objectives, tracker: incident.NewTracker()}
+	c.incidents.watch(options.Objectives, options.Gates)
+	c.searches = &Searches{
+		table:     table,
+		trees:     c.trees,
+		plans:     c.plans,
+		problems:  c.problems,
+		incidents: c.incidents,
+		strategy:  strategy,
+	}
 	if options.Split {
 		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
 		c.detector.Groups.Keys.Splits = c.splitter.Splits
@@ -152,15 +152,26 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// Coverage returns what became of the spans of the traces ingested. It belongs to c.
-func (c *Core) Coverage() *trace.Coverage { return &c.coverage }
+// groups returns the groups: those of the requests of the learning period while it lasts.
+func (c *Core) groups() *group.Grouper {
+	if !c.learning.over {
+		return c.learning.preview.Groups
+	}
+	return c.detector.Groups
+}
+
+// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
+// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
+func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
+	c.onLearned = f
+}
 
 // Ingest takes a closed trace and returns the number of requests in it. Unusable roots change the history of sites
 // only.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	p.Cover(&c.coverage)
-	c.tally.Observe(p)
+	c.calls.tally.Observe(p)
 	if !c.options.IncidentsOnly {
 		c.spans.Observe(p, 0)
 	}
@@ -180,20 +191,24 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 
 // ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
-func (c *Core) ObserveSites(t *history.Tally) { c.sites.Merge(t) }
+func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
+
+// ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
+// version that appears after the learning period, or in a recorded past of that length, is a deploy, unless it is the
+// first known version of its service.
+func (c *Core) ObserveVersions(seen []VersionSeen) {
+	c.versions.observe(seen, c.learning.over, c.options.Learning)
+}
 
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
-	c.observeObjectives(o)
+	c.objectives.observe(o)
 	if !c.learning.over {
 		return c.learning.observe(o)
 	}
 	if c.plans.arm(o).everything {
-		if len(o.Behind) == 0 {
-			c.detector.Groups.Aliases.Apply(o, c.table)
-			c.observeExplored(o)
-		}
+		c.observeExplored(o)
 		return nil, nil
 	}
 	requestType, group = c.detector.Groups.Observe(o)
@@ -204,20 +219,23 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 		c.splitter.Observe(group.Whole, o)
 	}
 	if !c.options.IncidentsOnly {
-		c.investigate(requestType, group, o, simulation)
+		c.observeTree(requestType.ID, o)
+		c.kept.observe(requestType, group, o)
+		c.problems.observe(requestType, group, o, simulation)
+		c.searches.observe(requestType.ID, o)
 	}
 	return requestType, group
 }
 
-// investigate takes a request for the explanation of problems and the search. Group may be nil.
-func (c *Core) investigate(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
-	c.observeTree(requestType.ID, o)
-	c.kept.observe(requestType, group, o)
-	c.causes.arrive(requestType.ID, o)
-	c.refine(requestType.ID, o, simulation, true)
-	c.searches.observe(requestType.ID, o)
-	if group != nil {
-		c.refine(group.ID, o, simulation, false)
+// observeExplored adds a request that had all tracepoints enabled to the tree of its type. It enters no other
+// statistics because the tracepoints slowed it down.
+func (c *Core) observeExplored(o *observation.Observation) {
+	if len(o.Behind) > 0 {
+		return
+	}
+	c.detector.Groups.Aliases.Apply(o, c.table)
+	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
+		c.observeTree(id, o)
 	}
 }
 
@@ -226,7 +244,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	a := c.plans.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
-		x.Unhealthy = c.hasProblem(requestType)
+		x.Unhealthy = c.problems.affect(requestType)
 		setPathTimes(o, x.Contexts)
 	}
 	c.trees.observe(requestType, x)
@@ -248,41 +266,53 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 // Epoch ends an epoch at time now: it detects and explains problems and decides the next plan. It returns the
 // decisions, each with its evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
-	c.spans.Rotate(now, c.healthySpans)
+	c.spans.Rotate(now, c.calls.healthy)
 	c.versions.trim()
-	unhealthy := c.cases.unhealthy()
+	unhealthy := c.incidents.unhealthy()
 	tracked := c.trackIncidents(now)
 	if !c.learning.over {
 		tracked.Wait()
 		c.learning.endEpoch(now)
-		if c.learning.elapsed(now, c.sites.Sites) < c.options.Learning {
+		if c.learning.elapsed(now, c.calls.Sites) < c.options.Learning {
 			return c.decide(now, 0) // there are no problems yet, but overrides apply
 		}
 		c.learn(now)
 	}
+	groups := c.detector.Groups
 	if !c.options.IncidentsOnly {
-		c.series.observe(c.detector.Groups)
+		c.series.observe(groups)
 	}
 	c.detector.Unhealthy = unhealthy
-	c.problems = c.detector.Watch(now, c.options.Watch)
+	c.problems.open = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
-	c.cases.follow(now, c.detector.Groups, c.problems)
-	c.settle(now)
+	c.incidents.follow(now, groups, c.problems.open)
+	c.log = append(c.log, c.problems.settle(c.detector, now, c.incidents.problems())...)
 	if age := c.options.Retention; age > 0 {
-		c.detector.Groups.Forget(now.Add(-age))
+		groups.Forget(now.Add(-age))
 	}
 	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
-	c.resplit(now)
+	c.splitter.endEpoch(now, c.table, c.detector)
 	if !c.options.IncidentsOnly {
 		c.explainProblems(now)
 	}
 	return c.decide(now, c.options.Explore)
 }
 
-// healthySpans reports whether the spans of an operation in [from, to) belong to the history: no incident affects its
-// service.
-func (c *Core) healthySpans(op trace.Op, from, to trace.Nanos) bool {
-	return !c.sites.Skips(c.table.Operation(op).Service, history.Interval{From: from, To: to})
+// trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
+// groups of requests: they share the table only, which neither changes.
+func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
+	burns, arrives, tracked := c.objectives.burns(now, c.detector.Groups), c.learning.arrives(now), &sync.WaitGroup{}
+	c.calls.flush() // this and the next may add names to the table
+	c.calls.JoinMessages(now)
+	tracked.Go(func() {
+		c.calls.Age(now)
+		if arrives {
+			return
+		}
+		c.incidents.tracker.Step(now, c.calls.Comparer, burns...)
+		c.incidents.forget(now, c.options.Retention)
+	})
+	return tracked
 }
 
 // explainProblems ends an epoch of the trees and of the explanations of problems.
@@ -290,33 +320,11 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	known := func(id analysis.Hash) bool { return c.detector.Groups.Group(id) != nil }
 	c.trees.age(now, known)
 	c.kept.endEpoch(now, known)
-	c.attachRefinements()
-	c.causes.endEpoch()
-	c.searches.follow(now, c.cases.tracker.Incidents(), c.detector.Groups)
-	c.series.compare(len(c.problems) > 0)
-	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
-}
-
-// trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
-// groups of requests: they share the table only, which neither changes.
-func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
-	burns, arrives, tracked := c.burns(now), c.learning.arrives(now), &sync.WaitGroup{}
-	c.mergeTally() // this and the next may add names to the table
-	c.sites.JoinMessages(now)
-	tracked.Go(func() {
-		c.sites.Age(now)
-		if arrives {
-			return
-		}
-		c.cases.tracker.Step(now, c.sites, burns...)
-		c.cases.forget(now, c.options.Retention)
-	})
-	return tracked
-}
-
-func (c *Core) mergeTally() {
-	c.sites.Merge(c.tally)
-	c.tally = history.NewTally()
+	c.problems.attachRefinements(c.searches.strategy.UsesPairs)
+	c.problems.causes.endEpoch()
+	c.searches.follow(now, c.incidents.tracker.Incidents(), c.detector.Groups)
+	c.series.compare(len(c.problems.open) > 0)
+	c.problems.causes.explain(c.problems.open, &c.searches.state, c.table, c.options.Seed)
 }
 
 // decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
@@ -325,20 +333,41 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
 	}
-	problems, taken := c.searchedProblems()
+	s := c.searches
+	problems, taken := s.subjects()
 	unavailable, unproven, returning := c.offers.withdrawn(now)
+	trees := s.builtTrees(c.options.Budget)
+	rates := make(map[analysis.Hash]float64, len(trees)) // in the judged windows
+	for id := range trees {
+		if g := c.detector.Groups.Group(id); g != nil {
+			rates[id] = g.Rate()
+		}
+	}
 	var decisions []search.Decision
-	c.state, decisions = search.Next(search.Input{
-		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
-		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
-		Explore: explore, Arms: c.armTimes(),
-		Measured: c.offers.usage(c.state.Plan.Version, now, measuredEpochs*c.options.Epoch), Unavailable: unavailable, Unproven: unproven, Returning: returning,
+	s.state, decisions = search.Next(search.Input{
+		Now:         now,
+		Problems:    problems,
+		Taken:       taken,
+		Trees:       trees,
+		Rates:       rates,
+		Table:       c.table,
+		State:       s.state,
+		Budget:      c.options.Budget,
+		Measured:    c.offers.usage(s.state.Plan.Version, now, measuredEpochs*c.options.Epoch),
+		Arms:        s.armTimes(),
+		Unavailable: unavailable,
+		Unproven:    unproven,
+		Returning:   returning,
+		Strategy:    s.strategy,
+		Seed:        c.options.Seed,
+		Epoch:       c.options.Epoch,
+		Explore:     explore,
 	})
-	decisions = append(decisions, c.logged(now)...)
-	c.recordHistory(decisions)
-	c.rememberPlaces(now)
-	c.causes.restartSamples(decisions)
-	c.plans.adopt(&c.state.Plan, now)
+	decisions = append(decisions, c.log.decisions(now, s.state.Plan.Version, &c.options)...)
+	s.recordHistory(decisions)
+	s.rememberPlaces(now, c.calls.Comparer)
+	c.problems.causes.restartSamples(decisions)
+	c.plans.adopt(&s.state.Plan, now)
 	return decisions
 }
 
@@ -351,57 +380,9 @@ func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 // offered takes a new catalogue.
 func (c *Core) offered() {
 	c.trees.outdate()
-	c.causes.announce(c.offers.catalogue)
+	c.problems.causes.announce(c.offers.catalogue)
 }
 
-// Problems returns the open problems as of the last epoch, ranked.
-func (c *Core) Problems() []detect.Problem { return c.problems }
-
-// Plan returns the current plan.
-func (c *Core) Plan() *search.Plan { return &c.state.Plan }
-
-// State returns the state of the search.
-func (c *Core) State() *search.State { return &c.state }
-
-// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees
-// of all request types, since a tracepoint costs every type that runs it. Trees of types without a problem may be
-// stale.
-func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
-	trees := make(map[analysis.Hash]*cct.Tree)
-	if c.options.Budget != (search.Budget{}) {
-		for id, t := range c.trees.byType {
-			if t.built == nil {
-				c.trees.Of(id)
-			}
-			trees[id] = t.built
-		}
-	}
-	add := func(id analysis.Hash) {
-		if t := c.trees.Of(id); t != nil {
-			trees[id] = t
-		}
-	}
-	for i := range c.problems {
-		add(c.problems[i].RequestType)
-	}
-	for _, s := range c.searches.list {
-		for _, id := range s.types() {
-			add(id)
-		}
-	}
-	return trees
-}
-
-// rates returns the requests per second, in the judged windows, of the types in builtTrees.
-func (c *Core) rates() map[analysis.Hash]float64 {
-	rates := make(map[analysis.Hash]float64)
-	for id := range c.builtTrees() {
-		if c.detector.Groups.Group(id) != nil {
-			rates[id] = c.Rate(id)
-		}
-	}
-	return rates
-}
-
-// Watched returns the number of groups and request types with an expectation.
-func (c *Core) Watched() int { return c.detector.Watched() }
+// NewlyKept returns the traces of requests that [Kept] has taken since the last call, if their journal records are
+// known: those to keep with all attributes, which [observation.Observation] lacks.
+func (c *Core) NewlyKept() []Recorded { return c.kept.take() }

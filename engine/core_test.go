@@ -42,7 +42,7 @@ func newWorld(config sim.Config, options engine.Options) *world {
 func (w *world) play() []detect.Problem {
 	end := w.now.Add(w.epoch)
 	var traces []*trace.Trace
-	for t := range w.app.Requests(w.now, end, simplan.Of(w.core.Plan(), nil)) {
+	for t := range w.app.Requests(w.now, end, simplan.Of(w.core.View().Searches.Plan(), nil)) {
 		c := &trace.Trace{ID: t.ID}
 		c.Append(t)
 		traces = append(traces, c)
@@ -57,7 +57,7 @@ func (w *world) play() []detect.Problem {
 	for _, d := range w.core.Epoch(end) {
 		w.log = append(w.log, fmt.Sprintf("%+v", d))
 	}
-	return w.core.Problems()
+	return w.core.View().Problems.Open()
 }
 
 // until plays until a time after the start.
@@ -90,7 +90,7 @@ func TestNoFalseAlarms(t *testing.T) {
 						seed, w.now.Sub(start), p.Kind, p.Level, p.EValue, p.Mean, p.Expected, p.Requests))
 				}
 			}
-			hours += float64(w.core.Watched()) * w.epoch.Hours()
+			hours += float64(w.core.View().Watched()) * w.epoch.Hours()
 		}
 	}
 	t.Logf("%.0f group-hours", hours)
@@ -145,7 +145,7 @@ func TestWrongClocks(t *testing.T) {
 		}
 		now = now.Add(10 * time.Second)
 		core.Epoch(now)
-		if learned := core.Watched() > 0; learned != (i+1 >= 30) {
+		if learned := core.View().Watched() > 0; learned != (i+1 >= 30) {
 			t.Fatalf("epoch %d: learned %v", i+1, learned)
 		}
 	}
@@ -166,10 +166,10 @@ func TestLearnFromPast(t *testing.T) {
 			core.Ingest(tr)
 		}
 		end = end.Add(c.until)
-		if core.Epoch(end); core.Watched() > 0 {
+		if core.Epoch(end); core.View().Watched() > 0 {
 			t.Errorf("%s: learned before the rest of the past can have arrived", c.name)
 		}
-		if core.Epoch(end.Add(10 * time.Second)); core.Watched() > 0 != c.learned {
+		if core.Epoch(end.Add(10 * time.Second)); core.View().Watched() > 0 != c.learned {
 			t.Errorf("%s: learned %t, want %t", c.name, !c.learned, c.learned)
 		}
 	}
@@ -187,7 +187,7 @@ func TestPastSpansAreUsual(t *testing.T) {
 		core.Ingest(tr)
 	}
 	core.Epoch(now)
-	latest, usual := core.Spans().Latest(entry), core.Spans().Usual(entry)
+	latest, usual := core.View().Spans.Latest(entry), core.View().Spans.Usual(entry)
 	if n := latest.Count() + usual.Count(); latest.Count() < n/5 || latest.Count() > n/3 {
 		t.Errorf("%d latest spans, %d usual ones", latest.Count(), usual.Count())
 	}
@@ -207,7 +207,7 @@ func TestObjectivesOverTime(t *testing.T) {
 		}
 		w := newWorld(small(1, sim.None), options)
 		w.until(6 * time.Minute)
-		problems := w.core.Problems()
+		problems := w.core.View().Problems.Open()
 		if (len(problems) > 0) != (accepted == 0) || (len(w.log) > 0) != (accepted == 0) {
 			t.Errorf("%v accepted: %d problems, %d decisions", accepted, len(problems), len(w.log))
 		}
@@ -227,7 +227,7 @@ func TestOverridesWhileLearning(t *testing.T) {
 	for i, kind := range []search.OverrideKind{search.Enable, search.Pin, search.Forbid} {
 		core.Apply(&engine.Change{Override: &search.Override{Tracepoint: price, Kind: kind, By: "ann"}})
 		d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second))
-		if on := len(core.Plan().Leases) > 0; on != (kind != search.Forbid) {
+		if on := len(core.View().Searches.Plan().Leases) > 0; on != (kind != search.Forbid) {
 			t.Errorf("%s: enabled %t, want %t", kind, on, !on)
 		}
 		if last := d[len(d)-1]; last.Reason != fmt.Sprintf("ann %ss \"shop/price\"", kind) {
@@ -247,18 +247,18 @@ func TestNoTraffic(t *testing.T) {
 			t.Fatalf("decisions %v, want none", d)
 		}
 	}
-	if p := core.Progress(); core.Learned() || !math.IsNaN(p) {
-		t.Errorf("without requests: learned %t, progress %v, want false, NaN", core.Learned(), p)
+	if p := core.View().Progress.Part(); core.View().Progress.Learned() || !math.IsNaN(p) {
+		t.Errorf("without requests: learned %t, progress %v, want false, NaN", core.View().Progress.Learned(), p)
 	}
 	for end := now.Add(options.Learning); now < end; {
-		if core.Learned() {
+		if core.View().Progress.Learned() {
 			t.Fatalf("learned %v before the end of the learning period", end.Sub(now))
 		}
 		core.Observe(requests.Plain(1, 1, now, time.Millisecond), nil)
 		now = now.Add(options.Epoch)
 		core.Epoch(now)
 	}
-	if !core.Learned() {
+	if !core.View().Progress.Learned() {
 		t.Error("not learned at the end of the learning period")
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -41,12 +42,10 @@ func newVersions() versions {
 	return versions{places: make(map[ingest.ServiceVersion]int), newest: make(map[trace.Symbol]trace.Symbol)}
 }
 
-// ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
-// version that appears after the learning period, or in a recorded past of that length, is a deploy, unless it is the
-// first known version of its service.
-func (c *Core) ObserveVersions(seen []VersionSeen) {
+// observe takes versions, see [Core.ObserveVersions]. After the learning period all that appear are deploys; before its
+// end, those that appear its length after the first known version.
+func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
 	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
-	v := &c.versions
 	for _, x := range seen {
 		if i, known := v.places[x.ServiceVersion]; known {
 			v.known[i].Last = max(v.known[i].Last, x.Last)
@@ -55,7 +54,7 @@ func (c *Core) ObserveVersions(seen []VersionSeen) {
 		if len(v.known) >= 2*mostVersions {
 			continue // trim makes room at the end of the epoch
 		}
-		if before := v.before(x); before != 0 && (c.learning.over || x.First.Sub(v.known[0].First) >= c.options.Learning) {
+		if before := v.before(x); before != 0 && (learned || x.First.Sub(v.known[0].First) >= learning) {
 			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
 			v.deploys = v.deploys[max(0, len(v.deploys)-mostDeploys):]
 		}
@@ -88,7 +87,7 @@ func (v *versions) add(x VersionSeen) {
 }
 
 // trim deletes versions beyond the bound. It is called at the end of an epoch, not for each version, so that the result
-// does not depend on how versions are divided among calls of ObserveVersions.
+// does not depend on how versions are divided among calls of observe.
 func (v *versions) trim() {
 	over := len(v.known) - mostVersions
 	if over <= 0 {
@@ -99,11 +98,11 @@ func (v *versions) trim() {
 		delete(v.places, x.ServiceVersion)
 	}
 	left := slices.DeleteFunc(v.known, func(x VersionSeen) bool { _, kept := v.places[x.ServiceVersion]; return !kept })
-	v.restore(left, v.deploys)
+	v.reset(left, v.deploys)
 }
 
-// restore sets the known versions, by first appearance, and the deploys.
-func (v *versions) restore(known []VersionSeen, deploys []Deploy) {
+// reset sets the known versions, by first appearance, and the deploys.
+func (v *versions) reset(known []VersionSeen, deploys []Deploy) {
 	*v = newVersions()
 	v.deploys = deploys
 	for _, x := range known {
@@ -111,5 +110,11 @@ func (v *versions) restore(known []VersionSeen, deploys []Deploy) {
 	}
 }
 
-// Deploys returns the latest thousand deploys, oldest first. The slice belongs to the core.
-func (c *Core) Deploys() []Deploy { return c.versions.deploys }
+// save implements section.
+func (v *versions) save(s *savedCore) { s.Versions, s.Deploys = v.known, v.deploys }
+
+// restore implements section.
+func (v *versions) restore(s *savedCore) error {
+	v.reset(s.Versions, s.Deploys)
+	return nil
+}

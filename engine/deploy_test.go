@@ -26,7 +26,7 @@ func newRollouts(t testing.TB, config engine.Options) *rollouts {
 	config.Learning = 20 * time.Second
 	r := &rollouts{newWorld(small(3, sim.None), config), t}
 	r.run("shop", "1")
-	for !r.core.Learned() {
+	for !r.core.View().Progress.Learned() {
 		r.play()
 	}
 	return r
@@ -42,15 +42,15 @@ func (r *rollouts) run(service string, versions ...string) {
 }
 
 func (r *rollouts) seen(at trace.Nanos, service, version string) engine.VersionSeen {
-	x := ingest.ServiceVersion{Service: r.core.Table().Symbol(service), Version: r.core.Table().Symbol(version)}
+	x := ingest.ServiceVersion{Service: r.core.View().Table.Symbol(service), Version: r.core.View().Table.Symbol(version)}
 	return engine.VersionSeen{ServiceVersion: x, First: at, Last: at}
 }
 
 // deploys returns the deploys as text.
 func (r *rollouts) deploys() string {
 	var all []string
-	for _, d := range r.core.Deploys() {
-		text := r.core.Table().Text
+	for _, d := range r.core.View().Deploys {
+		text := r.core.View().Table.Text
 		all = append(all, fmt.Sprintf("%s %s after %s at %v", text(d.Service), text(d.Version), text(d.Before), d.At.Sub(start)))
 	}
 	return strings.Join(all, "; ")
@@ -112,18 +112,18 @@ func TestVersionsAreBounded(t *testing.T) {
 				r.core.ObserveVersions(part)
 			}
 			r.core.ObserveVersions([]engine.VersionSeen{r.seen(r.now.Add(time.Second), "shop", "1")})
-			if n := r.core.Versions(); n <= 4096 || n > 8192 {
+			if n := engine.Versions(r.core); n <= 4096 || n > 8192 {
 				t.Errorf("%d versions before the end of the epoch, want 4097 to 8192", n)
 			}
-			if r.play(); r.core.Versions() != 4096 {
-				t.Errorf("%d versions after the epoch, want 4096", r.core.Versions())
+			if r.play(); engine.Versions(r.core) != 4096 {
+				t.Errorf("%d versions after the epoch, want 4096", engine.Versions(r.core))
 			}
 		}
-		if n := len(r.core.Deploys()); n != 1000 {
+		if n := len(r.core.View().Deploys); n != 1000 {
 			t.Errorf("%d deploys, want 1000", n)
 		}
 		r.run("shop", "1", "2")
-		d := r.core.Deploys()[999]
+		d := r.core.View().Deploys[999]
 		if d.Service != trace.SymbolOf([]byte("shop")) || d.Version != trace.SymbolOf([]byte("2")) || d.Before != trace.SymbolOf([]byte("1")) {
 			t.Errorf("last deploy %+v, want version 2 of shop after 1", d)
 		}

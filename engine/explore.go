@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -14,19 +13,6 @@ import (
 
 // exploreArm is the arm of the requests that have all tracepoints enabled, in every plan.
 var exploreArm = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything: true}
-
-// observeExplored adds a request that had all tracepoints enabled to the tree of its type. It enters no other
-// statistics because the tracepoints slowed it down.
-func (c *Core) observeExplored(o *observation.Observation) {
-	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
-		c.observeTree(id, o)
-	}
-}
-
-// hasProblem reports whether a request type has an open problem. Its requests are then no reference.
-func (c *Core) hasProblem(requestType analysis.Hash) bool {
-	return slices.ContainsFunc(c.problems, func(p detect.Problem) bool { return p.RequestType == requestType })
-}
 
 // setPathTimes sets the times of counts, which are those of o's contexts, to the inclusive times on the critical path,
 // as shares use them. Times of baseline contexts become 0.

@@ -6,18 +6,18 @@ import (
 )
 
 // Splits returns the variables by which groups are split.
-func (c *Core) Splits() []*explain.Split { return c.splitter.Splits.All() }
+func Splits(c *Core) []*explain.Split { return c.splitter.Splits.All() }
 
 // Versions returns the number of known versions of services.
-func (c *Core) Versions() int { return len(c.versions.known) }
+func Versions(c *Core) int { return len(c.versions.known) }
 
 // ArmTimes returns the durations of the requests of every problem by arm of the current plan.
-func (c *Core) ArmTimes() []search.ArmTimes { return c.armTimes() }
+func ArmTimes(c *Core) []search.ArmTimes { return c.searches.armTimes() }
 
 // PairStatistics returns the number of groups with pair statistics.
-func (c *Core) PairStatistics() int {
+func PairStatistics(c *Core) int {
 	n := 0
-	for _, r := range c.refinements {
+	for _, r := range c.problems.refinements {
 		if r.pairs != nil {
 			n++
 		}

@@ -8,26 +8,26 @@ import (
 
 // recordHistory adds to the trees the evidence of the investigations that the decisions located, for each context once,
 // so that the next search starts where causes were.
-func (c *Core) recordHistory(decisions []search.Decision) {
+func (r *Searches) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Subject.IsZero() || d.From >= search.Located || d.To != search.Located {
 			continue
 		}
-		v := c.state.Investigation(d.Subject)
+		v := r.state.Investigation(d.Subject)
 		if _, ok := v.Subject.Incident(); ok {
-			c.learnInside(v)
+			r.learnInside(v)
 		} else {
-			c.trees.learn(v.RequestType, resultsOf(v))
+			r.trees.learn(v.RequestType, resultsOf(v))
 		}
 	}
 }
 
 // learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
-func (c *Core) learnInside(v *search.Investigation) {
-	for _, s := range c.searches.list {
+func (r *Searches) learnInside(v *search.Investigation) {
+	for _, s := range r.list {
 		if s.subject() == v.Subject {
-			c.trees.learnInside(s.types(), s.operations, resultsOf(v))
+			r.trees.learnInside(s.types(), s.operations, resultsOf(v))
 		}
 	}
 }

@@ -19,16 +19,16 @@ func TestRecordHistory(t *testing.T) {
 	c.trees.observe(requestType, cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
 		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
 	}})
-	c.state.Investigations = []search.Investigation{{
+	c.searches.state.Investigations = []search.Investigation{{
 		Subject: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
 		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
 	}}
-	c.recordHistory([]search.Decision{
+	c.searches.recordHistory([]search.Decision{
 		{Subject: problem, To: search.Investigating},
 		{Subject: problem, From: search.Investigating, To: search.Located},
 		{Subject: problem, From: search.Located, To: search.Located},
 	})
-	built := c.Trees().Of(requestType)
+	built := c.View().Trees.Of(requestType)
 	h := built.Nodes[built.Find(place)].History
 	if h.N != 1 || h.Mean() != 0.8 {
 		t.Fatalf("%+v", h)

@@ -1,141 +1,412 @@
 package engine
 
 import (
-	"fmt"
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident is an incident with what groups and problems show of it.
-type Incident struct {
-	incident.Incident
-	Types    []AffectedType  // by falling added latency, at most maxAffected
-	Share    float64         // of all requests since the onset, of Types; 0: unknown
-	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
-	Place    Place
-	// Milestones are the facts in its course, in the order in which they became known.
-	Milestones []Milestone
-	// AlertedSeverity is the severity at the time when it opened, or opened again: alerts about it keep it.
-	AlertedSeverity Severity
+// Incidents holds the incidents with the request types and problems that they affect.
+type Incidents struct {
+	table      *trace.Table
+	objectives *incident.Objectives
+	tracker    *incident.Tracker
+	affected   map[uint64]*affected // by incident
 }
 
-// deployLead is the time before the onset of an incident from which deploys of its suspects may be its cause.
-const deployLead = 30 * time.Minute
-
-// Deploys returns those of the suspects of x, among some deploys, that happened from half an hour before its onset
-// until its end, in their order.
-func (x *Incident) Deploys(all []Deploy) []Deploy {
-	var found []Deploy
-	for _, d := range all {
-		if d.At >= x.Onset.Add(-deployLead) && (x.IsOpen() || d.At <= x.Closed()) &&
-			slices.ContainsFunc(x.Shown(), func(s compare.Suspect) bool { return s.Service == d.Service }) {
-			found = append(found, d)
+// All returns the open incidents and the remembered closed ones, in the order in which they were opened.
+func (c *Incidents) All() []Incident {
+	tracked := c.tracker.Incidents()
+	all := make([]Incident, len(tracked))
+	for i := range tracked {
+		all[i] = Incident{Incident: tracked[i]}
+		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
+		if a := c.affected[tracked[i].ID]; a != nil {
+			all[i].Share = a.Share
+			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
 		}
 	}
-	return found
+	return all
 }
 
-// SuspectDeploy returns the latest of x.Deploys of the first suspect that may have caused x; zero if there is none. One
-// after the opening is not the cause but perhaps the remedy.
-func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
-	for _, d := range slices.Backward(x.Deploys(all)) {
-		if d.Service == x.Suspects[0].Service && d.At <= x.LastOpened() {
-			return d
+// With returns the open incident that contains a problem, the oldest of several.
+func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
+	for _, x := range c.tracker.Incidents() {
+		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
+			return x.ID, true
 		}
 	}
-	return Deploy{}
+	return 0, false
 }
-
-// AffectedType is a request type that is slower, or fails more often, since the onset of an incident, and that runs
-// through its first suspect.
-type AffectedType struct {
-	RequestType         analysis.Hash
-	Entry               trace.Op
-	Requests            uint64        // since the onset, until requests were as usual again or now
-	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
-	Mean, Usual         float64       // ns, of these requests and in healthy times before the onset
-	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown
-	P99, UsualP99       float64
-	Failed, UsualFailed float64 // share of these requests, and in healthy times before the onset
-}
-
-// lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
-func (x *AffectedType) lost() float64 {
-	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
-}
-
-// Fails reports whether x loses more by failures than by time.
-func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
-
-// Rules by which an affected type is as usual again.
-const (
-	leastLeft = 0.25 // of the former loss of a request, in the requests since then
-	leastMore = 1.25 // times the former loss, with which it goes on at a lower level
-)
-
-// goesOn reports whether the requests of x that came after those of before still lose time. Healthy requests after the
-// end do not dilute the size of an incident.
-func (x *AffectedType) goesOn(before *AffectedType) bool {
-	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()
-	return lost > 0 &&
-		(lost*float64(before.Requests) >= leastLeft*added*before.lost() || x.lost() >= leastMore*before.lost())
-}
-
-// maxAffected bounds the request types, and the problems, of an incident.
-const maxAffected = 100
-
-// Incidents returns the open incidents and the remembered closed ones, in the order in which they were opened. The
-// result is valid until the next epoch.
-func (c *Core) Incidents() []Incident { return c.cases.all() }
 
 // ChangedCalls returns the services that have made other calls for some minutes, ascending, see
 // [incident.ChangedCalls].
-func (c *Core) ChangedCalls() []incident.ChangedCalls { return c.cases.tracker.ChangedCalls() }
+func (c *Incidents) ChangedCalls() []incident.ChangedCalls { return c.tracker.ChangedCalls() }
 
-// accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
-// [incident.Tracker.Accept].
-func (c *Core) accept(id uint64, by, text string) bool {
-	accepted := c.cases.tracker.Accept(id, by, text)
-	if accepted {
-		if a := c.cases.affected[id]; a != nil {
-			c.acceptProblems(c.Ended(), func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
-		}
-		for _, x := range c.cases.tracker.Incidents() {
-			if x.ID == id {
-				c.objectives.Waive(x.Objectives)
-			}
-		}
-		entry := fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id)
-		if text != "" {
-			entry += ": " + text
-		}
-		c.log.add(by, entry)
-	}
-	return accepted
+// watch applies objectives and gates.
+func (c *Incidents) watch(o []incident.Objective, g incident.Gates) {
+	c.objectives.Set(o)
+	c.tracker.SetGates(g)
 }
 
-// Watching reports whether incidents are reported: the history of calls is long enough.
-func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites.Sites) }
+// problems returns the problems of the open incidents.
+func (c *Incidents) problems() (all []analysis.Hash) {
+	for _, x := range c.tracker.Incidents() {
+		if a := c.affected[x.ID]; x.IsOpen() && a != nil {
+			all = append(all, a.Problems...)
+		}
+	}
+	return all
+}
 
-// WatchingLeft returns how long requests must go on until incidents are reported; 0 if they are.
-func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.sites.Sites) }
+// leastRetention is the least time for which closed incidents are kept.
+const leastRetention = 24 * time.Hour
 
-// Silent reports whether requests have been missing for so long that an incident would close.
-func (c *Core) Silent() bool { return incident.Silent(c.Ended(), c.sites.Sites) }
+// forget deletes closed incidents that are older than an age, unless that is 0, or too many.
+func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
+	before := trace.Nanos(math.MinInt64)
+	if age > 0 {
+		before = now.Add(-max(age, leastRetention))
+	}
+	c.tracker.Forget(before)
+}
 
-// Sites returns the number of sites from whose calls incidents are raised, and the number of calls at sites for which
-// there was no room.
-func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.Refused() }
+// missesObjective reports whether the requests of g since the onset of an incident miss one of its objectives: they are
+// affected although their mean may be as usual.
+func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
+	for i := range x.Objectives {
+		if c.objectives.Matches(&x.Objectives[i].Objective, g.Entry) {
+			return since.Total.N > 0
+		}
+	}
+	return false
+}
 
-// History returns the history of calls from which incidents are raised, for reading.
-func (c *Core) History() *history.Sites { return c.sites.Sites }
+// affected lists the request types and problems of an incident, and has its place.
+type affected struct {
+	Types    []AffectedType
+	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
+	Share    float64                        // see [Incident.Share]
+	all      requestsSince                  // of all types
+	Problems []analysis.Hash
+	Place    Place
+	Alerted  Severity // see [Incident.AlertedSeverity]
 
-// IncidentWith returns the open incident that contains a problem, the oldest of several.
-func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) { return c.cases.with(problem) }
+	Milestones []Milestone
+}
+
+// mostly reports whether requests of one type lose at least half of what all affected requests lose.
+func (a *affected) mostly(requestType analysis.Hash) bool {
+	own, all := 0.0, 0.0
+	for i := range a.Types {
+		x := &a.Types[i]
+		all += x.lost()
+		if x.RequestType == requestType {
+			own = x.lost()
+		}
+	}
+	return own >= all/2
+}
+
+// mayReturn is the time after the end of an incident within which it returns, except one that takes hours to grow.
+const mayReturn = 10 * time.Minute
+
+// follow renews the request types and the problems of the open incidents at the end of an epoch.
+func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []detect.Problem) {
+	tracked := c.tracker.Incidents()
+	known := make(map[uint64]*affected, len(tracked))
+	var open []*incident.Incident
+	for i := range tracked {
+		x := &tracked[i]
+		a := c.affected[x.ID]
+		opened := a == nil || x.LastOpened() == now
+		if a == nil {
+			a = &affected{since: make(map[analysis.Hash]*group.Since)}
+		}
+		known[x.ID] = a
+		if !x.IsOpen() && now.Sub(x.Closed()) > mayReturn {
+			clear(a.since)
+			a.all = requestsSince{}
+		}
+		if x.IsOpen() && len(x.Suspects) > 0 {
+			open = append(open, x)
+			if opened {
+				unlearn(groups, x)
+			}
+			c.affectTypes(x, a, groups)
+			if opened {
+				a.Alerted = (&Incident{Incident: *x, Types: a.Types}).Severity()
+			}
+		}
+	}
+	c.affected = known
+	if len(open) == 0 {
+		return
+	}
+	for i := range problems {
+		p := &problems[i]
+		if x := c.explains(open, p); x != nil {
+			if a := known[x.ID]; len(a.Problems) < maxAffected && !slices.Contains(a.Problems, p.ID) {
+				a.addProblem(p)
+			}
+		}
+	}
+}
+
+// Thresholds of affected request types.
+const (
+	leastSlowdown = 1.05 // times the usual mean
+	leastFailures = 0.02 // share of the requests, beyond the usual
+	leastAffected = 3    // failed requests
+	clearly       = 2.0  // standard errors: the incident itself is certain
+)
+
+// longestUnnoticed is the time for which an incident may have gone on when it opens again.
+const longestUnnoticed = 2 * incident.Window
+
+// unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
+func unlearn(groups *group.Grouper, x *incident.Incident) {
+	began := x.Onset
+	if x.Reopened() != 0 {
+		began = x.Reopened().Add(-longestUnnoticed)
+	}
+	for g := range groups.Each() {
+		g.Unlearn(began)
+	}
+}
+
+// unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
+// incident: they teach nothing usual, even if the incident hardly shows in them.
+func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
+	var suspects []trace.Symbol
+	for _, x := range c.tracker.Incidents() {
+		if x.IsOpen() && len(x.Suspects) > 0 {
+			suspects = append(suspects, x.Suspects[0].Service)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	known := make(map[*group.Group]bool)
+	return func(requestType *group.Group) bool {
+		through, found := known[requestType]
+		if !found {
+			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return passes(c.table, requestType, s) })
+			known[requestType] = through
+		}
+		return through
+	}
+}
+
+// affectTypes renews the request types of a that x affects, each until its requests are as usual again. Their usual
+// numbers stay as they were when they joined.
+func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper) {
+	now, service, before := groups.Closed(), x.Suspects[0].Service, len(a.Types)
+	a.all.count(groups, x.Onset, now)
+	for g := range groups.Each() {
+		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
+			continue
+		}
+		i := slices.IndexFunc(a.Types[:before], func(t AffectedType) bool { return t.RequestType == g.ID })
+		t := usualType(g)
+		since := a.since[g.ID]
+		if i >= 0 {
+			t = a.Types[i]
+		}
+		if since == nil {
+			since = new(g.RequestsSince(x.Onset, now))
+		} else {
+			since.Extend(g, now)
+		}
+		t.measure(since)
+		switch {
+		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) && !c.missesObjective(g, x, since):
+		case i < 0:
+			a.Types = append(a.Types, t)
+			a.since[g.ID] = since
+		case t.goesOn(&a.Types[i]):
+			a.Types[i] = t
+			a.since[g.ID] = since
+		}
+	}
+	own := uint64(0)
+	for i := range a.Types {
+		own += a.Types[i].Requests
+	}
+	if own > 0 {
+		a.Share = float64(own) / float64(max(own, a.all.Requests))
+	}
+	slices.SortFunc(a.Types, func(t, u AffectedType) int {
+		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
+	})
+	for i := range a.Types[min(len(a.Types), maxAffected):] {
+		delete(a.since, a.Types[maxAffected+i].RequestType)
+	}
+	a.Types = a.Types[:min(len(a.Types), maxAffected)]
+}
+
+// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, like
+// those of the affected types: groups keep exact numbers of the last minutes only.
+type requestsSince struct {
+	Requests uint64
+	Until    trace.Nanos // 0: none has been counted
+}
+
+// count adds the requests since an onset, until now, that s does not contain yet.
+func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
+	for g := range groups.Each() {
+		if g.Level != group.LevelRequestType {
+			continue
+		}
+		added := group.Since{Until: s.Until}
+		if s.Until == 0 {
+			added = g.RequestsSince(onset, now)
+		} else {
+			added.Extend(g, now)
+		}
+		s.Requests += added.Total.N
+	}
+	s.Until = now
+}
+
+// usualType returns a request type with its usual numbers.
+func usualType(g *group.Group) AffectedType {
+	usual := &g.Reference
+	return AffectedType{
+		RequestType: g.ID, Entry: g.Entry, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
+		UsualP50: usual.Latency.Quantile(0.5), UsualP99: usual.Latency.Quantile(0.99),
+	}
+}
+
+// measure sets the numbers of the requests since the onset.
+func (x *AffectedType) measure(since *group.Since) {
+	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
+		return
+	}
+	x.Mean, x.Failed = since.Total.Mean(), float64(since.Failed)/float64(x.Requests)
+	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
+}
+
+// affected reports whether the requests since the onset, which x has, are clearly slower than usual, or fail clearly
+// more often.
+func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
+	n := float64(since.Total.N)
+	if n == 0 {
+		return false
+	}
+	spread := math.Sqrt(since.Total.Variance()/n + usual.Variance()/float64(usual.N))
+	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected {
+		return true
+	}
+	spread = math.Sqrt(max(x.UsualFailed, 1/n) * (1 - min(x.UsualFailed, 1)) / n)
+	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
+}
+
+// leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
+const leastExplained = 0.3
+
+// explains returns the open incident whose first suspect accounts for most of a problem; nil if none does.
+func (c *Incidents) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
+	all, parts := 0.0, make([]float64, len(open)) // parts: by incident
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if e.Score <= 0 {
+			continue
+		}
+		all += e.Score
+		places := placesOf(c.table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
+		for k, x := range open {
+			if slices.Contains(places[:], x.Suspects[0].Service) {
+				parts[k] += e.Score
+			}
+		}
+	}
+	most := leastExplained
+	for k, part := range parts {
+		if all > 0 && part/all > most {
+			best, most = open[k], part/all
+		}
+	}
+	return best
+}
+
+// affectedState is the saved form of affected.
+type affectedState struct {
+	Incident uint64
+	Types    []AffectedType
+	Share    float64
+	All      requestsSince
+	Problems []analysis.Hash
+	Place    Place
+	Alerted  Severity
+	Since    [][]byte // the requests of each of Types
+
+	Milestones []Milestone
+}
+
+// save implements section.
+func (c *Incidents) save(s *savedCore) {
+	s.Incidents, s.Objectives = c.tracker.Save(), c.objectives.State()
+	for _, x := range c.tracker.Incidents() {
+		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
+			state := affectedState{
+				Incident:   x.ID,
+				Types:      a.Types,
+				Share:      a.Share,
+				All:        a.all,
+				Problems:   a.Problems,
+				Place:      a.Place,
+				Alerted:    a.Alerted,
+				Milestones: a.Milestones,
+			}
+			for i := range a.Types {
+				var since []byte
+				if x := a.since[a.Types[i].RequestType]; x != nil {
+					since = x.AppendBinary(nil)
+				}
+				state.Since = append(state.Since, since)
+			}
+			s.Affected = append(s.Affected, state)
+		}
+	}
+}
+
+// restore implements section.
+func (c *Incidents) restore(saved *savedCore) error {
+	c.tracker = incident.Restore(saved.Incidents)
+	c.objectives.Restore(&saved.Objectives)
+	c.affected = make(map[uint64]*affected, len(saved.Affected))
+	for i := range saved.Affected {
+		s := &saved.Affected[i]
+		a := &affected{
+			Types:      s.Types,
+			Share:      s.Share,
+			all:        s.All,
+			Problems:   s.Problems,
+			Place:      s.Place,
+			Alerted:    s.Alerted,
+			Milestones: s.Milestones,
+			since:      make(map[analysis.Hash]*group.Since),
+		}
+		for k := range s.Since[:min(len(s.Since), len(s.Types))] {
+			if len(s.Since[k]) == 0 {
+				continue
+			}
+			since, err := group.DecodeSince(s.Since[k])
+			if err != nil {
+				return err
+			}
+			a.since[s.Types[k].RequestType] = &since
+		}
+		c.affected[s.Incident] = a
+	}
+	return nil
+}

@@ -24,19 +24,19 @@ func TestIncidents(t *testing.T) {
 	w := newWorld(small(3, sim.CPU), engine.DefaultOptions())
 	const healthy = 20 * time.Minute
 	w.until(healthy)
-	if got := w.core.Incidents(); len(got) > 0 {
+	if got := w.core.View().Incidents.All(); len(got) > 0 {
 		t.Errorf("%d incidents in healthy minutes", len(got))
 	}
 	w.app.Inject(w.now)
 	var x engine.Incident
 	for w.now < start.Add(healthy+15*time.Minute) && len(x.Types) == 0 {
 		w.play()
-		if all := w.core.Incidents(); len(all) > 0 {
+		if all := w.core.View().Incidents.All(); len(all) > 0 {
 			x = all[0]
 		}
 	}
 	if len(x.Types) == 0 {
-		t.Fatalf("no incident with a request type: %+v", w.core.Incidents())
+		t.Fatalf("no incident with a request type: %+v", w.core.View().Incidents.All())
 	}
 	table, service := w.app.Table(), x.Suspects[0].Service
 	if got, want := table.Text(service), table.ServiceName(w.app.Target().Operations[0]); got != want {
@@ -50,7 +50,7 @@ func TestIncidents(t *testing.T) {
 		}
 		last = lost
 		through := false
-		for _, n := range w.core.Trees().Of(a.RequestType).Nodes {
+		for _, n := range w.core.View().Trees.Of(a.RequestType).Nodes {
 			op := table.Operation(n.Op)
 			through = through || op.Service == service || table.Operation(op.Target).Service == service
 		}
@@ -62,7 +62,7 @@ func TestIncidents(t *testing.T) {
 	if err := restored.Restore(w.core.AppendState(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(w.core.Incidents(), restored.Incidents()); diff != "" {
+	if diff := cmp.Diff(w.core.View().Incidents.All(), restored.View().Incidents.All()); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
 }
@@ -80,8 +80,8 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 	usual := make(map[trace.Op]float64) // 99th percentiles of entries without the fault
 	w := newWorld(rare(sim.None), engine.DefaultOptions())
 	for w.until(healthy + most); len(usual) == 0; {
-		for g := range w.core.Grouper().Each() {
-			spans := w.core.Spans().Usual(g.Entry)
+		for g := range w.core.View().Groups.Each() {
+			spans := w.core.View().Spans.Usual(g.Entry)
 			usual[g.Entry] = spans.Quantile(0.99)
 		}
 	}
@@ -101,7 +101,7 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 		through, table := 0, w.app.Table()
 		for w.now < began.Add(most) {
 			w.play()
-			all := w.core.Incidents()
+			all := w.core.View().Incidents.All()
 			if len(all) == 0 {
 				continue
 			}
@@ -111,12 +111,12 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 					recorded, x.Onset.Sub(began), x.Closed())
 			}
 			for _, a := range x.Types {
-				if g := w.core.Grouper().Group(a.RequestType); a.Usual != g.Reference.Total.Mean() {
+				if g := w.core.View().Groups.Group(a.RequestType); a.Usual != g.Reference.Total.Mean() {
 					t.Fatalf("recorded %t: the usual mean is %v, that of the reference %v", recorded, a.Usual, g.Reference.Total.Mean())
 				}
 			}
-			for g := range w.core.Grouper().Each() {
-				passes := slices.ContainsFunc(w.core.Trees().Of(g.RequestType).Nodes, func(n cct.Node) bool {
+			for g := range w.core.View().Groups.Each() {
+				passes := slices.ContainsFunc(w.core.View().Trees.Of(g.RequestType).Nodes, func(n cct.Node) bool {
 					return table.Operation(n.Op).Service == x.Suspects[0].Service
 				})
 				if !passes || !g.Expectation.Learned {
@@ -125,22 +125,22 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 				if through++; g.Reference.Last > x.Onset.Add(engine.DefaultOptions().Epoch) {
 					t.Fatalf("recorded %t, %v after the onset: requests until %v after it are usual", recorded, w.now.Sub(x.Onset), g.Reference.Last.Sub(x.Onset))
 				}
-				spans := w.core.Spans().Usual(g.Entry)
+				spans := w.core.View().Spans.Usual(g.Entry)
 				if p99 := spans.Quantile(0.99); spans.Count() < 100 || p99 > 1.2*usual[g.Entry] {
 					t.Fatalf("recorded %t, %v after the onset: %d usual spans with a 99th percentile of %v, without the fault %v", recorded, w.now.Sub(x.Onset), spans.Count(), p99, usual[g.Entry])
 				}
 			}
 		}
 		before := make(map[analysis.Hash]float64)
-		for g := range w.core.Grouper().Each() {
+		for g := range w.core.View().Groups.Each() {
 			before[g.ID] = g.Reference.Latency.Quantile(0.99)
 		}
 		w.app.Inject(math.MaxInt64)
 		w.until(healthy + most + 30*time.Minute)
-		if x := w.core.Incidents()[0]; x.Closed() == 0 {
+		if x := w.core.View().Incidents.All()[0]; x.Closed() == 0 {
 			t.Fatalf("recorded %t: the incident is open half an hour after the fault", recorded)
 		}
-		for g := range w.core.Grouper().Each() {
+		for g := range w.core.View().Groups.Each() {
 			if after := g.Reference.Latency.Quantile(0.99); g.Expectation.Learned && after > 1.2*before[g.ID] {
 				t.Errorf("recorded %t: after the incident the usual 99th percentile is %v, before %v", recorded, after, before[g.ID])
 			}
@@ -170,20 +170,20 @@ func TestIncidentSearchedAnew(t *testing.T) {
 	w := newWorld(small(3, sim.CPU), options)
 	w.until(20 * time.Minute)
 	steady := make(map[trace.Symbol]bool) // services with located problems
-	for _, p := range w.core.Problems() {
-		if op := w.core.State().Investigation(search.OfProblem(p.ID)).Answer(); op != 0 {
+	for _, p := range w.core.View().Problems.Open() {
+		if op := w.core.View().Searches.Investigation(search.OfProblem(p.ID)).Answer(); op != 0 {
 			steady[w.app.Table().Operation(op).Service] = true
 		}
 	}
 	w.app.Inject(w.now)
-	for len(w.core.Incidents()) == 0 {
+	for len(w.core.View().Incidents.All()) == 0 {
 		w.play()
 	}
-	x := w.core.Incidents()[0]
+	x := w.core.View().Incidents.All()[0]
 	if !steady[x.Suspects[0].Service] {
 		t.Fatal("no steady problem was located in the first suspect")
 	}
-	if v := w.core.Investigation(x.ID); v == nil || v.Opened < x.Onset {
+	if v := w.core.View().Searches.Investigation(search.OfIncident(x.ID)); v == nil || v.Opened < x.Onset {
 		t.Errorf("the incident since %d has investigation %+v, want one that began later", x.Onset, v)
 	}
 }
@@ -199,21 +199,21 @@ func searchIncident(t *testing.T, restart bool) []string {
 	w.app.Inject(w.now)
 	for w.now < start.Add(50*time.Minute) {
 		w.play()
-		all := w.core.Incidents()
+		all := w.core.View().Incidents.All()
 		if len(all) == 0 {
 			continue
 		}
-		v := w.core.Investigation(all[0].ID)
+		v := w.core.View().Searches.Investigation(search.OfIncident(all[0].ID))
 		if v == nil {
 			t.Fatal("an open incident without an investigation")
 		}
-		leases := w.core.Plan().Leases
+		leases := w.core.View().Searches.Plan().Leases
 		for _, l := range leases {
 			if got, want := w.service(l.Tracepoint), all[0].Suspects[0].Service; got != want {
 				t.Fatalf("a tracepoint of %s is on, want one of %s", w.app.Table().Text(got), w.app.Table().Text(want))
 			}
 		}
-		if len(leases) > 0 && len(w.core.Investigated()) == 0 {
+		if len(leases) > 0 && len(w.core.View().Searches.Entries(w.core.View().Groups)) == 0 {
 			t.Fatal("no requests are under investigation while tracepoints are on")
 		}
 		if restart && len(leases) > 0 {
@@ -291,11 +291,11 @@ func TestIncidentSearchOfCallers(t *testing.T) {
 	}
 	play(40*time.Minute, 100, 5)
 	play(10*time.Minute, 115, 90)
-	all := core.Incidents()
+	all := core.View().Incidents.All()
 	if len(all) != 1 || table.Text(all[0].Suspects[0].Service) != "payment" {
 		t.Fatalf("incidents %+v, want one with payment as first suspect", all)
 	}
-	p := core.Searched(search.OfIncident(all[0].ID))
+	p := core.View().Searches.Searched(search.OfIncident(all[0].ID))
 	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" || p.Edges[0].Score < 0.8 {
 		t.Fatalf("searched %+v, want the own time of the caller first", p)
 	}
@@ -347,7 +347,7 @@ func TestShareOfRequests(t *testing.T) {
 		if now < start.Add(healthy+10*time.Minute) {
 			continue
 		}
-		incidents := core.Incidents()
+		incidents := core.View().Incidents.All()
 		if len(incidents) != 1 || len(incidents[0].Types) != 1 {
 			t.Fatalf("after %v: %+v, want an incident with one type of requests", now.Sub(start), incidents)
 		}

@@ -48,46 +48,6 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// searches are the searches of the open incidents.
-type searches struct {
-	table  *trace.Table
-	trees  *Trees
-	plans  *plans
-	list   []*incidentSearch       // in the order in which their incidents were opened
-	inside observation.Observation // scratch
-}
-
-// maxSearched bounds the incidents that are searched at a time.
-const maxSearched = 16
-
-// follow starts and ends searches, and renews their problems.
-func (r *searches) follow(now trace.Nanos, tracked []incident.Incident, groups *group.Grouper) {
-	before := make(map[uint64]*incidentSearch, len(r.list))
-	for _, s := range r.list {
-		before[s.incident] = s
-	}
-	r.list = nil
-	for i := range tracked {
-		x := &tracked[i]
-		if !x.IsOpen() || len(r.list) == maxSearched || !losesTime(&x.Suspects[0]) {
-			continue
-		}
-		s := before[x.ID]
-		if s == nil || s.service != x.Suspects[0].Service {
-			s = newIncidentSearch(x, now)
-		}
-		s.onset = x.Onset
-		if callers := mayBeCallers(&x.Suspects[0]); callers != s.callers {
-			s.callers = callers
-			clear(s.scanned)
-		}
-		r.list = append(r.list, s)
-		s.addOperations(groups, r.table)
-		s.problem, s.tree = s.problemAt(now, groups, r.table), r.trees.inside(s.types(), s.operations)
-		s.attach(&s.problem, r.plans.currentSets(), s.tree)
-	}
-}
-
 // losesTime reports whether requests lose time at a suspect. The search cannot locate failures.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
@@ -97,7 +57,7 @@ func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	return &incidentSearch{
 		incident: x.ID, service: x.Suspects[0].Service, operations: make(map[trace.Op]bool), since: now,
-		spent: make(map[spentKey]stats.Moments), refinements: refinements{bySet: make(map[uint64]*detect.Refinement)},
+		spent: make(map[spentKey]stats.Moments), refinements: *newRefinements(),
 		scanned: make(map[analysis.Hash]int),
 	}
 }
@@ -124,16 +84,6 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 			if caller := table.Context(at.Parent).Op; s.callers && caller != 0 && table.Operation(at.Op).Service == s.service {
 				s.operations[caller] = true
 			}
-		}
-	}
-}
-
-// observe adds a request to the searches.
-func (r *searches) observe(requestType analysis.Hash, o *observation.Observation) {
-	for _, s := range r.list {
-		if o.Inside(s.operations, &r.inside) {
-			s.observe(requestType, &r.inside)
-			s.add(&r.inside, r.plans.arm(o), r.plans, false)
 		}
 	}
 }
@@ -280,133 +230,6 @@ func (s *incidentSearch) types() []analysis.Hash {
 	return hashes(types)
 }
 
-// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them.
-// Those of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An
-// incident needs no search of its own if that of one of its problems located a cause in its first suspect. The search
-// of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located. While an
-// open incident has its place, no other problem is searched: somebody is at work on the incident, and what else is slow
-// is likely its consequence or waits until it is over.
-func (c *Core) searchedProblems() (problems []search.Problem, taken map[search.Subject]bool) {
-	taken = make(map[search.Subject]bool)
-	located := c.hasLocated()
-	for _, s := range c.searches.list {
-		if c.state.Investigation(s.subject()) != nil || c.located(s) == nil {
-			problems = append(problems, search.Problem{Problem: &s.problem, Subject: s.subject(), Tree: s.tree})
-		}
-		for _, id := range c.cases.affected[s.incident].Problems {
-			p := search.OfProblem(id)
-			taken[p] = taken[p] || c.state.Investigation(p).Answer() == 0
-		}
-	}
-	for i := range c.problems {
-		p := search.ProblemOf(&c.problems[i])
-		v := c.state.Investigation(p.Subject)
-		if located && v.Answer() == 0 {
-			taken[p.Subject] = true
-		}
-		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil {
-			continue
-		}
-		if c.strategy.UsesPairs {
-			p.Pairs = c.refinements[p.Group].pairs.Shares()
-		}
-		problems = append(problems, p)
-	}
-	return problems, taken
-}
-
-// hasLocated reports whether the place of an open incident that is searched is located.
-func (c *Core) hasLocated() bool {
-	for _, s := range c.searches.list {
-		if a := c.cases.affected[s.incident]; a != nil && a.Place.Operation != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
-// one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
-// cause, and one of requests that lose little of the whole says nothing of the others, unless it was the place before.
-func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
-	a := c.cases.affected[s.incident]
-	for i := range c.problems {
-		p := &c.problems[i]
-		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(a.Problems, p.ID) ||
-			search.OfProblem(p.ID) != a.Place.Of && !a.mostly(p.RequestType) {
-			continue
-		}
-		v := c.state.Investigation(search.OfProblem(p.ID))
-		op := v.Answer()
-		if op == 0 || !s.mayLocate(op, c.table) || found != nil && p.Kind == detect.KindVariable {
-			continue
-		}
-		if found = v; p.Kind != detect.KindVariable {
-			break
-		}
-	}
-	return found
-}
-
-// Investigation returns the investigation of an incident: its own, or that of a problem which had located a cause
-// before; nil if there is none.
-func (c *Core) Investigation(id uint64) *search.Investigation {
-	if v := c.state.Investigation(search.OfIncident(id)); v != nil {
-		return v
-	}
-	s := c.searches.of(id)
-	if s == nil {
-		return nil
-	}
-	if a := c.cases.affected[id]; a != nil && a.Place.Operation != 0 {
-		if v := c.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
-			return v
-		}
-	}
-	return c.located(s)
-}
-
-// IncidentTree returns the tree in which the investigation of an incident searches: contexts begin at operations of its
-// first suspect. It is nil if the incident is not searched.
-func (c *Core) IncidentTree(id uint64) *cct.Tree {
-	if s := c.searches.of(id); s != nil {
-		return s.tree
-	}
-	return nil
-}
-
-// of returns the search of an incident; nil if there is none.
-func (r *searches) of(id uint64) *incidentSearch {
-	for _, s := range r.list {
-		if s.incident == id {
-			return s
-		}
-	}
-	return nil
-}
-
-// Investigated returns the entry operations of the requests under investigation, those investigated longest first. They
-// may repeat.
-func (c *Core) Investigated() []trace.Op {
-	var entries []trace.Op
-	for i := range c.state.Investigations {
-		v := &c.state.Investigations[i]
-		id, ofIncident := v.Subject.Incident()
-		switch {
-		case !v.Status.Active():
-		case !ofIncident:
-			entries = append(entries, v.Entry)
-		case c.cases.affected[id] != nil:
-			for _, t := range c.cases.affected[id].Types {
-				if g := c.detector.Groups.Group(t.RequestType); g != nil {
-					entries = append(entries, g.Entry)
-				}
-			}
-		}
-	}
-	return entries
-}
-
 // savedSearch is the saved form of an incidentSearch.
 type savedSearch struct {
 	Incident   uint64
@@ -433,29 +256,4 @@ func (s *incidentSearch) saved() savedSearch {
 		saved.Spent = append(saved.Spent, savedSpent{k.requestType, k.operation, s.spent[k].AppendBinary(nil)})
 	}
 	return saved
-}
-
-// restore is the inverse of saving the searches. Their problems follow at the end of the epoch.
-func (r *searches) restore(all []savedSearch) error {
-	for i := range all {
-		x := &all[i]
-		refined, err := restoreRefinements(&x.Refined)
-		if err != nil {
-			return err
-		}
-		s := &incidentSearch{
-			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
-			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int),
-		}
-		for _, op := range x.Operations {
-			s.operations[op] = true
-		}
-		for _, t := range x.Spent {
-			if s.spent[spentKey{t.RequestType, t.Operation}], _, err = stats.DecodeMoments(t.Times); err != nil {
-				return err
-			}
-		}
-		r.list = append(r.list, s)
-	}
-	return nil
 }

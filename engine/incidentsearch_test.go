@@ -15,12 +15,12 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 	problem := func(id uint64, kind detect.ProblemKind, impact float64) detect.Problem {
 		return detect.Problem{ID: analysis.Hash{Lo: id}, Kind: kind, Impact: impact}
 	}
-	c := &Core{problems: []detect.Problem{
+	c := &Searches{problems: &Problems{open: []detect.Problem{
 		problem(1, detect.KindShifted, 0), problem(2, detect.KindShifted, 1e6), problem(3, detect.KindShifted, 0), problem(4, detect.KindVariable, 0),
-	}}
+	}}}
 	c.state.Investigations = []search.Investigation{{Subject: search.OfProblem(analysis.Hash{Lo: 3})}}
 	var got []uint64
-	problems, _ := c.searchedProblems()
+	problems, _ := c.subjects()
 	for i := range problems {
 		got = append(got, problems[i].ID.Lo)
 	}
@@ -34,15 +34,15 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 func TestNoSearchBesideALocatedIncident(t *testing.T) {
 	one, answered := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
 	for _, place := range []trace.Op{0, 5} {
-		c := &Core{
-			problems: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}},
-			searches: searches{list: []*incidentSearch{{incident: 7}}},
-			cases:    cases{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
+		c := &Searches{
+			problems:  &Problems{open: []detect.Problem{{ID: one, Impact: 1e6}, {ID: answered, Impact: 1e6}}},
+			list:      []*incidentSearch{{incident: 7}},
+			incidents: &Incidents{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
 		}
 		c.state.Investigations = []search.Investigation{
 			{Subject: search.OfProblem(answered), Status: search.Located, Place: search.Suspect{Op: 9}}, {Subject: search.OfIncident(7)},
 		}
-		problems, taken := c.searchedProblems()
+		problems, taken := c.subjects()
 		want := 3
 		if place != 0 {
 			want = 2
@@ -86,12 +86,13 @@ func TestPlaceOfProblem(t *testing.T) {
 		{20, 80, search.Subject{}, false},
 		{20, 80, search.OfProblem(id), true},
 	} {
-		core := &Core{table: &table, problems: []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}}
+		open := []detect.Problem{{ID: id, RequestType: slow, Onset: detect.Changed, Kind: detect.KindVariable}}
+		core := &Searches{table: &table, problems: &Problems{open: open}, incidents: &Incidents{}}
 		core.state.Investigations = []search.Investigation{{
 			Subject: search.OfProblem(id),
 			Status:  search.Located, Place: search.Suspect{Op: op},
 		}}
-		core.cases.affected = map[uint64]*affected{7: {
+		core.incidents.affected = map[uint64]*affected{7: {
 			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
 			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},
 		}}

@@ -17,7 +17,7 @@ import (
 
 // Bounds of the requests that are kept for comparisons, of 2 to 4 kB each.
 const (
-	mostNewlyKept = 512  // requests between two calls of NewlyKept
+	mostNewlyKept = 512  // requests between two calls of take
 	keptRequests  = 8192 // about
 	keptTypes     = 1024 // request types
 	keptStratum   = 10 * time.Minute
@@ -25,13 +25,15 @@ const (
 	mostOfStrata  = 64 // requests of a type in a stratum
 )
 
-// kept holds requests of all request types of the last hours, as many of each stratum of time, so that any requests can
+// Kept holds requests of all request types of the last hours, as many of each stratum of time, so that any requests can
 // be compared with any others, also from before a problem and without one. It is not part of the saved state: no
 // decision depends on it.
-type kept struct {
-	types map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and beginning of the stratum
-	size  int                                                          // of a stratum
-	added []Recorded
+type Kept struct {
+	table    *trace.Table
+	problems *Problems
+	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and beginning of the stratum
+	size     int                                                          // of a stratum
+	added    []Recorded
 }
 
 // Recorded is a trace with the journal records of its spans.
@@ -46,12 +48,17 @@ type keptRequest struct {
 	group analysis.Hash // zero: none
 }
 
-func newKept() *kept {
-	return &kept{types: make(map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest]), size: mostOfStrata}
+func newKept(table *trace.Table, problems *Problems) *Kept {
+	return &Kept{
+		table:    table,
+		problems: problems,
+		types:    make(map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest]),
+		size:     mostOfStrata,
+	}
 }
 
 // observe takes a request; group may be nil.
-func (k *kept) observe(requestType, group *group.Group, o *observation.Observation) {
+func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {
 		if len(k.types) >= keptTypes {
@@ -86,16 +93,15 @@ func (k *kept) observe(requestType, group *group.Group, o *observation.Observati
 	}
 }
 
-// NewlyKept returns the traces of requests that Kept returns since the last call, if their journal records are known:
-// those to keep with all attributes, which [observation.Observation] lacks.
-func (c *Core) NewlyKept() []Recorded {
-	added := c.kept.added
-	c.kept.added = nil
+// take returns the traces of requests that were added since the last call, see [Core.NewlyKept].
+func (k *Kept) take() []Recorded {
+	added := k.added
+	k.added = nil
 	return added
 }
 
 // endEpoch forgets old requests and request types that known reports as unknown, and divides the room anew.
-func (k *kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
+func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
 		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {
 			return from.Add(keptStratum) < now.Add(-keptFor) || from > now.Add(keptStratum)
@@ -115,7 +121,7 @@ func (k *kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 }
 
 // appendNames appends the names in the requests, see [trace.Table.Forget].
-func (k *kept) appendNames(b []byte) []byte {
+func (k *Kept) appendNames(b []byte) []byte {
 	for _, strata := range k.types {
 		for _, s := range strata {
 			for _, x := range s.All() {
@@ -133,15 +139,15 @@ func (k *kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Kept returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept
-// of the last hours, in a random order. They must not be changed; those of the last hours lack contexts.
-func (c *Core) Kept(g *group.Group) []*observation.Observation {
-	all := c.Sampled(g.ID)
+// Of returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept of
+// the last hours, in a random order. Those of the last hours lack contexts.
+func (k *Kept) Of(g *group.Group) []*observation.Observation {
+	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))
 	for _, o := range all {
 		seen[o.Key()] = true
 	}
-	strata := c.kept.types[g.RequestType]
+	strata := k.types[g.RequestType]
 	for _, from := range slices.Sorted(maps.Keys(strata)) {
 		for key, x := range strata[from].All() {
 			if (g.Level == group.LevelRequestType || x.group == g.ID) && !seen[key] {
@@ -153,11 +159,10 @@ func (c *Core) Kept(g *group.Group) []*observation.Observation {
 	return all
 }
 
-// Frequencies compares the attributes of two disjoint sets of the requests that Kept returns, see
-// [explain.Frequencies].
-func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
-	if s := c.causes.samples[group]; s != nil {
-		return s.Frequencies(a, b, c.table)
+// Frequencies compares the attributes of two disjoint sets of the requests that Of returns, see [explain.Frequencies].
+func (k *Kept) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
+	if s := k.problems.causes.samples[group]; s != nil {
+		return s.Frequencies(a, b, k.table)
 	}
-	return explain.Frequencies(a, b, c.table, explain.Options{})
+	return explain.Frequencies(a, b, k.table, explain.Options{})
 }

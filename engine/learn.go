@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -50,15 +51,6 @@ func (l *learning) observe(o *observation.Observation) (requestType, group *grou
 	}
 	return l.preview.Groups.Observe(o)
 }
-
-// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
-// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
-func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
-	c.onLearned = f
-}
-
-// Dropped returns the number of requests of the learning period that were ignored because there were too many.
-func (c *Core) Dropped() uint64 { return c.learning.dropped }
 
 // endEpoch ends an epoch.
 func (l *learning) endEpoch(now trace.Nanos) {
@@ -100,8 +92,8 @@ func (c *Core) learn(now trace.Nanos) {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 	}
-	epochs := c.learning.divide(now, c.sites.Sites)
-	onset, at, expected := onsetOf(c.cases.tracker.Incidents(), now), 0, false
+	epochs := c.learning.divide(now, c.calls.Sites)
+	onset, at, expected := onsetOf(c.incidents.tracker.Incidents(), now), 0, false
 	pass := func(to int) { // ends the epochs before one
 		for ; at < to; at++ {
 			end := epochs.ends[at]
@@ -185,4 +177,54 @@ func (e *earlyEpochs) of(o *observation.Observation) int {
 	}
 	epoch, _ := slices.BinarySearch(e.ends, at)
 	return epoch
+}
+
+// savedMark is the saved form of an epochEnd.
+type savedMark struct {
+	End  trace.Nanos
+	Seen uint64
+}
+
+// save implements section, without the requests.
+func (l *learning) save(s *savedCore) {
+	s.Learned, s.Began, s.Seen, s.Dropped = l.over, l.began, l.seen, l.dropped
+	for _, m := range l.epochs {
+		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
+	}
+}
+
+// appendRequests appends the requests of the learning period with their provisional groups; nothing after that period.
+func (l *learning) appendRequests(b []byte) []byte {
+	if l.over {
+		return b
+	}
+	b = codec.AppendSection(b, l.preview.AppendBinary)
+	return l.requests.AppendBinary(b)
+}
+
+// restore implements section.
+func (l *learning) restore(s *savedCore) error {
+	l.over, l.began, l.seen, l.dropped = s.Learned, s.Began, s.Seen, s.Dropped
+	for _, m := range s.Epochs {
+		l.epochs = append(l.epochs, epochEnd{m.End, m.Seen})
+	}
+	return nil
+}
+
+// restoreRequests is the inverse of appendRequests. The error wraps [codec.ErrCorrupt].
+func (l *learning) restoreRequests(b []byte, decode func([]byte) (*detect.Detector, error)) (err error) {
+	if l.over {
+		l.requests, l.preview = nil, nil
+		return nil
+	}
+	r := codec.NewReader(b)
+	preview := r.Section()
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: observations of the learning period", err)
+	}
+	if l.preview, err = decode(preview); err != nil {
+		return err
+	}
+	l.requests, err = spool.Decode(r.Rest())
+	return err
 }

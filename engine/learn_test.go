@@ -25,17 +25,17 @@ func TestFaultInPast(t *testing.T) {
 		past.core.Ingest(tr)
 	}
 	past.core.Epoch(past.now)
-	if opened := past.core.Incidents(); len(opened) > 0 {
+	if opened := past.core.View().Incidents.All(); len(opened) > 0 {
 		t.Error("an incident is open before its request types are known")
 	}
 	for range 2 {
 		live.play()
 		past.play()
 	}
-	if len(live.core.Incidents()) != 1 || len(past.core.Incidents()) != 1 {
-		t.Fatalf("%d incidents live, %d of the past, want one each", len(live.core.Incidents()), len(past.core.Incidents()))
+	if len(live.core.View().Incidents.All()) != 1 || len(past.core.View().Incidents.All()) != 1 {
+		t.Fatalf("%d incidents live, %d of the past, want one each", len(live.core.View().Incidents.All()), len(past.core.View().Incidents.All()))
 	}
-	want, got := live.core.Incidents()[0], past.core.Incidents()[0]
+	want, got := live.core.View().Incidents.All()[0], past.core.View().Incidents.All()[0]
 	within := func(name string, got, want, tolerance float64) {
 		if math.Abs(got-want) > tolerance*want {
 			t.Errorf("%s is %g, live %g", name, got, want)
@@ -49,13 +49,13 @@ func TestFaultInPast(t *testing.T) {
 		within("usual mean", x.Usual, y.Usual, 0.03)
 		within("mean", x.Mean, y.Mean, 0.02)
 		within("requests", float64(x.Requests), float64(y.Requests), 0.02)
-		if whole := past.core.Grouper().Group(x.RequestType).Reference.Rate(); whole > 0 {
-			within("usual rate", whole, live.core.Grouper().Group(x.RequestType).Reference.Rate(), 0.1)
+		if whole := past.core.View().Groups.Group(x.RequestType).Reference.Rate(); whole > 0 {
+			within("usual rate", whole, live.core.View().Groups.Group(x.RequestType).Reference.Rate(), 0.1)
 		}
 	}
 	within("added latency", got.Impact(past.now).Lost, want.Impact(live.now).Lost, 0.2)
 	changed := 0
-	for _, p := range past.core.Problems() {
+	for _, p := range past.core.View().Problems.Open() {
 		if p.Onset == detect.Chronic {
 			t.Errorf("problem of %s is chronic", p.RequestType)
 			continue

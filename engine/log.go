@@ -26,17 +26,19 @@ func (l *actionLog) take() []string {
 	return entries
 }
 
-// logged returns the actions of people since the last epoch as decisions.
-func (c *Core) logged(now trace.Nanos) []search.Decision {
-	var list []search.Decision
-	for _, entry := range c.log.take() {
-		list = append(list, search.Decision{
-			At:       now,
-			Plan:     c.state.Plan.Version,
-			Strategy: c.options.Strategy,
-			Budget:   c.options.Budget,
-			Reason:   entry,
-		})
+// decisions returns the actions of people since the last epoch as decisions, which the plan with a version carries out.
+func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
+	for _, entry := range l.take() {
+		list = append(list, search.Decision{At: now, Plan: plan, Strategy: o.Strategy, Budget: o.Budget, Reason: entry})
 	}
 	return list
+}
+
+// save implements section.
+func (l *actionLog) save(s *savedCore) { s.Heard.Said = *l }
+
+// restore implements section.
+func (l *actionLog) restore(s *savedCore) error {
+	*l = s.Heard.Said
+	return nil
 }

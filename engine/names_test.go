@@ -28,8 +28,8 @@ var identityTypes = []reflect.Type{
 // samples do not save.
 var skipped = map[string]bool{
 	"trace.Table": true, "critpath.Extractor": true, "observation.Observer": true,
-	"core.scratch": true, "core.simulated": true, "core.inside": true,
-	"core.causes.samples.Sample.requests.items.Value.Observation.Contexts.Peer": true,
+	"core.scratch": true, "core.simulated": true, "core.objectives.request": true, "core.searches.inside": true,
+	"core.problems.causes.samples.Sample.requests.items.Value.Observation.Contexts.Peer": true,
 }
 
 func (x *identities) walk(v reflect.Value, path string) {
@@ -88,7 +88,7 @@ func TestForgetKeepsNamesOfState(t *testing.T) {
 		x.walk(reflect.ValueOf(c), "core")
 		for of, ids := range x.found {
 			for id := range ids {
-				if !c.named(of, id) {
+				if !named(c.table, of, id) {
 					delete(ids, id)
 				}
 			}
@@ -119,7 +119,7 @@ func TestForgetKeepsNamesOfState(t *testing.T) {
 		for of, ids := range before {
 			lost := 0
 			for id, path := range ids {
-				if !c.named(of, id) {
+				if !named(c.table, of, id) {
 					if lost++; lost < 10 {
 						t.Errorf("epoch %d: %s %x of %s lost its name", epoch, of, id, path)
 					}
@@ -134,14 +134,14 @@ func TestForgetKeepsNamesOfState(t *testing.T) {
 const testStart trace.Nanos = 1_700_000_000_000_000_000
 
 // named reports whether an identity of a type has a name.
-func (c *Core) named(of reflect.Type, id uint64) bool {
+func named(table *trace.Table, of reflect.Type, id uint64) bool {
 	switch of {
 	case identityTypes[0]:
-		return c.table.Text(trace.Symbol(id)) != trace.Overflow
+		return table.Text(trace.Symbol(id)) != trace.Overflow
 	case identityTypes[1]:
-		return c.table.Operation(trace.Op(id)).Service != 0
+		return table.Operation(trace.Op(id)).Service != 0
 	case identityTypes[2]:
-		return c.table.Context(trace.Context(id)).Op != 0
+		return table.Context(trace.Context(id)).Op != 0
 	}
-	return c.table.EdgeInfo(trace.Edge(id)).Context != 0
+	return table.EdgeInfo(trace.Edge(id)).Context != 0
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// watchObjectives applies the objectives and gates in the options.
-func (c *Core) watchObjectives() {
-	c.objectives.Set(c.options.Objectives)
-	c.cases.tracker.SetGates(c.options.Gates)
+// objectives judges requests by the objectives of the configuration.
+type objectives struct {
+	*incident.Objectives
+	table   *trace.Table
+	request incident.Request // scratch
 }
 
 // valid reports whether the objectives of s can be judged, and its gates are numbers.
@@ -26,12 +27,12 @@ func (s *Settings) valid() bool {
 	return finite(s.Gates.Growth, s.Gates.LostPart, s.Gates.Failing, s.Gates.Score)
 }
 
-// observeObjectives takes a request for the objectives of its entry.
-func (c *Core) observeObjectives(o *observation.Observation) {
-	if !c.objectives.Watches(o.Entry) {
+// observe takes a request for the objectives of its entry.
+func (j *objectives) observe(o *observation.Observation) {
+	if !j.Watches(o.Entry) {
 		return
 	}
-	r := &c.request
+	r := &j.request
 	*r = incident.Request{Entry: o.Entry, Ended: o.Start.Add(o.Duration), Duration: o.Duration, Failed: o.Failed, Steps: r.Steps[:0]}
 	var passed map[trace.Context]bool // contexts that pass on a failure of a call
 	for i := range o.Contexts {
@@ -50,39 +51,36 @@ func (c *Core) observeObjectives(o *observation.Observation) {
 		failed := x.Errors > 0 && !passed[x.Context]
 		r.Steps = append(r.Steps, incident.Step{Op: x.Step(), Nanos: x.Exclusive, Failed: failed})
 	}
-	c.objectives.Observe(r)
+	j.Observe(r)
 }
 
-// Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
-func (c *Core) Objectives() []incident.ObjectiveStatus { return c.objectives.Status() }
-
 // burns returns the objectives that burn, with the services that their requests run through.
-func (c *Core) burns(now trace.Nanos) []incident.Burn {
-	burns := c.objectives.Step(now)
+func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Burn {
+	burns := j.Step(now)
 	for i := range burns {
-		burns[i].Services = c.servicesOf(&burns[i].Missed)
+		burns[i].Services = j.servicesOf(&burns[i].Missed, groups)
 	}
 	return burns
 }
 
 // servicesOf returns the services in which the requests of an objective spend time, or for which they wait, ascending.
 // While groups are learned, it is the service of the entry.
-func (c *Core) servicesOf(m *incident.Missed) []trace.Symbol {
+func (j *objectives) servicesOf(m *incident.Missed, groups *group.Grouper) []trace.Symbol {
 	services := map[trace.Symbol]bool{m.Service: true}
 	add := func(step trace.Op) {
-		for _, op := range []trace.Op{step, c.table.Target(step)} {
-			if service := c.table.Operation(op).Service; op != 0 && service != 0 {
+		for _, op := range []trace.Op{step, j.table.Target(step)} {
+			if service := j.table.Operation(op).Service; op != 0 && service != 0 {
 				services[service] = true
 			}
 		}
 	}
-	for g := range c.detector.Groups.Each() {
-		if g.Level != group.LevelRequestType || !c.objectives.Matches(&m.Objective, g.Entry) {
+	for g := range groups.Each() {
+		if g.Level != group.LevelRequestType || !j.Matches(&m.Objective, g.Entry) {
 			continue
 		}
 		for _, e := range g.Edges() {
-			x := c.table.EdgeInfo(e)
-			add(c.table.Context(x.Context).Op)
+			x := j.table.EdgeInfo(e)
+			add(j.table.Context(x.Context).Op)
 			add(x.Before)
 			add(x.After)
 		}

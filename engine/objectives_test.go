@@ -70,7 +70,7 @@ func (c *checkout) request(at trace.Nanos) *trace.Trace {
 
 // incidents describes the incidents: opening and end after an instant, and the objectives that they miss.
 func (c *checkout) incidents(since trace.Nanos) (all []string) {
-	for _, x := range c.core.Incidents() {
+	for _, x := range c.core.View().Incidents.All() {
 		text := fmt.Sprintf("after %v", x.Opened().Sub(since))
 		if x.Closed() != 0 {
 			text += fmt.Sprintf(" until %v", x.Closed().Sub(since))
@@ -100,7 +100,7 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 	began := c.now
 	c.slow = 0.03
-	for len(c.core.Incidents()) == 0 && c.now < began.Add(time.Hour) {
+	for len(c.core.View().Incidents.All()) == 0 && c.now < began.Add(time.Hour) {
 		c.play(10 * time.Second)
 	}
 	took := c.now.Sub(began)
@@ -109,7 +109,7 @@ func TestObjectiveMissed(t *testing.T) {
 		t.Errorf("it opened after %v", took)
 	}
 	c.play(5 * time.Minute)
-	all := c.core.Incidents()
+	all := c.core.View().Incidents.All()
 	if len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed() != 0 {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
@@ -126,20 +126,20 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 	c.slow = 0
 	ended := c.now
-	for c.core.Incidents()[0].Closed() == 0 && c.now < ended.Add(45*time.Minute) {
+	for c.core.View().Incidents.All()[0].Closed() == 0 && c.now < ended.Add(45*time.Minute) {
 		c.play(10 * time.Second)
 	}
-	all = c.core.Incidents()
+	all = c.core.View().Incidents.All()
 	if len(all) != 1 || all[0].Closed() == 0 {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
 	t.Logf("first suspect %s %.3f, closed %v after the slow requests ended",
 		c.table.Text(all[0].Suspects[0].Service), all[0].Suspects[0].Score, all[0].Closed().Sub(ended))
 	c.slow = 0.2
-	for again := c.now; c.core.Incidents()[0].Reopened() == 0 && c.now < again.Add(30*time.Minute); {
+	for again := c.now; c.core.View().Incidents.All()[0].Reopened() == 0 && c.now < again.Add(30*time.Minute); {
 		c.play(10 * time.Second)
 	}
-	if all = c.core.Incidents(); len(all) != 1 || all[0].Reopened() == 0 || all[0].IsSteady() {
+	if all = c.core.View().Incidents.All(); len(all) != 1 || all[0].Reopened() == 0 || all[0].IsSteady() {
 		t.Errorf("the objective burns again: %+v", all)
 	}
 }
@@ -167,13 +167,13 @@ func TestObjectiveRestart(t *testing.T) {
 	if diff := cmp.Diff(plain.incidents(start), restarted.incidents(start)); diff != "" {
 		t.Errorf("incidents (-without +with restarts):\n%s", diff)
 	}
-	if diff := cmp.Diff(plain.core.Objectives(), restarted.core.Objectives()); diff != "" {
+	if diff := cmp.Diff(plain.core.View().Objectives(), restarted.core.View().Objectives()); diff != "" {
 		t.Errorf("objectives (-without +with restarts):\n%s", diff)
 	}
-	if x := plain.core.Incidents()[0].Suspects[0]; plain.table.Text(x.Service) != "pay" {
+	if x := plain.core.View().Incidents.All()[0].Suspects[0]; plain.table.Text(x.Service) != "pay" {
 		t.Errorf("first suspect %s", plain.table.Text(x.Service))
 	}
-	if all := plain.core.Incidents(); len(all) != 1 || len(all[0].Objectives) != 2 {
+	if all := plain.core.View().Incidents.All(); len(all) != 1 || len(all[0].Objectives) != 2 {
 		t.Errorf("incidents %v, want one with both objectives", plain.incidents(start))
 	}
 	if !bytes.Equal(plain.core.AppendState(nil), restarted.core.AppendState(nil)) {
@@ -192,10 +192,10 @@ func TestObjectiveBurnsSlowly(t *testing.T) {
 	c.play(2 * time.Hour)
 	began := c.now
 	c.failing = 0.007
-	for len(c.core.Incidents()) == 0 && c.now < began.Add(6*time.Hour) {
+	for len(c.core.View().Incidents.All()) == 0 && c.now < began.Add(6*time.Hour) {
 		c.play(time.Minute)
 	}
-	all := c.core.Incidents()
+	all := c.core.View().Incidents.All()
 	if len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Objectives[0].Window != 6*time.Hour {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
@@ -208,23 +208,23 @@ func TestObjectiveAccepted(t *testing.T) {
 	c := newCheckout(strict)
 	c.play(20 * time.Minute)
 	c.failing = 0.1
-	for len(c.core.Incidents()) == 0 {
+	for len(c.core.View().Incidents.All()) == 0 {
 		c.play(10 * time.Second)
 	}
-	c.core.Apply(&engine.Change{Accept: c.core.Incidents()[0].ID, By: "Ada"})
+	c.core.Apply(&engine.Change{Accept: c.core.View().Incidents.All()[0].ID, By: "Ada"})
 	c.play(30 * time.Minute)
-	all := c.core.Incidents()
-	if len(all) != 1 || all[0].Closed() == 0 || !c.core.Objectives()[0].Waived {
-		t.Fatalf("incidents %v, objective %+v", c.incidents(start), c.core.Objectives()[0])
+	all := c.core.View().Incidents.All()
+	if len(all) != 1 || all[0].Closed() == 0 || !c.core.View().Objectives()[0].Waived {
+		t.Fatalf("incidents %v, objective %+v", c.incidents(start), c.core.View().Objectives()[0])
 	}
 	c.failing = 0
 	c.play(2 * time.Hour)
-	if c.core.Objectives()[0].Burning != 0 {
+	if c.core.View().Objectives()[0].Burning != 0 {
 		t.Fatal("it burns two hours after the last failure")
 	}
 	c.failing = 0.1
 	c.play(time.Hour)
-	if all := c.core.Incidents(); len(all) != 2 || all[1].Closed() != 0 {
+	if all := c.core.View().Incidents.All(); len(all) != 2 || all[1].Closed() != 0 {
 		t.Errorf("incidents %v, want another one", c.incidents(start))
 	}
 }
@@ -234,21 +234,20 @@ func TestObjectiveAccepted(t *testing.T) {
 func TestObjectivesChange(t *testing.T) {
 	c := newCheckout(fast)
 	c.play(10 * time.Minute)
-	before := c.core.Objectives()[0].Month
-	settings := new(engine.Options)
-	*settings = c.core.Options()
+	before := c.core.View().Objectives()[0].Month
+	settings := *c.core.View().Options
 	stricter := fast
 	stricter.Percentile = 99
 	settings.Objectives = []incident.Objective{strict, stricter}
 	if x := settings.Settings(); !c.core.Apply(&engine.Change{Settings: &x}) {
 		t.Fatal("the settings were refused")
 	}
-	all := c.core.Objectives()
+	all := c.core.View().Objectives()
 	if len(all) != 2 || all[0].Month.Requests != 0 || all[1].Month != before || all[1].Percentile != 99 || before.Requests == 0 {
 		t.Errorf("objectives %+v, want none and then %+v", all, before)
 	}
 	c.play(time.Minute)
-	if got := c.core.Objectives()[0].Month.Requests; got < 250 || got > 300 {
+	if got := c.core.View().Objectives()[0].Month.Requests; got < 250 || got > 300 {
 		t.Errorf("%d requests in a minute, want about 300", got)
 	}
 }
@@ -261,13 +260,13 @@ func TestObjectivesOfOldState(t *testing.T) {
 	if err := c.core.Restore(old.core.AppendState(nil)); err != nil {
 		t.Fatal(err)
 	}
-	settings := newCheckout(fast).core.Options()
+	settings := *newCheckout(fast).core.View().Options
 	if x := settings.Settings(); !c.core.Apply(&engine.Change{Settings: &x}) { // as the service does when it starts
 		t.Fatal("the settings were refused")
 	}
 	c.now, c.next = old.now, old.next
 	c.play(time.Minute)
-	if all := c.core.Objectives(); len(all) != 1 || all[0].Month.Requests < 250 {
+	if all := c.core.View().Objectives(); len(all) != 1 || all[0].Month.Requests < 250 {
 		t.Errorf("objectives %+v", all)
 	}
 }
@@ -280,13 +279,13 @@ func TestObjectiveJoins(t *testing.T) {
 		c.play(20 * time.Minute)
 		c.slow = first
 		c.play(15 * time.Minute)
-		if all := c.core.Incidents(); len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed() != 0 {
+		if all := c.core.View().Incidents.All(); len(all) != 1 || len(all[0].Objectives) != 1 || all[0].Closed() != 0 {
 			t.Fatalf("%g are slow: incidents %v", first, c.incidents(start))
 		}
-		before := c.core.Incidents()[0].ID
+		before := c.core.View().Incidents.All()[0].ID
 		c.slow = 0.6
 		c.play(15 * time.Minute)
-		all := c.core.Incidents()
+		all := c.core.View().Incidents.All()
 		if len(all) != 1 || all[0].ID != before || c.table.Text(all[0].Suspects[0].Service) != "pay" || all[0].Suspects[0].Score < 0.05 {
 			t.Errorf("%g, then more are slow: incidents %v, first suspect %+v", first, c.incidents(start), all[0].Suspects[0])
 		}
@@ -298,12 +297,12 @@ func TestObjectiveMissedForever(t *testing.T) {
 	c := newCheckout(strict)
 	c.failing = 0.1
 	c.play(2 * time.Hour)
-	if all := c.core.Incidents(); len(all) != 1 || all[0].Closed() != 0 || len(all[0].Objectives) != 1 {
+	if all := c.core.View().Incidents.All(); len(all) != 1 || all[0].Closed() != 0 || len(all[0].Objectives) != 1 {
 		t.Fatalf("incidents %v, want an open one", c.incidents(start))
 	}
 	c.slow = 0.6
 	c.play(5 * time.Minute)
-	all := c.core.Incidents()
+	all := c.core.View().Incidents.All()
 	if x := all[len(all)-1]; x.Closed() != 0 ||
 		c.table.Text(x.Suspects[0].Service) != "pay" || x.Suspects[0].Own < 0.05 {
 		t.Errorf("incidents %v, first suspect %+v", c.incidents(start), x.Suspects[0])

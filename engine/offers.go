@@ -15,8 +15,8 @@ import (
 // end.
 const measuredEpochs = 3
 
-// offers holds the tracepoints that agents offer, with what agents reported about them last.
-type offers struct {
+// Offers holds the tracepoints that agents offer, with what agents reported about them last.
+type Offers struct {
 	table       *trace.Table
 	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; 0: all services, see [Core.Announce]
 	costs       map[trace.Symbol]measuredCost     // by tracepoint
@@ -35,8 +35,8 @@ type measuredCost struct {
 	Bytes int32
 }
 
-func newOffers(table *trace.Table) offers {
-	return offers{
+func newOffers(table *trace.Table) *Offers {
+	return &Offers{
 		table:       table,
 		services:    make(map[trace.Symbol][]cct.Tracepoint),
 		costs:       make(map[trace.Symbol]measuredCost),
@@ -45,8 +45,23 @@ func newOffers(table *trace.Table) offers {
 	}
 }
 
+// Catalogue returns the tracepoints that agents announced.
+func (f *Offers) Catalogue() []cct.Tracepoint { return f.catalogue }
+
+// Services returns the services whose agents announced tracepoints, in any order.
+func (f *Offers) Services() []string {
+	var names []string
+	for service := range f.services {
+		names = append(names, f.table.Text(service))
+	}
+	return names
+}
+
+// Measured returns the latest measurement of agents; zero if there is none.
+func (f *Offers) Measured() search.Measured { return f.measured }
+
 // apply applies a report of agents, with effect from the end of the epoch. It reports whether the catalogue changed.
-func (f *offers) apply(r *search.Feedback) (changed bool) {
+func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {
 		for i := range r.Catalogues {
 			f.set(&r.Catalogues[i])
@@ -70,14 +85,14 @@ func (f *offers) apply(r *search.Feedback) (changed bool) {
 }
 
 // replace replaces the catalogues of all services.
-func (f *offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
+func (f *Offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
 	clear(f.services)
 	f.services[0] = catalogue
 	f.update(now)
 }
 
 // set replaces the catalogue of a service.
-func (f *offers) set(from *search.Catalogue) {
+func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)
 	if len(from.Tracepoints) == 0 {
 		delete(f.services, service)
@@ -105,12 +120,12 @@ func (f *offers) set(from *search.Catalogue) {
 }
 
 // operation returns the identity that spans of an operation have.
-func (f *offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
+func (f *Offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
 	return f.table.Op(service, f.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
 }
 
 // merge sets f.catalogue to the catalogues of all services, with measured costs.
-func (f *offers) merge() {
+func (f *Offers) merge() {
 	f.catalogue, f.owners = nil, make(map[trace.Symbol]trace.Symbol)
 	for _, service := range slices.Sorted(maps.Keys(f.services)) {
 		f.catalogue = append(f.catalogue, f.services[service]...)
@@ -128,7 +143,7 @@ func (f *offers) merge() {
 }
 
 // update merges the catalogues and records which tracepoints are no longer in one.
-func (f *offers) update(now trace.Nanos) {
+func (f *Offers) update(now trace.Nanos) {
 	before := f.catalogue
 	f.merge()
 	present := make(map[trace.Symbol]bool, len(f.catalogue))
@@ -145,7 +160,7 @@ func (f *offers) update(now trace.Nanos) {
 }
 
 // setCosts records measured costs of tracepoints that are in a catalogue.
-func (f *offers) setCosts(at trace.Nanos, costs []search.Cost) {
+func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	present := make(map[trace.Symbol]bool, len(f.catalogue))
 	for i := range f.catalogue {
 		present[f.catalogue[i].ID] = true
@@ -163,7 +178,7 @@ const returnsSoon = 2 * time.Minute
 
 // withdrawn returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could
 // not enable while the plan had them, and those of these that can soon be.
-func (f *offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
+func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
 	unproven = slices.Sorted(maps.Keys(f.unavailable))
@@ -179,9 +194,75 @@ func (f *offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.S
 
 // usage returns the usage that agents measured under a plan at most some time ago; zero if there is no such
 // measurement.
-func (f *offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
+func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
 	if f.measured.Plan != plan || now.Sub(f.at) > age {
 		return search.Usage{}
 	}
 	return search.Usage{Hits: f.measured.Hits, Bytes: f.measured.Bytes, CPU: f.measured.CPU}
+}
+
+// savedHeard is the state that feedback changes; each list is ascending.
+type savedHeard struct {
+	Services []savedService
+	Costs    []savedCost
+	Broken   []savedTime
+	Gone     []savedTime
+	Measured search.Measured
+	At       trace.Nanos
+	Said     []string
+}
+
+type savedService struct {
+	Service     trace.Symbol
+	Tracepoints []cct.Tracepoint
+}
+
+type savedCost struct {
+	ID   trace.Symbol
+	Cost measuredCost
+}
+
+type savedTime struct {
+	ID trace.Symbol
+	At trace.Nanos
+}
+
+// save implements section.
+func (f *Offers) save(s *savedCore) {
+	h := &s.Heard
+	h.Measured, h.At, h.Broken, h.Gone = f.measured, f.at, savedTimes(f.unavailable), savedTimes(f.removed)
+	for _, service := range slices.Sorted(maps.Keys(f.services)) {
+		h.Services = append(h.Services, savedService{service, f.services[service]})
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.costs)) {
+		h.Costs = append(h.Costs, savedCost{id, f.costs[id]})
+	}
+}
+
+func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
+	var list []savedTime
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, savedTime{id, m[id]})
+	}
+	return list
+}
+
+// restore implements section.
+func (f *Offers) restore(saved *savedCore) error {
+	s := &saved.Heard
+	f.measured, f.at = s.Measured, s.At
+	for _, x := range s.Services {
+		f.services[x.Service] = x.Tracepoints
+	}
+	for _, x := range s.Costs {
+		f.costs[x.ID] = x.Cost
+	}
+	for _, x := range s.Broken {
+		f.unavailable[x.ID] = x.At
+	}
+	for _, x := range s.Gone {
+		f.removed[x.ID] = x.At
+	}
+	f.merge()
+	return nil
 }

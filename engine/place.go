@@ -28,51 +28,51 @@ type Reason struct {
 
 // rememberPlaces sets the places of the open incidents whose investigations have located one. A place is forgotten if
 // the first suspect becomes another service.
-func (c *Core) rememberPlaces(now trace.Nanos) {
-	tracked := c.cases.tracker.Incidents()
+func (r *Searches) rememberPlaces(now trace.Nanos, sites *compare.Comparer) {
+	tracked := r.incidents.tracker.Incidents()
 	for i := range tracked {
 		x := &tracked[i]
-		if a := c.cases.affected[x.ID]; a != nil && x.IsOpen() && len(x.Suspects) > 0 {
-			a.Place = c.placeOf(x, a.Place, now)
+		if a := r.incidents.affected[x.ID]; a != nil && x.IsOpen() && len(x.Suspects) > 0 {
+			a.Place = r.placeOf(x, a.Place, now, sites)
 			a.addPlace(now)
 		}
 	}
 }
 
-func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place {
-	v := c.Investigation(x.ID)
+func (r *Searches) placeOf(x *incident.Incident, place Place, now trace.Nanos, sites *compare.Comparer) Place {
+	v := r.Investigation(search.OfIncident(x.ID))
 	if v.Answer() != 0 && v.Answer() != place.Operation {
-		place = Place{Operation: v.Answer(), Share: c.lostAt(x, v), At: now, Of: v.Subject}
-	} else if !c.searched(x, place.Operation) {
+		place = Place{Operation: v.Answer(), Share: r.lostAt(x, v), At: now, Of: v.Subject}
+	} else if !r.searched(x, place.Operation) {
 		return Place{}
 	}
 	if v.Answer() == place.Operation && v.Status == search.Explained && place.Reason == (Reason{}) {
-		place.Reason = c.reasonOf(v, place.Share, now)
+		place.Reason = r.reasonOf(v, place.Share, now, sites)
 	}
 	return place
 }
 
 // lostAt returns the share of the time lost in x, of all suspects, at the place that v located; 0 if it is unknown. The
 // shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
-func (c *Core) lostAt(x *incident.Incident, v *search.Investigation) float64 {
+func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
-	p := c.Searched(v.Subject)
+	p := r.Searched(v.Subject)
 	if _, ofIncident := v.Subject.Incident(); ofIncident || p == nil {
 		return v.AnswerShare() * whole
 	}
 	share := v.AnswerShare()
 	if p.Whole == detect.WholeVariance {
-		share = c.slowdownShare(p, v)
+		share = slowdownShare(r.table, p, v)
 	}
 	if share <= 0 {
 		return 0
 	}
-	return share / max(share, c.slowdownIn(p, x.Suspects[0].Service)) * whole
+	return share / max(share, slowdownIn(r.table, p, x.Suspects[0].Service)) * whole
 }
 
 // slowdownIn returns the share of the slowdown of p in a service, or while callers wait for it; 1 if the mean did not
 // grow.
-func (c *Core) slowdownIn(p *detect.Problem, service trace.Symbol) float64 {
+func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) float64 {
 	total, in := 0., 0.
 	for i := range p.Edges {
 		e := &p.Edges[i]
@@ -80,7 +80,7 @@ func (c *Core) slowdownIn(p *detect.Problem, service trace.Symbol) float64 {
 			continue
 		}
 		total += e.Excess
-		if touches(c.table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
+		if touches(table, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, service) {
 			in += e.Excess
 		}
 	}
@@ -101,7 +101,7 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
 // an incident is about added latency. Within an edge, both are divided alike. It is 0 if the mean did not grow.
-func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64 {
+func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
 		if e := &v.Evidence[i]; e.Tracepoint != 0 && e.Tracepoint == v.Place.Tracepoint && e.Context != 0 {
@@ -115,7 +115,7 @@ func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64
 			continue
 		}
 		total += e.Excess
-		if within[e.Edge] || v.Place.Tracepoint == 0 && c.table.Context(e.Context).Op == v.Answer() {
+		if within[e.Edge] || v.Place.Tracepoint == 0 && table.Context(e.Context).Op == v.Answer() {
 			excess += e.Excess
 			score += e.Score
 		}
@@ -127,42 +127,25 @@ func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) float64
 }
 
 // searched reports whether the search of an incident may locate an operation.
-func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
-	if s := c.searches.of(x.ID); s != nil {
-		return s.mayLocate(op, c.table)
+func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
+	if s := r.of(x.ID); s != nil {
+		return s.mayLocate(op, r.table)
 	}
-	return concerns(c.table, op, x.Suspects[0].Service)
+	return concerns(r.table, op, x.Suspects[0].Service)
 }
 
 // reasonOf returns the reason that the kernel tells for an explained place with a share of the added latency, 0 if it
-// is unknown.
-// Probes of other agents have names of their own.
-func (c *Core) reasonOf(v *search.Investigation, share float64, now trace.Nanos) Reason {
-	if detect.WaitClass(c.table, v.Wait.Op) == "" {
+// is unknown. Probes of other agents have names of their own.
+func (r *Searches) reasonOf(v *search.Investigation, share float64, now trace.Nanos, sites *compare.Comparer) Reason {
+	if detect.WaitClass(r.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}
 	}
-	r := Reason{Wait: v.Wait.Op, Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
+	reason := Reason{Wait: v.Wait.Op, Function: v.Function, Host: sites.OnlyHost(r.table.Operation(v.Wait.Op).Service, now)}
 	if located := v.AnswerShare(); located > 0 {
-		r.Share = min(1, share*v.Wait.Share/located)
+		reason.Share = min(1, share*v.Wait.Share/located)
 	}
-	if r.Function == 0 && v.Answer() != v.Wait.Op {
-		r.Function = v.Answer()
+	if reason.Function == 0 && v.Answer() != v.Wait.Op {
+		reason.Function = v.Answer()
 	}
-	return r
-}
-
-// Searched returns a subject as the search saw it in the last epoch: an open incident or an open problem; nil if it was
-// neither.
-func (c *Core) Searched(subject search.Subject) *detect.Problem {
-	for _, s := range c.searches.list {
-		if s.subject() == subject {
-			return &s.problem
-		}
-	}
-	for i := range c.problems {
-		if search.OfProblem(c.problems[i].ID) == subject {
-			return &c.problems[i]
-		}
-	}
-	return nil
+	return reason
 }

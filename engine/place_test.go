@@ -17,7 +17,7 @@ import (
 
 // An incident is about added latency, also if its place was located for a problem whose shares are of the variance.
 func TestSlowdownShare(t *testing.T) {
-	c := &Core{table: &trace.Table{}}
+	c := &Searches{table: &trace.Table{}, problems: &Problems{}}
 	service := c.table.Symbol("shop")
 	step := func(name string) trace.Op { return c.table.Op(service, c.table.Symbol(name), trace.Server) }
 	edge := func(op trace.Op, excess, score float64) group.EdgeShare {
@@ -29,7 +29,8 @@ func TestSlowdownShare(t *testing.T) {
 		x := search.Suspect{Op: op, Tracepoint: tracepoint, Share: share}
 		within := trace.ContextEdge(c.table.Child(0, slow))
 		return &search.Investigation{
-			Status: search.Located, Place: x, Suspects: []search.Suspect{x}, Evidence: []search.Evidence{{Within: within, Context: 7, Tracepoint: probe}},
+			Subject: search.OfProblem(analysis.Hash{}),
+			Status:  search.Located, Place: x, Suspects: []search.Suspect{x}, Evidence: []search.Evidence{{Within: within, Context: 7, Tracepoint: probe}},
 		}
 	}
 	bank := c.table.Op(c.table.Symbol("bank"), c.table.Symbol("pay"), trace.Server)
@@ -46,7 +47,7 @@ func TestSlowdownShare(t *testing.T) {
 		"with another service":       {[]group.EdgeShare{edge(slow, 30e6, 0.75), edge(bank, 10e6, 0.25)}, located(0, slow, 0.75), 1},
 		"elsewhere":                  {mixed, located(0, step("unknown"), 0.9), 0},
 	} {
-		c.problems = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
+		c.problems.open = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
 		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
 		suspects := []compare.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
 		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {
@@ -57,7 +58,7 @@ func TestSlowdownShare(t *testing.T) {
 
 // The search of an incident sees its first suspect only; shares that people read are of all time that is lost.
 func TestShareOfAllLostTime(t *testing.T) {
-	c := &Core{table: &trace.Table{}}
+	c := &Searches{table: &trace.Table{}, problems: &Problems{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
 	v := &search.Investigation{Subject: search.OfIncident(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
 	suspects := []compare.Suspect{

@@ -19,7 +19,7 @@ func learned(fault sim.Fault) *world {
 	options := engine.DefaultOptions()
 	options.Learning = 20 * time.Second
 	w := newWorld(small(2, fault), options)
-	for !w.core.Learned() {
+	for !w.core.View().Progress.Learned() {
 		w.play()
 	}
 	return w
@@ -43,8 +43,8 @@ func (w *world) late(plan *sim.Plan) {
 // trees returns the trees of all request types.
 func (w *world) trees() map[analysis.Hash]*cct.Tree {
 	all := make(map[analysis.Hash]*cct.Tree)
-	for _, g := range w.core.Grouper().Groups() {
-		if t := w.core.Trees().Of(g.ID); t != nil {
+	for _, g := range w.core.View().Groups.Groups() {
+		if t := w.core.View().Trees.Of(g.ID); t != nil {
 			all[g.ID] = t
 		}
 	}
@@ -72,7 +72,7 @@ func TestEarlierPlans(t *testing.T) {
 	var plans []*sim.Plan // each has one tracepoint more on
 	for _, p := range points {
 		w.enable(p)
-		plans = append(plans, simplan.Of(w.core.Plan(), nil))
+		plans = append(plans, simplan.Of(w.core.View().Searches.Plan(), nil))
 	}
 	for i, plan := range plans {
 		before := w.trees()
@@ -108,7 +108,7 @@ func TestLateAgents(t *testing.T) {
 		}
 	}
 	w.enable(point.ID)
-	plan := simplan.Of(w.core.Plan(), nil)
+	plan := simplan.Of(w.core.View().Searches.Plan(), nil)
 	for i := range plan.Arms {
 		plan.Arms[i].On = nil
 	}
@@ -173,13 +173,13 @@ func TestTreesAge(t *testing.T) {
 func TestBareRequests(t *testing.T) {
 	w := learned(sim.Lock)
 	w.app.Inject(w.now)
-	for len(w.core.ArmTimes()) == 0 { // until a problem is investigated
+	for len(engine.ArmTimes(w.core)) == 0 { // until a problem is investigated
 		if w.play(); w.now > start.Add(5*time.Minute) {
 			t.Fatal("no investigation")
 		}
 	}
 	bare := func() (n uint64) {
-		for _, x := range w.core.ArmTimes() {
+		for _, x := range engine.ArmTimes(w.core) {
 			if x.On == 0 {
 				n += x.N
 			}
@@ -191,7 +191,7 @@ func TestBareRequests(t *testing.T) {
 	if n := bare(); n != before {
 		t.Errorf("%d requests without a plan are counted", n-before)
 	}
-	w.late(&sim.Plan{Version: w.core.Plan().Version})
+	w.late(&sim.Plan{Version: w.core.View().Searches.Plan().Version})
 	if n := bare(); n == before {
 		t.Error("requests of a plan without tracepoints are not counted")
 	}

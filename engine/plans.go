@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ type arm struct {
 
 // plans are the latest plans, the current one last.
 type plans struct {
-	offers *offers
+	offers *Offers
 	all    []plan // not empty
 }
 
@@ -164,20 +163,6 @@ func (a *arm) ofProbes() *arm {
 // their own.
 const markProbes = 0x70726f626573
 
-// partsOf returns the parts of the given arms for which r has statistics, ascending by set.
-func (r *refinements) partsOf(arms []arm) (parts []arm) {
-	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
-		name, on := r.bySet[set].Arm()
-		for i := range arms {
-			if x := arms[i].part(on); x.name == name {
-				parts = append(parts, *x)
-				break
-			}
-		}
-	}
-	return parts
-}
-
 // current returns the arms of the current plan.
 func (r *plans) current() []arm { return r.all[len(r.all)-1].arms }
 
@@ -192,4 +177,45 @@ func (r *plans) currentSets() []arm {
 		}
 	}
 	return all
+}
+
+// savedPlan is the saved form of a plan.
+type savedPlan struct {
+	Version int64
+	Since   trace.Nanos `cbor:",omitempty"`
+	Arms    []savedArm
+}
+
+type savedArm struct {
+	Name       trace.Symbol
+	On         []trace.Symbol
+	Set        uint64
+	Everything bool
+	Share      float64        `cbor:",omitempty"`
+	Probes     []trace.Symbol `cbor:",omitempty"`
+}
+
+// save implements section.
+func (r *plans) save(s *savedCore) {
+	for _, p := range r.all {
+		saved := savedPlan{Version: p.version, Since: p.since}
+		for _, a := range p.arms {
+			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything, a.share, a.probes})
+		}
+		s.Plans = append(s.Plans, saved)
+	}
+}
+
+// restore implements section.
+func (r *plans) restore(s *savedCore) error {
+	r.all = nil
+	for _, p := range s.Plans {
+		restored := plan{version: p.Version, since: p.Since}
+		for _, a := range p.Arms {
+			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything, a.Share, a.Probes})
+		}
+		restored.share()
+		r.all = append(r.all, restored)
+	}
+	return nil
 }

@@ -105,11 +105,10 @@ func BenchmarkQuietEpoch(b *testing.B) {
 				c.Epoch(now)
 				used += cpuTime(b) - before
 			}
-			sites, _ := c.Sites()
 			b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/op")
-			b.ReportMetric(float64(sites), "sites")
-			b.ReportMetric(float64(len(c.Problems())), "problems")
-			b.ReportMetric(float64(len(c.Incidents())), "incidents")
+			b.ReportMetric(float64(c.View().History.Len()), "sites")
+			b.ReportMetric(float64(len(c.View().Problems.Open())), "problems")
+			b.ReportMetric(float64(len(c.View().Incidents.All())), "incidents")
 		})
 	}
 }

@@ -2,14 +2,15 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
 )
 
 // refinements hold the statistics of one problem by set of enabled tracepoints.
@@ -19,18 +20,8 @@ type refinements struct {
 	pairs *detect.Pairs // nil unless the strategy uses pairs
 }
 
-// refine adds a request to the statistics of the open problem of a group, if it has one.
-func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
-	r := c.refinements[group]
-	if r == nil {
-		return
-	}
-	if r.pairs != nil {
-		r.pairs.Observe(o, coarse)
-	}
-	a := c.plans.arm(o)
-	c.causes.observe(group, o, a.on, simulation)
-	r.add(o, a, &c.plans, coarse)
+func newRefinements() *refinements {
+	return &refinements{bySet: make(map[uint64]*detect.Refinement)}
 }
 
 // add adds a request, for which arm a applied, to r.
@@ -49,28 +40,6 @@ func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse 
 	refinement.Observe(o, coarse)
 }
 
-// attachRefinements adds to every problem the shares that the current plan's tracepoints showed, and drops the
-// statistics of earlier plans and closed problems.
-func (c *Core) attachRefinements() {
-	open := make(map[analysis.Hash]*refinements, len(c.problems))
-	for i := range c.problems {
-		p := &c.problems[i]
-		r := c.refinements[p.Group]
-		if r == nil {
-			r = &refinements{bySet: make(map[uint64]*detect.Refinement)}
-		}
-		switch {
-		case !c.strategy.UsesPairs:
-			r.pairs = nil
-		case r.pairs == nil:
-			r.pairs = detect.NewPairs(p)
-		}
-		open[p.Group] = r
-		r.attach(p, c.plans.currentSets(), c.trees.Of(p.RequestType))
-	}
-	c.refinements = open
-}
-
 // attach adds to p the shares that the tracepoints of the present arms showed, and drops the statistics of others. The
 // tree holds the references of healthy requests; it may be nil.
 func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
@@ -82,6 +51,20 @@ func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
 	}
 	p.Refined = r.shares(p, present, t)
 	p.Attribute()
+}
+
+// partsOf returns the parts of the given arms for which r has statistics, ascending by set.
+func (r *refinements) partsOf(arms []arm) (parts []arm) {
+	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
+		name, on := r.bySet[set].Arm()
+		for i := range arms {
+			if x := arms[i].part(on); x.name == name {
+				parts = append(parts, *x)
+				break
+			}
+		}
+	}
+	return parts
 }
 
 // shares returns the shares of p that the tracepoints of the given arms showed.
@@ -100,4 +83,66 @@ func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detec
 		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	return shares
+}
+
+// armTimes returns the durations of the requests of a subject by arm.
+func (r *refinements) armTimes(subject search.Subject, arms []arm) []search.ArmTimes {
+	times := []search.ArmTimes{bareTimes(subject, r.bare)}
+	seen := make(map[uint64]bool)
+	for k := range arms {
+		a := &arms[k]
+		if x := r.bySet[a.set]; x != nil && !seen[a.set] {
+			seen[a.set] = true
+			n, mean, variance := x.Durations()
+			times = append(times, search.ArmTimes{Subject: subject, Arm: a.name, On: len(a.on), N: n, Mean: mean, Variance: variance})
+		}
+	}
+	return times
+}
+
+func bareTimes(subject search.Subject, m stats.Moments) search.ArmTimes {
+	return search.ArmTimes{Subject: subject, N: m.N, Mean: m.Mean(), Variance: m.Variance()}
+}
+
+// savedRefinements is the saved form of refinements.
+type savedRefinements struct {
+	Group analysis.Hash
+	Sets  []savedSet // ascending
+	Bare  []byte
+	Pairs []byte // empty: the strategy uses none
+}
+
+func (r *refinements) saved(group analysis.Hash) savedRefinements {
+	saved := savedRefinements{Group: group, Bare: r.bare.AppendBinary(nil)}
+	if r.pairs != nil {
+		saved.Pairs = r.pairs.AppendBinary(nil)
+	}
+	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
+		saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
+	}
+	return saved
+}
+
+type savedSet struct {
+	Set        uint64
+	Refinement []byte
+}
+
+// restoreRefinements is the inverse of saved. The error wraps [codec.ErrCorrupt].
+func restoreRefinements(s *savedRefinements) (r *refinements, err error) {
+	r = newRefinements()
+	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
+		return nil, err
+	}
+	if len(s.Pairs) > 0 {
+		if r.pairs, _, err = detect.DecodePairs(s.Pairs); err != nil {
+			return nil, err
+		}
+	}
+	for _, x := range s.Sets {
+		if r.bySet[x.Set], _, err = detect.DecodeRefinement(x.Refinement); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }

@@ -146,10 +146,6 @@ func (s *seriesSet) series() []explain.EdgeSeries {
 	return all
 }
 
-// Common returns the places of different request types that rise and fall together, by falling correlation, while there
-// is a problem. The slice is the core's own.
-func (c *Core) Common() []explain.CommonEdges { return c.series.common }
-
 // savedSeries is a seriesSet.
 type savedSeries struct {
 	Types  []savedTypeSeries
@@ -168,20 +164,21 @@ type savedEdgeSeries struct {
 	Nanos []uint64
 }
 
-func (s *seriesSet) saved() savedSeries {
-	saved := savedSeries{Epochs: s.epochs, Common: s.common}
+// save implements section.
+func (s *seriesSet) save(saved *savedCore) {
+	saved.Series = savedSeries{Epochs: s.epochs, Common: s.common}
 	for _, t := range s.types {
 		x := savedTypeSeries{ID: t.id, Counts: t.counts}
 		for _, e := range t.edges {
 			x.Edges = append(x.Edges, savedEdgeSeries{e.edge, e.nanos})
 		}
-		saved.Types = append(saved.Types, x)
+		saved.Series.Types = append(saved.Series.Types, x)
 	}
-	return saved
 }
 
-// restore makes s the saved set. The error wraps [codec.ErrCorrupt].
-func (s *seriesSet) restore(saved *savedSeries) error {
+// restore implements section.
+func (s *seriesSet) restore(core *savedCore) error {
+	saved := &core.Series
 	*s = seriesSet{epochs: saved.Epochs, common: saved.Common}
 	for i := range saved.Types {
 		x := &saved.Types[i]

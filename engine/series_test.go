@@ -26,13 +26,13 @@ func TestCommonEdges(t *testing.T) {
 					core.Observe(requests.Plain(requestType, 0, now+trace.Nanos(i), time.Duration(d)), nil)
 				}
 			}
-			now = now.Add(core.Options().Epoch)
+			now = now.Add(core.View().Options.Epoch)
 			core.Epoch(now)
 		}
-		if len(core.Problems()) == 0 {
+		if len(core.View().Problems.Open()) == 0 {
 			t.Fatal("no problem to compare edges for")
 		}
-		found := core.Common()
+		found := core.View().Common
 		if (len(found) > 0) != common || common && len(found[0].Edges) != 2 {
 			t.Errorf("a common delay %t: found %+v", common, found)
 		}

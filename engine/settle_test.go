@@ -12,7 +12,7 @@ import (
 
 // changed returns the open problems that are no chronic ones.
 func (c *checkout) changed() (all []detect.Problem) {
-	for _, p := range c.core.Problems() {
+	for _, p := range c.core.View().Problems.Open() {
 		if p.Onset == detect.Changed {
 			all = append(all, p)
 		}
@@ -35,7 +35,7 @@ func TestLastingChangeBecomesNormal(t *testing.T) {
 	}
 	c.play(c.changed()[0].Opened.Add(incident.Day - time.Minute).Sub(c.now))
 	if len(c.changed()) == 0 ||
-		slices.ContainsFunc(c.core.Incidents(), func(x engine.Incident) bool { return x.IsOpen() }) {
+		slices.ContainsFunc(c.core.View().Incidents.All(), func(x engine.Incident) bool { return x.IsOpen() }) {
 		t.Fatalf("within a day: problems %v, incidents %v, want an open problem only", c.changed(), c.incidents(start))
 	}
 	c.play(20 * time.Minute)
@@ -55,13 +55,13 @@ func TestAcceptedProblems(t *testing.T) {
 	c.play(time.Hour)
 	c.slow = 0.6
 	c.play(10 * time.Minute)
-	all := c.core.Incidents()
+	all := c.core.View().Incidents.All()
 	if len(all) != 1 || len(all[0].Problems) == 0 || len(c.changed()) == 0 {
 		t.Fatalf("incidents %+v, problems %v, want one of each", c.incidents(start), c.changed())
 	}
 	c.core.Apply(&engine.Change{Accept: all[0].ID, By: "Ada"})
 	c.play(time.Hour)
-	if got := c.changed(); len(got) > 0 || c.core.Incidents()[0].Closed() == 0 {
+	if got := c.changed(); len(got) > 0 || c.core.View().Incidents.All()[0].Closed() == 0 {
 		t.Errorf("problems %v, incidents %v", got, c.incidents(start))
 	}
 }

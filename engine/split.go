@@ -21,19 +21,48 @@ type splitter struct {
 	epochs int // since the samples were started
 }
 
-// resplit splits groups without a problem that one variable explains, and undoes splits that no longer explain
-// anything. It judges the samples of several epochs, then samples other groups.
-func (c *Core) resplit(now trace.Nanos) {
-	s := c.splitter
+// endEpoch splits groups without a problem that one variable explains, and undoes splits that no longer explain
+// anything. It judges the samples of several epochs, then samples other groups. A nil splitter does nothing.
+func (s *splitter) endEpoch(now trace.Nanos, table *trace.Table, detector *detect.Detector) {
 	if s == nil {
 		return
 	}
 	if s.epochs++; s.epochs < splitEpochs {
 		return
 	}
-	for _, whole := range s.Learn(c.table) {
-		c.detector.Resplit(whole, now)
+	for _, whole := range s.Learn(table) {
+		detector.Resplit(whole, now)
 	}
-	s.Watch(c.detector.SplitCandidates(splitCoV, splitWatch))
+	s.Watch(detector.SplitCandidates(splitCoV, splitWatch))
 	s.epochs = 0
+}
+
+// save implements section.
+func (s *splitter) save(saved *savedCore) {
+	if s == nil {
+		return
+	}
+	saved.Splits, saved.SplitEpochs = s.Splits.AppendBinary(nil), s.epochs
+	for id, data := range s.EncodedSamples() {
+		saved.SplitSamples = append(saved.SplitSamples, savedPart{id, data})
+	}
+}
+
+// restore implements section.
+func (s *splitter) restore(saved *savedCore) error {
+	if s == nil || saved.Splits == nil {
+		return nil
+	}
+	splits, _, err := explain.DecodeSplits(saved.Splits, explain.SplitOptions{})
+	if err != nil {
+		return err
+	}
+	s.Splits, s.epochs = splits, saved.SplitEpochs
+	s.Watch(nil)
+	for _, x := range saved.SplitSamples {
+		if err := s.DecodeSample(x.ID, x.Data); err != nil {
+			return err
+		}
+	}
+	return nil
 }

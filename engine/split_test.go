@@ -38,17 +38,17 @@ func TestCoreSplits(t *testing.T) {
 				caching(core, now+trace.Nanos(i)*2e8, table, helps)
 			}
 			core.Epoch(now.Add(options.Epoch))
-			for _, p := range core.Problems() {
+			for _, p := range core.View().Problems.Open() {
 				t.Fatalf("after %v: problem %v, want none", now.Sub(start), p)
 			}
 		}
 	}
 	until(20*time.Minute, true)
-	if all := core.Splits(); len(all) != 1 || all[0].Variable != "cache.hit" || len(all[0].Bins) != 2 {
+	if all := engine.Splits(core); len(all) != 1 || all[0].Variable != "cache.hit" || len(all[0].Bins) != 2 {
 		t.Fatalf("splits %v, want one by cache.hit", all)
 	}
 	until(50*time.Minute, false)
-	if all := core.Splits(); len(all) != 0 {
+	if all := engine.Splits(core); len(all) != 0 {
 		t.Errorf("split by %v, want none", all[0].Variable)
 	}
 }

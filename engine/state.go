@@ -6,19 +6,13 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
-	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -52,90 +46,6 @@ type savedCore struct {
 	Affected      []affectedState
 	Versions      []VersionSeen
 	Deploys       []Deploy
-}
-
-// savedHeard is the state that feedback changes; each list is ascending.
-type savedHeard struct {
-	Services []savedService
-	Costs    []savedCost
-	Broken   []savedTime
-	Gone     []savedTime
-	Measured search.Measured
-	At       trace.Nanos
-	Said     []string
-}
-
-type savedService struct {
-	Service     trace.Symbol
-	Tracepoints []cct.Tracepoint
-}
-
-type savedCost struct {
-	ID   trace.Symbol
-	Cost measuredCost
-}
-
-type savedTime struct {
-	ID trace.Symbol
-	At trace.Nanos
-}
-
-type savedMark struct {
-	End  trace.Nanos
-	Seen uint64
-}
-
-type savedPlan struct {
-	Version int64
-	Since   trace.Nanos `cbor:",omitempty"`
-	Arms    []savedArm
-}
-
-type savedArm struct {
-	Name       trace.Symbol
-	On         []trace.Symbol
-	Set        uint64
-	Everything bool
-	Share      float64        `cbor:",omitempty"`
-	Probes     []trace.Symbol `cbor:",omitempty"`
-}
-
-type savedRefinements struct {
-	Group analysis.Hash
-	Sets  []savedSet // ascending
-	Bare  []byte
-	Pairs []byte // empty: the strategy uses none
-}
-
-func (r *refinements) saved(group analysis.Hash) savedRefinements {
-	saved := savedRefinements{Group: group, Bare: r.bare.AppendBinary(nil)}
-	if r.pairs != nil {
-		saved.Pairs = r.pairs.AppendBinary(nil)
-	}
-	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
-		saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
-	}
-	return saved
-}
-
-type savedSet struct {
-	Set        uint64
-	Refinement []byte
-}
-
-type savedSample struct {
-	Group       analysis.Hash
-	RequestType analysis.Hash
-	Sample      []byte
-}
-
-type savedFound struct {
-	Problem  analysis.Hash
-	Present  bool // it refers to the present sample of the group
-	Group    analysis.Hash
-	Seen     uint64
-	Looks    int
-	Findings explain.Findings
 }
 
 // savedPart is the encoding of one element, such as a tree.
@@ -181,117 +91,32 @@ func (c *Core) appendStatistics(b []byte) []byte {
 	before := len(b)
 	b = codec.AppendSection(b, c.types.AppendBinary)
 	b = codec.AppendSection(b, c.detector.AppendBinary)
-	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
-	b = codec.AppendSection(b, c.appendEarly)
+	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.searches.state) })
+	b = codec.AppendSection(b, c.learning.appendRequests)
 	b = codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
 	c.encoded = len(b) - before
 	return b
 }
 
-// appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.
-func (c *Core) appendEarly(b []byte) []byte {
-	if c.learning.over {
-		return b
+// section is a part of a core that owns a part of savedCore.
+type section interface {
+	save(s *savedCore)
+	// restore is the inverse of save. An error wraps [codec.ErrCorrupt].
+	restore(s *savedCore) error
+}
+
+func (c *Core) sections() []section {
+	return []section{
+		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series, c.trees, c.splitter,
 	}
-	b = codec.AppendSection(b, c.learning.preview.AppendBinary)
-	return c.learning.requests.AppendBinary(b)
 }
 
 func (c *Core) saved() *savedCore {
-	c.mergeTally()
-	s := &savedCore{
-		Settings: c.options.Settings(),
-		Learned:  c.learning.over, Began: c.learning.began, Aged: c.trees.aged, Seen: c.learning.seen, Dropped: c.learning.dropped,
-		Heard: c.offers.saved(c.log), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
-		Sites: c.sites.AppendBinary(nil), Incidents: c.cases.tracker.Save(), Affected: c.cases.savedAffected(),
-		Objectives: c.objectives.State(),
-		Versions:   c.versions.known, Deploys: c.versions.deploys,
-	}
-	for _, m := range c.learning.epochs {
-		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
-	}
-	for _, p := range c.plans.all {
-		saved := savedPlan{Version: p.version, Since: p.since}
-		for _, a := range p.arms {
-			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything, a.share, a.probes})
-		}
-		s.Plans = append(s.Plans, saved)
-	}
-	for _, id := range hashes(c.refinements) {
-		s.Refinements = append(s.Refinements, c.refinements[id].saved(id))
-	}
-	for _, x := range c.searches.list {
-		s.Searches = append(s.Searches, x.saved())
-	}
-	c.causes.save(s)
-	s.Series = c.series.saved()
-	for _, id := range hashes(c.trees.byType) {
-		s.Trees = append(s.Trees, savedPart{id, c.trees.byType[id].builder.AppendBinary(nil)})
-	}
-	if c.splitter != nil {
-		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
-		for id, data := range c.splitter.EncodedSamples() {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, data})
-		}
+	s := &savedCore{Settings: c.options.Settings(), Spans: c.spans.AppendBinary(nil)}
+	for _, part := range c.sections() {
+		part.save(s)
 	}
 	return s
-}
-
-func (f *offers) saved(log actionLog) savedHeard {
-	s := savedHeard{Measured: f.measured, At: f.at, Said: log, Broken: savedTimes(f.unavailable), Gone: savedTimes(f.removed)}
-	for _, service := range slices.Sorted(maps.Keys(f.services)) {
-		s.Services = append(s.Services, savedService{service, f.services[service]})
-	}
-	for _, id := range slices.Sorted(maps.Keys(f.costs)) {
-		s.Costs = append(s.Costs, savedCost{id, f.costs[id]})
-	}
-	return s
-}
-
-func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
-	var list []savedTime
-	for _, id := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, savedTime{id, m[id]})
-	}
-	return list
-}
-
-func (c *Core) restoreFeedback(s *savedHeard) {
-	h := &c.offers
-	h.measured, h.at, c.log = s.Measured, s.At, s.Said
-	for _, x := range s.Services {
-		h.services[x.Service] = x.Tracepoints
-	}
-	for _, x := range s.Costs {
-		h.costs[x.ID] = x.Cost
-	}
-	for _, x := range s.Broken {
-		h.unavailable[x.ID] = x.At
-	}
-	for _, x := range s.Gone {
-		h.removed[x.ID] = x.At
-	}
-	h.merge()
-	c.offered()
-}
-
-func (c *causes) save(s *savedCore) {
-	for _, id := range hashes(c.samples) {
-		x := c.samples[id]
-		s.Samples = append(s.Samples, savedSample{Group: id, RequestType: x.requestType, Sample: x.AppendBinary(nil)})
-	}
-	for _, id := range hashes(c.loads) {
-		s.Loads = append(s.Loads, savedPart{id, c.loads[id].AppendBinary(nil)})
-	}
-	groups := make(map[*groupSample]analysis.Hash, len(c.samples))
-	for id, sample := range c.samples {
-		groups[sample] = id
-	}
-	for _, id := range hashes(c.found) {
-		f := c.found[id]
-		group, present := groups[f.in]
-		s.Found = append(s.Found, savedFound{Problem: id, Present: present, Group: group, Seen: f.seen, Looks: f.looks, Findings: f.findings})
-	}
 }
 
 // hashes returns the keys of m, ascending.
@@ -317,7 +142,7 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	c.table.Merge(table)
-	if c.state, err = DecodeSearchState(parts[3]); err != nil {
+	if c.searches.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
 	s, err := decodeSaved(parts[5])
@@ -327,43 +152,33 @@ func (c *Core) Restore(b []byte) error {
 	if err := c.options.CheckStrategy(s.Settings.Strategy); err != nil {
 		return err
 	}
-	c.restorePlans(s)
-	if err := c.restoreGroups(parts[1], parts[2], parts[4], s); err != nil {
+	if c.types, _, err = group.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
 		return err
 	}
-	c.Apply(&Change{Settings: &s.Settings})
-	return nil
-}
-
-// restorePlans restores the part of the state that does not refer to groups.
-func (c *Core) restorePlans(s *savedCore) {
-	c.restoreFeedback(&s.Heard)
-	c.versions.restore(s.Versions, s.Deploys)
-	c.plans.all = nil
-	for _, p := range s.Plans {
-		restored := plan{version: p.Version, since: p.Since}
-		for _, a := range p.Arms {
-			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything, a.Share, a.Probes})
+	decode := func(b []byte) (*detect.Detector, error) {
+		d, _, err := detect.Decode(b, c.types, c.table, c.options.Groups)
+		return d, err
+	}
+	if c.detector, err = decode(parts[2]); err != nil {
+		return err
+	}
+	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
+		return err
+	}
+	for _, part := range c.sections() {
+		if err := part.restore(s); err != nil {
+			return err
 		}
-		restored.share()
-		c.plans.all = append(c.plans.all, restored)
 	}
-}
-
-// restoreGroups restores all that refers to request types and groups.
-func (c *Core) restoreGroups(types, detector, early []byte, s *savedCore) (err error) {
-	if c.types, _, err = group.DecodeRequestTypes(types, c.types.Rules); err != nil {
+	if err := c.learning.restoreRequests(parts[4], decode); err != nil {
 		return err
 	}
-	splits := c.detector.Groups.Keys.Splits
-	if c.detector, _, err = detect.Decode(detector, c.types, c.table, c.options.Groups); err != nil {
-		return err
+	if c.splitter != nil {
+		c.detector.Groups.Keys.Splits = c.splitter.Splits
 	}
-	c.detector.Groups.Keys.Splits = splits
-	if err := c.restoreEarly(early, s.Learned); err != nil {
-		return err
-	}
-	return c.restore(s)
+	c.offered()
+	c.set(&s.Settings)
+	return nil
 }
 
 func decodeSaved(b []byte) (*savedCore, error) {
@@ -403,132 +218,4 @@ func (s *savedCore) valid() bool {
 	}
 	return len(s.Plans) > 0 && s.Settings.valid() &&
 		finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
-}
-
-func (c *Core) restoreEarly(b []byte, learned bool) error {
-	if learned {
-		c.learning.over, c.learning.requests, c.learning.preview = true, nil, nil
-		return nil
-	}
-	r := codec.NewReader(b)
-	preview := r.Section()
-	if err := r.Err(); err != nil {
-		return fmt.Errorf("%w: observations of the learning period", err)
-	}
-	var err error
-	if c.learning.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
-		return err
-	}
-	c.learning.requests, err = spool.Decode(r.Rest())
-	return err
-}
-
-func (c *Core) restore(s *savedCore) error {
-	c.learning.began, c.trees.aged, c.learning.seen, c.learning.dropped = s.Began, s.Aged, s.Seen, s.Dropped
-	c.problems = s.Problems
-	var err error
-	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
-		return err
-	}
-	sites, err := history.DecodeSites(s.Sites, c.table)
-	if err != nil {
-		return err
-	}
-	c.sites = compare.NewComparer(sites)
-	c.cases.tracker = incident.Restore(s.Incidents)
-	if err := c.cases.restoreAffected(s.Affected); err != nil {
-		return err
-	}
-	c.objectives.Restore(&s.Objectives)
-	for _, m := range s.Epochs {
-		c.learning.epochs = append(c.learning.epochs, epochEnd{m.End, m.Seen})
-	}
-	for i := range s.Refinements {
-		r, err := restoreRefinements(&s.Refinements[i])
-		if err != nil {
-			return err
-		}
-		c.refinements[s.Refinements[i].Group] = r
-	}
-	if err := c.searches.restore(s.Searches); err != nil {
-		return err
-	}
-	if err := c.causes.restore(s); err != nil {
-		return err
-	}
-	if err := c.series.restore(&s.Series); err != nil {
-		return err
-	}
-	for _, t := range s.Trees {
-		b, err := cct.Decode(t.Data)
-		if err != nil {
-			return err
-		}
-		c.trees.byType[t.ID] = &tree{builder: *b, grown: true}
-	}
-	return c.restoreSplitter(s)
-}
-
-func restoreRefinements(s *savedRefinements) (r *refinements, err error) {
-	r = &refinements{bySet: make(map[uint64]*detect.Refinement)}
-	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
-		return nil, err
-	}
-	if len(s.Pairs) > 0 {
-		if r.pairs, _, err = detect.DecodePairs(s.Pairs); err != nil {
-			return nil, err
-		}
-	}
-	for _, x := range s.Sets {
-		if r.bySet[x.Set], _, err = detect.DecodeRefinement(x.Refinement); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-func (c *causes) restore(s *savedCore) error {
-	for i := range s.Samples {
-		x := &s.Samples[i]
-		sample, _, err := explain.DecodeSample(x.Sample)
-		if err != nil {
-			return err
-		}
-		c.samples[x.Group] = &groupSample{requestType: x.RequestType, Sample: sample}
-	}
-	for _, x := range s.Loads {
-		l, _, err := explain.DecodeRecentLoad(x.Data)
-		if err != nil {
-			return err
-		}
-		c.loads[x.ID] = l
-	}
-	c.keepLoads()
-	for i := range s.Found {
-		x := &s.Found[i]
-		f := &found{seen: x.Seen, looks: x.Looks, findings: x.Findings}
-		if x.Present {
-			f.in = c.samples[x.Group]
-		}
-		c.found[x.Problem] = f
-	}
-	return nil
-}
-
-func (c *Core) restoreSplitter(s *savedCore) error {
-	if c.splitter == nil || s.Splits == nil {
-		return nil
-	}
-	splits, _, err := explain.DecodeSplits(s.Splits, explain.SplitOptions{})
-	if err != nil {
-		return err
-	}
-	c.splitter.Splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.Watch(nil)
-	for _, x := range s.SplitSamples {
-		if err := c.splitter.DecodeSample(x.ID, x.Data); err != nil {
-			return err
-		}
-	}
-	return nil
 }

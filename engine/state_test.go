@@ -23,7 +23,7 @@ func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	if !bytes.Equal(core.AppendState(nil), state) {
 		t.Fatalf("%v: the restored state differs", w.now.Sub(start))
 	}
-	core.Table().Merge(w.app.Table())
+	core.View().Table.Merge(w.app.Table())
 	return core
 }
 

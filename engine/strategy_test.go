@@ -32,7 +32,7 @@ func troubled(t *testing.T, strategy string) (*world, engine.Options) {
 func TestPairsAreKeptForCovarianceOnly(t *testing.T) {
 	for from, to := range map[string]string{"adaptive": "covariance", "covariance": "adaptive"} {
 		w, options := troubled(t, from)
-		if kept := w.core.PairStatistics() > 0; kept != (from == "covariance") {
+		if kept := engine.PairStatistics(w.core) > 0; kept != (from == "covariance") {
 			t.Errorf("%s: pair statistics are kept: %t", from, kept)
 		}
 		w.core = w.again(t, options)
@@ -44,13 +44,13 @@ func TestPairsAreKeptForCovarianceOnly(t *testing.T) {
 		if len(w.play()) == 0 {
 			t.Fatal("the problem closed")
 		}
-		if kept := w.core.PairStatistics() > 0; kept != (to == "covariance") {
+		if kept := engine.PairStatistics(w.core) > 0; kept != (to == "covariance") {
 			t.Errorf("%s after %s: pair statistics are kept: %t", to, from, kept)
 		}
 		w.play()
 		w.core = w.again(t, options)
 		w.play()
-		if kept := w.core.PairStatistics() > 0; kept != (to == "covariance") {
+		if kept := engine.PairStatistics(w.core) > 0; kept != (to == "covariance") {
 			t.Errorf("%s after two restarts: pair statistics are kept: %t", to, kept)
 		}
 	}

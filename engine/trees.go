@@ -13,7 +13,7 @@ import (
 // Trees holds a calling-context tree for each request type.
 type Trees struct {
 	table  *trace.Table
-	offers *offers
+	offers *Offers
 	byType map[analysis.Hash]*tree
 	aged   trace.Nanos // time of the last deletion of old contexts
 }
@@ -120,4 +120,25 @@ func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool)
 		t.builder.Age(now)
 		t.grown = true
 	}
+}
+
+// save implements section.
+func (r *Trees) save(s *savedCore) {
+	s.Aged = r.aged
+	for _, id := range hashes(r.byType) {
+		s.Trees = append(s.Trees, savedPart{id, r.byType[id].builder.AppendBinary(nil)})
+	}
+}
+
+// restore implements section.
+func (r *Trees) restore(s *savedCore) error {
+	r.aged = s.Aged
+	for _, x := range s.Trees {
+		b, err := cct.Decode(x.Data)
+		if err != nil {
+			return err
+		}
+		r.byType[x.ID] = &tree{builder: *b, grown: true}
+	}
+	return nil
 }

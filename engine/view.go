@@ -1,117 +1,101 @@
 package engine
 
 import (
-	"math"
+	"iter"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/incident"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Ended returns the end of the last epoch; 0 if none ended yet.
-func (c *Core) Ended() trace.Nanos { return c.Grouper().Closed() }
+// View is the part of a [Core] that may be read. It is not a copy: copying the statistics of 10,000 request types would
+// take longer than an epoch leaves time for. So a View, its parts and all that these return belong to the core:
+//
+//   - They must not be changed.
+//   - They are valid until the next call of a method of the core other than [Core.View]: in package live until the
+//     function that was passed to Ask, or to Options.Epoch, returns. Readers that need a value later copy it before.
+//   - They must not be used by several goroutines at once. Trees.Of builds a tree on demand.
+type View struct {
+	Options  *Options     // with the current settings
+	Table    *trace.Table // only the owner of the core may add to it, between calls of its methods
+	Ended    trace.Nanos  // end of the last epoch; 0: none ended yet
+	Progress Progress
 
-// Options returns the options of c, with the current settings.
-func (c *Core) Options() Options { return c.options }
+	// Groups are provisional during the learning period: each entry operation is one request type.
+	Groups    *group.Grouper
+	Problems  *Problems
+	Incidents *Incidents
+	Searches  *Searches
+	Trees     *Trees
+	Offers    *Offers
+	Kept      *Kept
+	History   *history.Sites           // calls from which incidents are raised
+	Spans     *observation.RecentSpans // recent durations of spans
+	Coverage  *trace.Coverage          // of the spans of the traces ingested
+	Deploys   []Deploy                 // the latest thousand, oldest first
+	// Common has the places of different request types that rise and fall together, by falling correlation, while there
+	// is a problem.
+	Common []explain.CommonEdges
 
-// Spans returns the recent durations of spans, for reading.
-func (c *Core) Spans() *observation.RecentSpans { return &c.spans }
-
-// Progress returns the elapsed fraction of the learning period, 0–1; NaN before the first request.
-func (c *Core) Progress() float64 {
-	switch {
-	case c.learning.over:
-		return 1
-	case c.learning.began == 0:
-		return math.NaN()
-	}
-	return min(1, max(0, c.learning.elapsed(c.Ended(), c.sites.Sites).Seconds()/c.options.Learning.Seconds()))
+	detector   *detect.Detector
+	objectives *incident.Objectives
 }
 
-// LearningLeft returns how long requests must go on until the learning period ends; 0 after it.
-func (c *Core) LearningLeft() time.Duration {
-	if c.learning.over {
-		return 0
+// View returns what may be read of c until c changes.
+func (c *Core) View() *View {
+	ended := c.groups().Closed()
+	return &View{
+		Options:    &c.options,
+		Table:      c.table,
+		Ended:      ended,
+		Progress:   Progress{&c.learning, c.calls.Sites, ended, c.options.Learning},
+		Groups:     c.groups(),
+		Problems:   c.problems,
+		Incidents:  c.incidents,
+		Searches:   c.searches,
+		Trees:      c.trees,
+		Offers:     c.offers,
+		Kept:       c.kept,
+		History:    c.calls.Sites,
+		Spans:      &c.spans,
+		Coverage:   &c.coverage,
+		Deploys:    c.versions.deploys,
+		Common:     c.series.common,
+		detector:   c.detector,
+		objectives: c.objectives.Objectives,
 	}
-	return max(0, c.options.Learning-c.learning.elapsed(c.Ended(), c.sites.Sites))
 }
 
-// SilenceLeft returns how long requests must go on until those that stop are noticed; 0 if they are, and before the
-// first request. A recorded past that arrived at once counts.
-func (c *Core) SilenceLeft() time.Duration {
-	since := c.sites.Since()
-	if since == 0 {
-		return 0
-	}
-	return max(0, incident.SilenceAfter-c.Ended().Sub(since))
-}
+// Watched returns the number of groups and request types with an expectation.
+func (v *View) Watched() int { return v.detector.Watched() }
 
-// OperationsLeft returns how long requests must go on until single operations are judged; 0 if they are, and before the
-// first request.
-func (c *Core) OperationsLeft() time.Duration { return c.knownLeft(incident.OperationsAfter) }
-
-// GrowthLeft is like [Core.OperationsLeft] for changes that take days.
-func (c *Core) GrowthLeft() time.Duration { return c.knownLeft(incident.GrowthAfter) }
-
-// Provisional returns, while changes that take days are not judged yet, the instances that are unlike their siblings
-// for as long as the history reaches: Sibyl may have been started within an incident.
-func (c *Core) Provisional() []compare.UnequalInstance {
-	if c.GrowthLeft() == 0 {
-		return nil
-	}
-	return compare.Unequal(c.sites.Sites, c.Ended())
-}
-
-func (c *Core) knownLeft(after time.Duration) time.Duration {
-	if c.learning.began == 0 {
-		return 0
-	}
-	return max(0, after-c.Ended().Sub(c.learning.began))
-}
-
-// Catalogue returns the tracepoints that agents announced. The slice belongs to the core.
-func (c *Core) Catalogue() []cct.Tracepoint { return c.offers.catalogue }
-
-// Services returns the services whose agents announced tracepoints, in any order.
-func (c *Core) Services() []string {
-	var names []string
-	for service := range c.offers.services {
-		names = append(names, c.table.Text(service))
-	}
-	return names
-}
-
-// Measured returns the latest measurement of agents; zero if there is none.
-func (c *Core) Measured() search.Measured { return c.offers.measured }
-
-// Trees returns the calling-context trees, for reading.
-func (c *Core) Trees() *Trees { return &c.trees }
+// Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
+func (v *View) Objectives() []incident.ObjectiveStatus { return v.objectives.Status() }
 
 // typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
 const typeNameOps = 3
 
 // TypeSummary returns the part of the summary of a request type that names it.
-func (c *Core) TypeSummary(g *group.Group) group.Summary {
-	types := c.detector.Groups.Types
+func (v *View) TypeSummary(g *group.Group) group.Summary {
+	types := v.detector.Groups.Types
 	return group.Summary{
 		ID: g.ID, Level: g.Level, RequestType: g.ID, Entry: g.Entry, Name: types.Name(g.ID), Distinct: types.Distinct(g.Entry, g.ID, typeNameOps),
 	}
 }
 
 // AffectedTypes returns the summaries, as of TypeSummary, of the request types that incidents affect, by identity.
-func (c *Core) AffectedTypes() []group.Summary {
+func (v *View) AffectedTypes() []group.Summary {
 	var all []group.Summary
-	for _, a := range c.cases.affected {
+	for _, a := range v.Incidents.affected {
 		for i := range a.Types {
-			if g := c.detector.Groups.Group(a.Types[i].RequestType); g != nil {
-				all = append(all, c.TypeSummary(g))
+			if g := v.detector.Groups.Group(a.Types[i].RequestType); g != nil {
+				all = append(all, v.TypeSummary(g))
 			}
 		}
 	}
@@ -120,10 +104,31 @@ func (c *Core) AffectedTypes() []group.Summary {
 }
 
 // Rate returns the requests per second of a type in the judged window; 0 if the type is unknown.
-func (c *Core) Rate(requestType analysis.Hash) float64 {
-	g := c.detector.Groups.Group(requestType)
-	if g == nil {
-		return 0
+func (v *View) Rate(requestType analysis.Hash) float64 { return rateOf(v.detector.Groups, requestType) }
+
+func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
+	if g := groups.Group(requestType); g != nil {
+		return g.Rate()
 	}
-	return g.Rate()
+	return 0
+}
+
+// EndedPeriod returns the period of [group.Period] that has ended if an epoch ends at now, and its requests by group.
+// Call it before [Core.Epoch], which joins them with others. It returns false if the period goes on, and while groups
+// are provisional. The values are valid until the next; they are a function of the state of the core.
+func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
+	if v.Ended == 0 || !v.Progress.Learned() {
+		return 0, nil, false
+	}
+	if from = group.PeriodOf(v.Ended); group.PeriodOf(now) <= from {
+		return 0, nil, false
+	}
+	return from, func(yield func(analysis.Hash, *group.Past) bool) {
+		var p group.Past
+		for g := range v.Groups.Each() {
+			if g.InPeriod(from, &p); p.Total.N > 0 && !yield(g.ID, &p) {
+				return
+			}
+		}
+	}, true
 }

@@ -49,7 +49,7 @@ func newShop() *shop {
 
 // enabled reports whether the kernel agents send waits of a class for a request under the current plan.
 func (s *shop) enabled(class string, id trace.ID) bool {
-	from := s.core.Plan()
+	from := s.core.View().Searches.Plan()
 	var p protocol.Plan
 	for i := range from.Arms {
 		p.Arms = append(p.Arms, protocol.Arm{Share: from.Arms[i].Share})
@@ -123,7 +123,7 @@ func (s *shop) epochs(n int) {
 func TestWaitsExplainWithoutApplicationAgents(t *testing.T) {
 	s := newShop()
 	s.epochs(20)
-	if len(s.emitted) > 0 || len(s.core.Plan().Leases) > 0 {
+	if len(s.emitted) > 0 || len(s.core.View().Searches.Plan().Leases) > 0 {
 		t.Fatalf("waits without a problem: %v", s.emitted)
 	}
 	s.faulty = true
@@ -138,8 +138,8 @@ func TestLostWaitsProveNothing(t *testing.T) {
 	s.faulty, s.losing = true, true
 	for range 14 {
 		s.epochs(1)
-		for i := range s.core.State().Investigations {
-			v := &s.core.State().Investigations[i]
+		for i := range s.core.View().Searches.State().Investigations {
+			v := &s.core.View().Searches.State().Investigations[i]
 			for k := range v.Evidence {
 				if s.table.Text(v.Evidence[k].Tracepoint) == "orders"+waitScope+"sync" {
 					t.Fatalf("evidence of lost waits: %+v", v.Evidence[k])
@@ -160,8 +160,8 @@ func (s *shop) explain(t *testing.T, epochs int) {
 	var reasons []string
 	for range epochs {
 		s.epochs(1)
-		for i := range s.core.State().Investigations {
-			v := &s.core.State().Investigations[i]
+		for i := range s.core.View().Searches.State().Investigations {
+			v := &s.core.View().Searches.State().Investigations[i]
 			reasons = append(reasons, v.Status.String()+": "+v.Reason)
 			if v.Status == search.Explained && strings.Contains(v.Reason, "waiting for the disk (fsync) in orders, on host b") {
 				if s.emitted["sync"] == 0 {

@@ -231,7 +231,7 @@ func TestAcknowledgementReachesPagerDuty(t *testing.T) {
 	epoch := func(at trace.Nanos, f *IncidentFacts) []*Event {
 		return Events(&Epoch{
 			At: at, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Directory: f.Directory, Muted: func(uint64) bool { return false }, Acknowledged: func(uint64) *Note { return note },
-			Investigation: func(uint64) *search.Investigation { return nil }, IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
+			Investigation: func(search.Subject) *search.Investigation { return nil }, IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
 		})
 	}
 	produce := func(n *Notifier) {

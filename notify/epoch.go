@@ -17,7 +17,6 @@ import (
 type Epoch struct {
 	At        trace.Nanos
 	Source    string // see Event
-	State     *search.State
 	Decisions []search.Decision
 	Before    []detect.Problem // open at the start of the epoch
 	Problems  []detect.Problem // open at its end
@@ -28,8 +27,9 @@ type Epoch struct {
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
 	Directory Directory
+	// Investigation returns the investigation of a problem or an incident; nil if it has none.
+	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.
-	Investigation  func(incident uint64) *search.Investigation // may return nil
 	Muted          func(incident uint64) bool
 	Acknowledged   func(incident uint64) *Note    // nil if nobody acknowledged it
 	IncidentTraces func(*engine.Incident) []Trace // slow or failed traces to link
@@ -135,14 +135,14 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 		note = e.Acknowledged(x.ID)
 	}
 	return NewIncidentEvent(&IncidentFacts{
-		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(x.ID), Decision: d, Deploys: e.Deploys, Names: e.Names,
+		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(search.OfIncident(x.ID)), Decision: d, Deploys: e.Deploys, Names: e.Names,
 		Traces: e.IncidentTraces(x), Directory: e.Directory, URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID), Acknowledged: note,
 	})
 }
 
 // about adds the facts about a problem to f.
 func (e *Epoch) about(f *Facts, problem analysis.Hash) {
-	f.Investigation = e.State.Investigation(search.OfProblem(problem))
+	f.Investigation = e.Investigation(search.OfProblem(problem))
 	is := func(p detect.Problem) bool { return p.ID == problem }
 	if i := slices.IndexFunc(e.Problems, is); i >= 0 {
 		f.Problem = &e.Problems[i]

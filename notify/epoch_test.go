@@ -19,7 +19,7 @@ func TestEvents(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
 	closing := search.Decision{Subject: search.OfProblem(analysis.Hash{Lo: 5}), From: search.Located, To: search.Gone, Reason: "its problem or incident has closed"}
 	e := &Epoch{
-		At: opened, Source: "here", State: &search.State{Investigations: []search.Investigation{*f.Investigation}},
+		At: opened, Source: "here", Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation,
 		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Names: f.Names,
 		Before: []detect.Problem{{ID: analysis.Hash{Lo: 6}, RequestType: f.Problem.RequestType}}, Problems: []detect.Problem{*f.Problem, {ID: analysis.Hash{Lo: 8}}},
 		Traces: func(p *detect.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
@@ -85,8 +85,8 @@ func TestIncidentEvents(t *testing.T) {
 			f.Incident.Enter(*step.enter)
 		}
 		for _, e := range Events(&Epoch{
-			At: at(step.now), Source: "here", State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
-			Investigation: func(uint64) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 8 },
+			At: at(step.now), Source: "here", Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
+			Investigation: func(search.Subject) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 8 },
 			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces }, IncidentURL: func(uint64) string { return "/page" },
 		}) {
 			if seen[e.ID]++; seen[e.ID] == 1 {
@@ -110,7 +110,7 @@ func TestTakenProblem(t *testing.T) {
 	taken := search.Decision{Subject: search.OfProblem(f.Problem.ID), From: search.Investigating, To: search.Gone, Reason: "its incident is investigated instead"}
 	open := []detect.Problem{*f.Problem}
 	list := Events(&Epoch{
-		At: opened, State: &search.State{Investigations: []search.Investigation{*f.Investigation}}, Decisions: []search.Decision{taken},
+		At: opened, Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation, Decisions: []search.Decision{taken},
 		Before: open, Problems: open, Names: f.Names,
 	})
 	if len(list) != 1 || list[0].Type != Decided || list[0].resolved || list[0].Data.Problem.Status != "none" {
@@ -125,7 +125,6 @@ func TestIncidentSearchEvents(t *testing.T) {
 	muted := false
 	epoch := &Epoch{
 		At:        f.Incident.Opened().Add(time.Minute),
-		State:     &search.State{},
 		Names:     f.Names,
 		Incidents: []engine.Incident{*f.Incident},
 		Decisions: []search.Decision{
@@ -133,7 +132,7 @@ func TestIncidentSearchEvents(t *testing.T) {
 			{Subject: id, From: search.Located, To: search.Gone, Plan: 5},
 			{Subject: search.OfIncident(99), From: search.Located, To: search.Gone, Plan: 5}, // its incident is forgotten
 		},
-		Investigation:  func(uint64) *search.Investigation { return f.Investigation },
+		Investigation:  func(search.Subject) *search.Investigation { return f.Investigation },
 		Muted:          func(uint64) bool { return muted },
 		IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
 	}

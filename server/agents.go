@@ -36,9 +36,9 @@ func (s *Server) control(ctx context.Context) error {
 		return nil
 	}
 	var known []string
-	err := s.live.Ask(ctx, func(core *engine.Core) {
-		s.plane.Publish(core.Plan(), core.Table())
-		known = core.Services()
+	err := s.live.Ask(ctx, func(core *engine.View) {
+		s.plane.Publish(core.Searches.Plan(), core.Table)
+		known = core.Offers.Services()
 	})
 	if err != nil {
 		if ctx.Err() != nil {

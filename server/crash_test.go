@@ -269,8 +269,8 @@ func requestsIn(t *testing.T, dir string) (n uint64) {
 // requests returns the number of requests in the statistics.
 func (s *Server) requests(t *testing.T) (n uint64) {
 	t.Helper()
-	err := s.live.Ask(t.Context(), func(core *engine.Core) {
-		for _, g := range core.Grouper().Groups() {
+	err := s.live.Ask(t.Context(), func(core *engine.View) {
+		for _, g := range core.Groups.Groups() {
 			if g.Level == group.LevelRequestType {
 				for _, w := range g.Windows() {
 					n += w.Total.N

@@ -43,7 +43,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	eventually(t, "requests are refused", func() bool {
 		var refused uint64
 		var groups int
-		if err := s.live.Ask(t.Context(), func(core *engine.Core) { refused, groups = core.Grouper().Refused, core.Grouper().Len() }); err != nil {
+		if err := s.live.Ask(t.Context(), func(core *engine.View) { refused, groups = core.Groups.Refused, core.Groups.Len() }); err != nil {
 			t.Fatal(err)
 		}
 		if groups > most {

@@ -104,19 +104,19 @@ func (p position) Save(_ context.Context, through time.Time) error {
 }
 
 // epoch publishes the results of an epoch. The owner of the core calls it when the epoch ends.
-func (o *outbound) epoch(core *engine.Core, e live.Ended) {
+func (o *outbound) epoch(core *engine.View, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
-		o.strategies.Publish(sampling.RatesOf(core.Investigated(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
+		o.strategies.Publish(sampling.RatesOf(core.Searches.Entries(core.Groups), core.Table, entryRates(core), o.strategies.Rates(), *o.rates.Load()))
 	}
 	if o.exporting != nil {
-		o.exporting.epoch(core.Problems())
+		o.exporting.epoch(core.Problems.Open())
 	}
 	if o.hooks.Load() == 0 {
 		return
 	}
 	for _, event := range notify.Events(&notify.Epoch{
-		At: e.At, Source: "sibyl", State: core.State(), Decisions: e.Decisions, Before: e.Before, Problems: core.Problems(),
-		Names: namesOf(core, e), Incidents: core.Incidents(), Deploys: core.Deploys(), Investigation: core.Investigation,
+		At: e.At, Source: "sibyl", Decisions: e.Decisions, Before: e.Before, Problems: core.Problems.Open(),
+		Names: namesOf(core, e), Incidents: core.Incidents.All(), Deploys: core.Deploys, Investigation: core.Searches.Investigation,
 		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
 		Acknowledged:   o.acknowledged,
@@ -140,7 +140,7 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 
 // sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, if none is
 // configured, to the UI.
-func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
+func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.Trace {
 	found, err := api.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
 		o.log.Error("sample traces of an incident cannot be read", slog.Any("error", err))
@@ -150,8 +150,8 @@ func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.
 	for i := range found {
 		t := &found[i]
 		r := &notify.Request{Trace: t.Trace, Start: t.Start, End: t.Start.Add(time.Duration(t.Duration))}
-		if g := core.Grouper().Group(t.RequestType); g != nil {
-			r.Service, r.Operation = core.Table().ServiceName(g.Entry), core.Table().OpName(g.Entry)
+		if g := core.Groups.Group(t.RequestType); g != nil {
+			r.Service, r.Operation = core.Table.ServiceName(g.Entry), core.Table.OpName(g.Entry)
 		}
 		links := notify.LinksTo(templates, r)
 		if len(links) == 0 && ui != "" {
@@ -172,9 +172,9 @@ func (o *outbound) incidentURL(id uint64) string {
 }
 
 // entryRates returns the number of traces per second by entry operation.
-func entryRates(core *engine.Core) map[trace.Op]float64 {
+func entryRates(core *engine.View) map[trace.Op]float64 {
 	rates := make(map[trace.Op]float64)
-	for g := range core.Grouper().Each() {
+	for g := range core.Groups.Each() {
 		if g.Level == group.LevelRequestType {
 			rates[g.Entry] += core.Rate(g.ID)
 		}
@@ -184,8 +184,8 @@ func entryRates(core *engine.Core) map[trace.Op]float64 {
 
 // namesOf returns names that include the request types of incidents, and the requests of the problems in an epoch's
 // events.
-func namesOf(core *engine.Core, e live.Ended) *describe.Names {
-	names, g := describe.New(core.Table(), describe.Verbatim), core.Grouper()
+func namesOf(core *engine.View, e live.Ended) *describe.Names {
+	names, g := describe.New(core.Table, describe.Verbatim), core.Groups
 	affected := core.AffectedTypes()
 	for i := range affected {
 		names.Add(&affected[i])
@@ -201,7 +201,7 @@ func namesOf(core *engine.Core, e live.Ended) *describe.Names {
 	for i := range e.Decisions {
 		add(e.Decisions[i].Group.RequestType, e.Decisions[i].Group.Group)
 	}
-	for _, p := range slices.Concat(notify.Missing(core.Problems(), e.Before), notify.Missing(e.Before, core.Problems())) {
+	for _, p := range slices.Concat(notify.Missing(core.Problems.Open(), e.Before), notify.Missing(e.Before, core.Problems.Open())) {
 		add(p.RequestType, p.Group)
 	}
 	return names

@@ -104,9 +104,9 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 			core.Ingest(x)
 		}
 		now = now.Add(options.Epoch)
-		e := live.Ended{At: now, Before: core.Problems()}
+		e := live.Ended{At: now, Before: core.View().Problems.Open()}
 		e.Decisions = core.Epoch(now)
-		o.epoch(core, e)
+		o.epoch(core.View(), e)
 		for service := range o.strategies.Rates().Services {
 			services[service] = true
 		}
@@ -127,7 +127,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 			t.Fatalf("a problem: %t, %d incidents within 10 s", problem, incidents)
 		}
 	}
-	if got := len(core.Incidents()); incidents != got {
+	if got := len(core.View().Incidents.All()); incidents != got {
 		t.Errorf("%d events for %d incidents", incidents, got)
 	}
 	if len(services) == 0 {
@@ -149,7 +149,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 // putExemplar stores a trace as the slow exemplar of all request types.
 func putExemplar(t *testing.T, kept *store.Store, core *engine.Core, x *trace.Trace) {
 	t.Helper()
-	for g := range core.Grouper().Each() {
+	for g := range core.View().Groups.Each() {
 		e := store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(time.Second)}
 		if err := kept.PutExemplars(g.ID, &store.Exemplars{Slow: []store.Exemplar{e}}); err != nil {
 			t.Fatal(err)

@@ -130,7 +130,7 @@ func TestReload(t *testing.T) {
 	defer reloading.Wait()
 	defer stop()
 	settings := func() (x engine.Settings) {
-		if err := s.live.Ask(t.Context(), func(core *engine.Core) { o := core.Options(); x = o.Settings() }); err != nil {
+		if err := s.live.Ask(t.Context(), func(core *engine.View) { o := core.Options; x = o.Settings() }); err != nil {
 			t.Error(err)
 		}
 		return x

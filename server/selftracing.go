@@ -61,11 +61,11 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 const sendTimeout = 10 * time.Second
 
 // epoch records the end of an epoch as a span of the given duration.
-func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration) {
+func (t *selfTracing) epoch(core *engine.View, e live.Ended, took time.Duration) {
 	now := time.Now()
 	_, span := t.tracer.Start(context.Background(), "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes( //nolint:forbidigo // it belongs to no request
-		attribute.Int("sibyl.decisions", len(e.Decisions)), attribute.Int("sibyl.problems", len(core.Problems())),
-		attribute.Int("sibyl.groups", core.Grouper().Len()),
+		attribute.Int("sibyl.decisions", len(e.Decisions)), attribute.Int("sibyl.problems", len(core.Problems.Open())),
+		attribute.Int("sibyl.groups", core.Groups.Len()),
 	))
 	span.End(oteltrace.WithTimestamp(now))
 }

@@ -137,8 +137,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 
 // epoch passes the results of an epoch to the agents, the API and the integrations. The owner of the core calls it when
 // the epoch has ended.
-func (s *Server) epoch(core *engine.Core, e live.Ended) {
-	s.plane.Publish(core.Plan(), core.Table())
+func (s *Server) epoch(core *engine.View, e live.Ended) {
+	s.plane.Publish(core.Searches.Plan(), core.Table)
 	s.api.Epoch(core, e.Before, e.Decisions)
 	if s.traced != nil {
 		s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))

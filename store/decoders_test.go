@@ -376,7 +376,7 @@ func coreDecoders(t testing.TB) []decoder {
 	var states [][]byte
 	for epoch := range 12 {
 		end := now.Add(options.Epoch)
-		for x := range app.Requests(now, end, simulated(core.Plan())) {
+		for x := range app.Requests(now, end, simulated(core.View().Searches.Plan())) {
 			core.Ingest(x)
 		}
 		now = end
@@ -385,8 +385,8 @@ func coreDecoders(t testing.TB) []decoder {
 			states = append(states, core.AppendState(nil))
 		}
 	}
-	if len(core.Problems()) == 0 || len(core.State().Investigations) == 0 || len(core.Plan().Leases) == 0 {
-		t.Fatalf("%d problems, %d investigations, %d leases: want some of each", len(core.Problems()), len(core.State().Investigations), len(core.Plan().Leases))
+	if len(core.View().Problems.Open()) == 0 || len(core.View().Searches.State().Investigations) == 0 || len(core.View().Searches.Plan().Leases) == 0 {
+		t.Fatalf("%d problems, %d investigations, %d leases: want some of each", len(core.View().Problems.Open()), len(core.View().Searches.State().Investigations), len(core.View().Searches.Plan().Leases))
 	}
 	decodeCore := whole(func(b []byte) (*engine.Core, error) {
 		c := engine.NewCore(&trace.Table{}, options)
@@ -417,7 +417,7 @@ func coreDecoders(t testing.TB) []decoder {
 	return []decoder{
 		cores,
 		newDecoder("tree", true, whole(cct.Decode), appendBinary, walkTree, &cct.Builder{}, &tree),
-		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState, search.State{}, *core.State()),
+		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState, search.State{}, *core.View().Searches.State()),
 		newDecoder("change", false, whole(engine.DecodeChange), func(b []byte, x *engine.Change) []byte { return x.Append(b) }, func(x *engine.Change) {
 			engine.NewCore(&trace.Table{}, options).Apply(x)
 		}, engine.Change{Settings: &settings}, engine.Change{Withdraw: 7, By: "someone"}, engine.Change{Override: &search.Override{Tracepoint: 7, Kind: search.Pin}},
@@ -444,14 +444,14 @@ func simulated(p *search.Plan) *sim.Plan {
 }
 
 func walkCore(c *engine.Core, now trace.Nanos) {
-	for _, p := range c.Problems() {
+	for _, p := range c.View().Problems.Open() {
 		_ = p.Kind.String() + p.Level.String() + p.Onset.String()
 	}
-	walkState(c.State())
-	for _, g := range c.Grouper().Groups() {
-		c.Grouper().Summarize(g)
-		c.Trees().Of(g.RequestType)
-		c.Sampled(g.ID)
+	walkState(c.View().Searches.State())
+	for _, g := range c.View().Groups.Groups() {
+		c.View().Groups.Summarize(g)
+		c.View().Trees.Of(g.RequestType)
+		c.View().Problems.Sampled(g.ID)
 	}
 	c.Epoch(now)
 }

@@ -18,13 +18,14 @@ func Answer(core *engine.Core) *search.Investigation {
 			best = v
 		}
 	}
-	incidents := slices.DeleteFunc(core.Incidents(), func(x engine.Incident) bool { return !x.IsOpen() })
+	view := core.View()
+	incidents := slices.DeleteFunc(view.Incidents.All(), func(x engine.Incident) bool { return !x.IsOpen() })
 	slices.SortStableFunc(incidents, func(a, b engine.Incident) int { return cmp.Compare(b.Suspects[0].Score, a.Suspects[0].Score) })
 	for i := range incidents {
-		consider(core.Investigation(incidents[i].ID))
+		consider(view.Searches.Investigation(search.OfIncident(incidents[i].ID)))
 	}
-	for i := range core.Problems() {
-		consider(core.State().Investigation(search.OfProblem(core.Problems()[i].ID)))
+	for _, p := range view.Problems.Open() {
+		consider(view.Searches.Investigation(search.OfProblem(p.ID)))
 	}
 	return best
 }

@@ -209,7 +209,7 @@ func (r *simulatedRun) advance(from, to trace.Nanos) trace.Nanos {
 
 // plan returns the engine's plan for the application.
 func (r *simulatedRun) plan() *sim.Plan {
-	p := r.core.Plan()
+	p := r.core.View().Searches.Plan()
 	enabled := make(map[trace.Symbol]bool)
 	for _, l := range p.Leases {
 		enabled[l.Tracepoint], r.ever[l.Tracepoint] = true, true
@@ -239,8 +239,9 @@ var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]b
 
 // alarms counts new problems and incidents. They are false before the fault.
 func (r *simulatedRun) alarms() {
-	for i := range r.core.Problems() {
-		id := r.core.Problems()[i].ID.String()
+	view := r.core.View()
+	for _, p := range view.Problems.Open() {
+		id := p.ID.String()
 		if r.raised[id] {
 			continue
 		}
@@ -251,7 +252,7 @@ func (r *simulatedRun) alarms() {
 			r.FalseAlarms++
 		}
 	}
-	for _, x := range r.core.Incidents() {
+	for _, x := range view.Incidents.All() {
 		if r.opened[x.ID] {
 			continue
 		}
@@ -265,8 +266,8 @@ func (r *simulatedRun) alarms() {
 	if r.injected {
 		return
 	}
-	r.GroupHours += float64(r.core.Watched()) * r.epoch.Hours()
-	if r.core.Watching() {
+	r.GroupHours += float64(view.Watched()) * r.epoch.Hours()
+	if view.Progress.Watching() {
 		r.Watched += r.epoch.Hours()
 	}
 }

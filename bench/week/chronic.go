@@ -64,7 +64,7 @@ func runChronic(ctx context.Context, o *Options) (*Chronic, error) {
 			return nil, context.Cause(ctx)
 		}
 		if at == noon.Add(chronicBefore) {
-			result.Problems, x.app.ops[op].slow = len(x.core.Problems()), slow
+			result.Problems, x.app.ops[op].slow = len(x.core.View().Problems.Open()), slow
 		}
 		end := at.Add(o.Backtest.Core.Epoch)
 		x.requests(at, end)
@@ -95,16 +95,17 @@ func (x *chronicRun) requests(from, to trace.Nanos) {
 // otherwise nil.
 func (x *chronicRun) epoch(at trace.Nanos) *int {
 	x.number++
-	before := slices.Clone(x.core.Problems())
+	before := slices.Clone(x.core.View().Problems.Open())
 	decisions := x.core.Epoch(at)
-	for _, i := range x.core.Incidents() {
+	view := x.core.View()
+	for _, i := range view.Incidents.All() {
 		if id := fmt.Sprintf("%016x", i.ID); i.Opened() == at {
 			x.opened[id] = x.number
 		}
 	}
 	for _, e := range notify.Events(&notify.Epoch{
-		At: at, Source: "sibyl", State: x.core.State(), Decisions: decisions, Before: before, Problems: x.core.Problems(), Names: x.names,
-		Incidents: x.core.Incidents(), Deploys: x.core.Deploys(), Investigation: x.core.Investigation,
+		At: at, Source: "sibyl", Decisions: decisions, Before: before, Problems: view.Problems.Open(), Names: x.names,
+		Incidents: view.Incidents.All(), Deploys: view.Deploys, Investigation: view.Searches.Investigation,
 		Muted: func(uint64) bool { return false }, Acknowledged: func(uint64) *notify.Note { return nil },
 		IncidentTraces: func(*engine.Incident) []notify.Trace { return nil }, IncidentURL: func(uint64) string { return "" },
 	}) {

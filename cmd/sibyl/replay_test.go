@@ -96,8 +96,8 @@ type counted struct {
 func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, traces uint64) {
 	t.Helper()
 	all = make(map[analysis.Hash]counted)
-	err := s.Ask(t.Context(), func(c *engine.Core) {
-		g := c.Grouper()
+	err := s.Ask(t.Context(), func(c *engine.View) {
+		g := c.Groups
 		for _, grp := range g.Groups() {
 			var w group.Window
 			for _, part := range grp.Windows() {

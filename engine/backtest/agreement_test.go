@@ -73,15 +73,18 @@ func TestAgreesWithService(t *testing.T) {
 		s.Send(end, x, app.Table())
 	}
 	s.Pass(p.Now())
-	err = s.Ask(t.Context(), func(want *engine.Core) {
-		if !want.Learned() || len(want.Problems()) == 0 {
-			t.Errorf("the service has %d problems, want some", len(want.Problems()))
+	err = s.Ask(t.Context(), func(want *engine.View) {
+		if !want.Progress.Learned() || len(want.Problems.Open()) == 0 {
+			t.Errorf("the service has %d problems, want some", len(want.Problems.Open()))
 		}
-		if want.Ended() != got.Ended() || len(want.Problems()) != len(got.Problems()) || !bytes.Equal(want.AppendState(nil), got.AppendState(nil)) {
-			t.Errorf("the states differ: epochs ended at %d and %d, %d and %d problems", want.Ended(), got.Ended(), len(want.Problems()), len(got.Problems()))
+		if want.Ended != got.View().Ended || len(want.Problems.Open()) != len(got.View().Problems.Open()) {
+			t.Errorf("epochs ended at %d and %d, %d and %d problems", want.Ended, got.View().Ended, len(want.Problems.Open()), len(got.View().Problems.Open()))
 		}
 	})
 	if err != nil {
 		t.Error(err)
+	}
+	if !bytes.Equal(s.Stop(), got.AppendState(nil)) {
+		t.Error("the states differ")
 	}
 }

@@ -3,4 +3,6 @@ package backtest
 import "github.com/sibyl-trace/sibyl/engine"
 
 // NewCorePlayer returns a Player that plays traces through a core of the test.
-func NewCorePlayer(c *engine.Core, options Options) *Player { return newPlayer(c, nil, options) }
+func NewCorePlayer(c *engine.Core, options Options) *Player {
+	return newPlayer(engineCore{c}, nil, options)
+}

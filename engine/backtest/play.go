@@ -22,7 +22,7 @@ type Options struct {
 	Assembly assemble.OnlineOptions
 }
 
-// core is the part of [engine.Core] that a Player uses.
+// core is the part of [engine.Core] and its view that a Player uses.
 type core interface {
 	Ingest(t *trace.Trace) (requests int)
 	ObserveVersions(seen []engine.VersionSeen)
@@ -32,6 +32,21 @@ type core interface {
 	AffectedTypes() []group.Summary
 	Coverage() *trace.Coverage
 }
+
+// engineCore is a core of package engine.
+type engineCore struct{ *engine.Core }
+
+// Watching implements core.
+func (c engineCore) Watching() bool { return c.View().Progress.Watching() }
+
+// Incidents implements core.
+func (c engineCore) Incidents() []engine.Incident { return c.View().Incidents.All() }
+
+// AffectedTypes implements core.
+func (c engineCore) AffectedTypes() []group.Summary { return c.View().AffectedTypes() }
+
+// Coverage implements core.
+func (c engineCore) Coverage() *trace.Coverage { return c.View().Coverage }
 
 // longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
 // service had been stopped.
@@ -61,7 +76,7 @@ func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
 	// A chronic problem is older than any incident. To look for them takes a sixth of the time.
 	options.Core.Watch.Chronic.CoV, options.Core.Watch.Chronic.Delayed = 0, 0
-	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
+	return newPlayer(engineCore{engine.NewCore(options.Table, options.Core)}, labels, options)
 }
 
 func newPlayer(c core, labels []Label, options Options) *Player {

@@ -123,7 +123,7 @@ func TestWithoutSearch(t *testing.T) {
 	const from = trace.Nanos(1_700_000_000_000_000_000)
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.CPU, Tracepoints: 60, Rate: 5, Messages: -1})
 	o := Options{Table: app.Table(), Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()}
-	fast, whole := NewPlayer(nil, o), newPlayer(engine.NewCore(app.Table(), o.Core), nil, o)
+	fast, whole := NewPlayer(nil, o), newPlayer(engineCore{engine.NewCore(app.Table(), o.Core)}, nil, o)
 	play := func(from, to trace.Nanos) {
 		for x := range app.Requests(from, to, nil) {
 			fast.Play(x)

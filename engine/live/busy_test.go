@@ -20,7 +20,7 @@ func TestIntakeGoesOnWhileCoreIsBusy(t *testing.T) {
 	release := sync.OnceFunc(func() { close(free) })
 	answered := make(chan error)
 	go func() {
-		answered <- r.Ask(t.Context(), func(*engine.Core) { close(busy); <-free })
+		answered <- r.Ask(t.Context(), func(*engine.View) { close(busy); <-free })
 	}()
 	<-busy
 	late := time.AfterFunc(time.Minute, func() {

@@ -91,14 +91,14 @@ func (s *shop) epoch() (investigations []search.Investigation) {
 	s.send(bodies)
 	s.clock.add(10 * time.Second)
 	s.settle()
-	s.look(func(core *engine.Core) {
-		s.plan = *core.Plan()
-		investigations = slices.Clone(core.State().Investigations)
+	s.look(func(core *engine.View) {
+		s.plan = *core.Searches.Plan()
+		investigations = slices.Clone(core.Searches.State().Investigations)
 	})
 	return investigations
 }
 
-func (s *shop) look(read func(*engine.Core)) {
+func (s *shop) look(read func(*engine.View)) {
 	s.t.Helper()
 	if err := s.Ask(s.t.Context(), read); err != nil {
 		s.t.Fatal(err)
@@ -154,8 +154,8 @@ func TestKilledInvestigation(t *testing.T) {
 	before := s.plan
 	s.dir = s.crash(s.dir)
 	s.running = run(t, s.dir, s.clock, nil)
-	s.look(func(core *engine.Core) {
-		if p := core.Plan(); p.Version != before.Version || !slices.Equal(p.Leases, before.Leases) {
+	s.look(func(core *engine.View) {
+		if p := core.Searches.Plan(); p.Version != before.Version || !slices.Equal(p.Leases, before.Leases) {
 			t.Errorf("plan %d after the kill, want %d", p.Version, before.Version)
 		}
 	})

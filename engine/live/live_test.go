@@ -211,8 +211,8 @@ func (r *running) until(what string, holds func() bool) {
 // counted returns the number of requests in the groups of request types.
 func (r *running) counted() (n uint64) {
 	r.t.Helper()
-	err := r.Ask(r.t.Context(), func(c *engine.Core) {
-		for _, g := range c.Grouper().Groups() {
+	err := r.Ask(r.t.Context(), func(c *engine.View) {
+		for _, g := range c.Groups.Groups() {
 			if g.Level == group.LevelRequestType {
 				for _, w := range g.Windows() {
 					n += w.Total.N
@@ -307,8 +307,8 @@ func (r *running) decide(i int) *engine.Settings {
 	s := o.Settings()
 	s.Budget.Tracepoints, s.Explore = 3+i, 0.01
 	id := trace.Symbol(1)
-	err := r.Ask(r.t.Context(), func(c *engine.Core) {
-		for _, t := range c.Trees().All() {
+	err := r.Ask(r.t.Context(), func(c *engine.View) {
+		for _, t := range c.Trees.All() {
 			for k := range t.Nodes {
 				if x := &t.Nodes[k]; x.Tracepoint > id {
 					id = x.Tracepoint
@@ -403,9 +403,9 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		if n := r.counted(); n != uint64(sent) {
 			t.Errorf("%d shards: %d traces counted, %d sent", shards, n, sent)
 		}
-		if err := r.Ask(t.Context(), func(core *engine.Core) {
-			state, deploys = core.AppendState(nil), slices.Clone(core.Deploys())
-			if joined, _ := core.History().Messages(); joined != uint64(len(all)-1) {
+		if err := r.Ask(t.Context(), func(core *engine.View) {
+			state, deploys = r.loop.core.AppendState(nil), slices.Clone(core.Deploys)
+			if joined, _ := core.History.Messages(); joined != uint64(len(all)-1) {
 				t.Errorf("%d messages joined, want %d", joined, len(all)-1)
 			}
 		}); err != nil {
@@ -485,9 +485,9 @@ func TestChangesSurviveKill(t *testing.T) {
 	var overrides []search.Override
 	look := func(r *running) {
 		t.Helper()
-		err := r.Ask(t.Context(), func(core *engine.Core) {
-			o := core.Options()
-			settings, overrides = o.Settings(), slices.Clone(core.State().Overrides)
+		err := r.Ask(t.Context(), func(core *engine.View) {
+			o := core.Options
+			settings, overrides = o.Settings(), slices.Clone(core.Searches.State().Overrides)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -660,7 +660,7 @@ func TestFlush(t *testing.T) {
 	busy, proceed := make(chan struct{}), make(chan struct{})
 	queries := make(chan error, 1)
 	go func() {
-		queries <- r.Ask(context.Background(), func(*engine.Core) {
+		queries <- r.Ask(context.Background(), func(*engine.View) {
 			close(busy)
 			<-proceed
 		})
@@ -761,7 +761,7 @@ func TestSpent(t *testing.T) {
 	before, appended := r.counts.Epochs.Load(), r.options.Journal.Next()
 	c.set(start.Add(time.Minute))
 	r.settle()
-	if err := r.Ask(t.Context(), func(*engine.Core) {}); err != nil {
+	if err := r.Ask(t.Context(), func(*engine.View) {}); err != nil {
 		t.Error(err)
 	}
 	if n := r.counts.Epochs.Load(); n != before || r.options.Journal.Next() != appended {
@@ -861,7 +861,7 @@ func TestNamesOfFailedRequests(t *testing.T) {
 		r.settle()
 		var got string
 		op := trace.OpOf(trace.SymbolOf([]byte(x.service)), trace.SymbolOf([]byte("list")), trace.Server)
-		if err := r.Ask(t.Context(), func(core *engine.Core) { got = core.Table().ServiceName(op) + " " + core.Table().OpName(op) }); err != nil {
+		if err := r.Ask(t.Context(), func(core *engine.View) { got = core.Table.ServiceName(op) + " " + core.Table.OpName(op) }); err != nil {
 			t.Fatal(err)
 		}
 		if want := x.service + " list"; got != want {

@@ -60,7 +60,7 @@ func (l *loop) run(ctx context.Context) {
 		case s := <-l.saving:
 			l.finished(s)
 		case q := <-l.queries:
-			q.read(l.core)
+			q.read(l.core.View())
 			close(q.answered)
 		}
 	}
@@ -76,12 +76,13 @@ func (l *loop) receive(o *shardOutput) {
 		l.ahead = append(l.ahead, o)
 		return
 	}
+	learned := l.core.View().Progress.Learned()
 	for i := range o.requests[:o.n] {
 		r := &o.requests[i]
 		requestType, group := l.core.Observe(&r.Observation, &r.simulation)
 		l.exemplars.observe(requestType, r)
 		l.exemplars.observe(group, r)
-		if l.core.Learned() {
+		if learned {
 			l.ticks.observe(requestType, group, &r.Observation)
 		}
 		if requestType != nil {
@@ -144,8 +145,8 @@ func (l *loop) pass() {
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
 	l.ticks.now = at
-	began, last := l.options.Clock(), l.core.Ended()
-	e := Ended{At: at, Before: l.core.Problems()}
+	began, before := l.options.Clock(), l.core.View()
+	last, e := before.Ended, Ended{At: at, Before: before.Problems.Open()}
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
 	if len(e.Decisions) > 0 {
@@ -153,11 +154,12 @@ func (l *loop) epoch(at trace.Nanos) {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
-	l.exemplars.keep(append(l.keeps(e.Before, last, at), l.witnesses.keeps(l.core.State())...))
-	l.exemplars.epoch(at, l.core.NewlyKept(), func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
+	newlyKept, view := l.core.NewlyKept(), l.core.View()
+	l.exemplars.keep(append(keeps(view, e.Before, last, at), l.witnesses.keeps(view.Searches.State())...))
+	l.exemplars.epoch(at, newlyKept, func(id analysis.Hash) bool { return view.Groups.Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
-		l.options.Epoch(l.core, e)
+		l.options.Epoch(view, e)
 	}
 }
 
@@ -261,16 +263,16 @@ func (s *Service) Flush(ctx context.Context) error {
 
 // query is a function that reads the core.
 type query struct {
-	read     func(*engine.Core)
+	read     func(*engine.View)
 	answered chan struct{} // closed when read has returned
 }
 
 // errStopped is the error of queries after the core loop has stopped.
 var errStopped = errors.New("the service has stopped")
 
-// Ask calls read with the core and returns when read has returned. Nothing changes the core meanwhile. Read must return
-// quickly and keep nothing that the core may change. It is safe for concurrent use.
-func (s *Service) Ask(ctx context.Context, read func(*engine.Core)) error {
+// Ask calls read with a view of the core and returns when read has returned. Nothing changes the core meanwhile. Read
+// must return quickly and keep nothing of the view. It is safe for concurrent use.
+func (s *Service) Ask(ctx context.Context, read func(*engine.View)) error {
 	q := query{read, make(chan struct{})}
 	select {
 	case s.queries <- q:

@@ -110,10 +110,10 @@ func TestNamesNeverRunOut(t *testing.T) {
 		c.add(step)
 		r.settle()
 	}
-	err = r.Ask(t.Context(), func(core *engine.Core) {
-		table := core.Table()
+	err = r.Ask(t.Context(), func(core *engine.View) {
+		table := core.Table
 		found := false
-		for g := range core.Grouper().Each() {
+		for g := range core.Groups.Each() {
 			if g.Level == group.LevelRequestType && table.ServiceName(g.Entry) == "billing" && table.OpName(g.Entry) == "POST /invoice" {
 				found = true
 			}
@@ -145,8 +145,8 @@ func TestNamesNeverRunOut(t *testing.T) {
 // decisionAbout returns an operation that only a stored decision mentions, and one that nothing mentions.
 func (r *running) decisionAbout(t *testing.T) (decided, unmentioned trace.Op) {
 	t.Helper()
-	err := r.Ask(t.Context(), func(core *engine.Core) {
-		table := core.Table()
+	err := r.Ask(t.Context(), func(core *engine.View) {
+		table := core.Table
 		decided = table.Op(table.Symbol("old"), table.Symbol("decided"), trace.Server)
 		unmentioned = table.Op(table.Symbol("old"), table.Symbol("unmentioned"), trace.Server)
 	})
@@ -162,10 +162,9 @@ func (r *running) decisionAbout(t *testing.T) (decided, unmentioned trace.Op) {
 // sizes describes the memory of the service.
 func (r *running) sizes() (text string) {
 	r.t.Helper()
-	err := r.Ask(r.t.Context(), func(core *engine.Core) {
-		sites, refused := core.Sites()
+	err := r.Ask(r.t.Context(), func(core *engine.View) {
 		text = fmt.Sprintf("%d names, %d groups, %d sites, %d calls without a site, state of %.1f MB",
-			core.Table().Len(), core.Grouper().Len(), sites, refused, float64(len(core.AppendState(nil)))/1e6)
+			core.Table.Len(), core.Groups.Len(), core.History.Len(), core.History.Refused(), float64(len(r.loop.core.AppendState(nil)))/1e6)
 	})
 	if err != nil {
 		r.t.Fatal(err)

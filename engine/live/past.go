@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -29,7 +30,7 @@ const (
 // keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. Only their
 // encoding stops the loop. A restart that reads the journal again stores equal windows again.
 func (l *loop) keepPeriod(now trace.Nanos) {
-	from, all, ended := l.core.EndedPeriod(now)
+	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
 		return
 	}
@@ -125,14 +126,15 @@ const (
 
 // keeps returns the exemplars to keep at the end of an epoch: those of problems that opened or closed in it, and those
 // of incidents when they open, from time to time, and when they close.
-func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
+func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []keep {
 	var all []keep
-	for _, changed := range [][]detect.Problem{problemsWithout(l.core.Problems(), before), problemsWithout(before, l.core.Problems())} {
+	open := core.Problems.Open()
+	for _, changed := range [][]detect.Problem{problemsWithout(open, before), problemsWithout(before, open)} {
 		for i := range changed[:min(len(changed), maxKept)] {
 			all = append(all, keep{of: search.OfProblem(changed[i].ID), group: changed[i].Group})
 		}
 	}
-	incidents := l.core.Incidents()
+	incidents := core.Incidents.All()
 	for i := range incidents {
 		x := &incidents[i]
 		if x.IsOpen() && !keepDue(x.LastOpened(), last, now) || !x.IsOpen() && x.Closed() <= last {

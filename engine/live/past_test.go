@@ -53,10 +53,10 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 	// count adds the requests by the windows of the core, which are exact for the last epoch.
 	count := func() {
 		t.Helper()
-		err := r.Ask(t.Context(), func(core *engine.Core) {
-			at := group.PeriodOf(core.Ended())
+		err := r.Ask(t.Context(), func(core *engine.View) {
+			at := group.PeriodOf(core.Ended)
 			s := &sum{}
-			for g := range core.Grouper().Each() {
+			for g := range core.Groups.Each() {
 				for _, w := range g.Windows() {
 					if g.Level == group.LevelRequestType && w.From >= at {
 						s.n += w.Total.N
@@ -107,8 +107,8 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 	defer r.end()
 
 	types := make(map[analysis.Hash]bool)
-	err := r.Ask(t.Context(), func(core *engine.Core) {
-		for g := range core.Grouper().Each() {
+	err := r.Ask(t.Context(), func(core *engine.View) {
+		for g := range core.Groups.Each() {
 			if g.Level == group.LevelRequestType {
 				types[g.ID] = true
 			}

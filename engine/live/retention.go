@@ -31,7 +31,7 @@ const ageInterval = 10 * time.Minute
 // retention returns the limits that apply after a checkpoint at time now.
 func (l *loop) retention(now trace.Nanos) *cleanup {
 	r := l.retained.Load()
-	x := &cleanup{bytes: r.Bytes, open: evidenceOf(l.core)}
+	x := &cleanup{bytes: r.Bytes, open: evidenceOf(l.core.View())}
 	if now.Sub(l.trimmed) >= ageInterval {
 		l.trimmed, x.past = now, &pastLimits{now, r.Age, x.open.subjects}
 		if r.Age > 0 {
@@ -47,13 +47,14 @@ type evidence struct {
 	groups   map[analysis.Hash]bool  // of the open problems, with their request types
 }
 
-func evidenceOf(core *engine.Core) evidence {
+func evidenceOf(core *engine.View) evidence {
 	e := evidence{make(map[search.Subject]bool), make(map[analysis.Hash]bool)}
-	for i := range core.Problems() {
-		p := &core.Problems()[i]
+	open := core.Problems.Open()
+	for i := range open {
+		p := &open[i]
 		e.subjects[search.OfProblem(p.ID)], e.groups[p.Group], e.groups[p.RequestType] = true, true, true
 	}
-	for _, x := range core.Incidents() {
+	for _, x := range core.Incidents.All() {
 		e.subjects[search.OfIncident(x.ID)] = true
 		for _, id := range x.Problems {
 			e.subjects[search.OfProblem(id)] = true

@@ -261,10 +261,10 @@ func TestHistoryOfOpenProblems(t *testing.T) {
 	core.Epoch(start.Add(options.Epoch))
 	var retained atomic.Pointer[Retention]
 	retained.Store(&Retention{Bytes: 1})
-	if len(core.Problems()) != 1 {
-		t.Fatalf("%d problems, want that of the late requests", len(core.Problems()))
+	if len(core.View().Problems.Open()) != 1 {
+		t.Fatalf("%d problems, want that of the late requests", len(core.View().Problems.Open()))
 	}
-	p := core.Problems()[0]
+	p := core.View().Problems.Open()[0]
 	want := evidence{map[search.Subject]bool{search.OfProblem(p.ID): true}, map[analysis.Hash]bool{p.Group: true, p.RequestType: true}}
 	if got := (&loop{core: core, retained: &retained}).retention(start).open; !reflect.DeepEqual(got, want) {
 		t.Errorf("deletes the history of %v last, want %v", got, want)

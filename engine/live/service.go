@@ -59,7 +59,7 @@ type Options struct {
 	Log   *slog.Logger
 	// Epoch is called by the core loop at the end of an epoch. It may read the core but not keep it, and must return
 	// quickly. Nil: not called.
-	Epoch func(core *engine.Core, e Ended)
+	Epoch func(core *engine.View, e Ended)
 
 	tick  time.Duration // between two checks for traces to close; 0: tickInterval
 	names time.Duration // least length of a period of the dictionary of the core; 0: namesPeriod
@@ -227,12 +227,12 @@ func (s *Service) restore() error {
 		sh.open.Resume(c.Seq)
 	}
 	s.options.Journal.Continue(c.Seq)
-	restored := core.Options()
-	settings := restored.Settings()
+	restored := core.View()
+	settings := restored.Options.Settings()
 	q := s.sequencer
 	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
-	s.counts.Arrived.Store(int64(core.History().Latest(c.At))) // an estimate, in case the journal holds no later arrival
+	s.counts.Arrived.Store(int64(restored.History.Latest(c.At))) // an estimate, in case the journal holds no later arrival
 	return nil
 }
 

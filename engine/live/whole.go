@@ -55,7 +55,7 @@ func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	return s2.Decode(nil, packed)
 }
 
-// WholeTrace returns the trace of a request that [engine.Core.Kept] returns, as an OTLP request in protobuf with all
+// WholeTrace returns the trace of a request that [engine.Kept.Of] returns, as an OTLP request in protobuf with all
 // attributes; nil if it is not kept.
 func (s *Service) WholeTrace(id trace.ID) ([]byte, error) { return s.loop.exemplars.whole.get(id) }
 

@@ -25,9 +25,9 @@ func TestWholeTraces(t *testing.T) {
 		r.settle()
 	}
 	var all []*observation.Observation
-	if err := r.Ask(t.Context(), func(core *engine.Core) {
-		for g := range core.Grouper().Each() {
-			all = append(all, core.Kept(g)...)
+	if err := r.Ask(t.Context(), func(core *engine.View) {
+		for g := range core.Groups.Each() {
+			all = append(all, core.Kept.Of(g)...)
 		}
 	}); err != nil {
 		t.Fatal(err)

@@ -94,9 +94,9 @@ func TestLiveAgreesWithFile(t *testing.T) {
 	var all, sampled []*trace.Trace
 	var p *detect.Problem
 	var live string // findings
-	for epoch := 0; live == "" || len(core.Common()) == 0; epoch++ {
+	for epoch := 0; live == "" || len(core.View().Common) == 0; epoch++ {
 		if epoch > 200 {
-			t.Fatalf("after %d epochs: findings %q, common edges %v", epoch, live, core.Common())
+			t.Fatalf("after %d epochs: findings %q, common edges %v", epoch, live, core.View().Common)
 		}
 		traces := a.epoch(now, epoch > 50)
 		for _, x := range traces {
@@ -129,17 +129,17 @@ func TestLiveAgreesWithFile(t *testing.T) {
 			t.Errorf("the findings lack %q:\n%s", part, live)
 		}
 	}
-	if got, want := common(core.Common(), a.table), common(analyzeTraces(t, all, a.table).Common, a.table); got != want || got == "" {
+	if got, want := common(core.View().Common, a.table), common(analyzeTraces(t, all, a.table).Common, a.table); got != want || got == "" {
 		t.Errorf("live, %q rise and fall together; in the file, %q", got, want)
 	}
 }
 
 // ordersProblem returns the problem of orders, if it is sampled, and the findings of the core about it.
 func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
-	for i := range core.Problems() {
-		p := &core.Problems()[i]
-		if core.Table().ServiceName(p.Entry) == "orders" && core.Sampled(p.Group) != nil {
-			return p, core.Findings(p.ID)
+	for i := range core.View().Problems.Open() {
+		p := &core.View().Problems.Open()[i]
+		if core.View().Table.ServiceName(p.Entry) == "orders" && core.View().Problems.Sampled(p.Group) != nil {
+			return p, core.View().Problems.Findings(p.ID)
 		}
 	}
 	return nil, nil

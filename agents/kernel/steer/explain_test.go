@@ -161,16 +161,16 @@ func (l *live) at(t trace.Nanos) trace.Nanos {
 func (l *live) epoch(t *testing.T) {
 	until := l.began.Add(epochTime)
 	time.Sleep(time.Until(until.Add(late)))
-	version := l.core.Plan().Version
+	version := l.core.View().Searches.Plan().Version
 	l.end(trace.Nanos(until.UnixNano()))
 	l.epochs++
 	l.began = until
-	if l.core.Plan().Version == version {
+	if l.core.View().Searches.Plan().Version == version {
 		return
 	}
 	eventually(t, "the agent applies the plan", func() bool {
 		agents := l.Agents()
-		return len(agents) == 1 && agents[0].Version == l.core.Plan().Version
+		return len(agents) == 1 && agents[0].Version == l.core.View().Searches.Plan().Version
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +197,7 @@ func (l *live) end(until trace.Nanos) {
 		l.requests[service] = list[n:]
 	}
 	l.core.Epoch(l.at(until))
-	l.Publish(l.core.Plan(), &l.table)
+	l.Publish(l.core.View().Searches.Plan(), &l.table)
 }
 
 // traceOf returns the trace of a request with its waits. The caller holds mu.
@@ -216,8 +216,8 @@ func (l *live) traceOf(service string, r *handled) *trace.Trace {
 
 // explained returns the reasons of the explained investigations.
 func (l *live) explained() (reasons []string) {
-	for i := range l.core.State().Investigations {
-		if v := &l.core.State().Investigations[i]; v.Status == search.Explained {
+	for i := range l.core.View().Searches.State().Investigations {
+		if v := &l.core.View().Searches.State().Investigations[i]; v.Status == search.Explained {
 			reasons = append(reasons, v.Reason)
 		}
 	}
@@ -299,8 +299,8 @@ func TestExplainsWaits(t *testing.T) {
 	if len(missing) == 0 {
 		return
 	}
-	for i := range l.core.State().Investigations {
-		v := &l.core.State().Investigations[i]
+	for i := range l.core.View().Searches.State().Investigations {
+		v := &l.core.View().Searches.State().Investigations[i]
 		t.Logf("%s: %s", v.Status, v.Reason)
 		for k := range v.Suspects {
 			t.Logf("  %s %s %.2f", l.table.OpName(v.Suspects[k].Op), l.table.Text(v.Suspects[k].Tracepoint), v.Suspects[k].Share)

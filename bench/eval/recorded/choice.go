@@ -183,8 +183,8 @@ func (r *runner) control(c *Case, normal []*recordedTrace) (n, alarms int) {
 	raised := make(map[analysis.Hash]bool)
 	for _, s := range history[split:] {
 		p.epoch(s, 0)
-		for i := range p.core.Problems() {
-			raised[p.core.Problems()[i].ID] = true
+		for _, x := range p.core.View().Problems.Open() {
+			raised[x.ID] = true
 		}
 	}
 	return len(history) - split, len(raised)
@@ -239,7 +239,7 @@ func (g *caseRun) count() {
 }
 
 // raised reports whether there is a problem, or an incident that opened since the start of the window.
-func (g *caseRun) raised() bool { return len(g.core.Problems()) > 0 || g.incident() != nil }
+func (g *caseRun) raised() bool { return len(g.core.View().Problems.Open()) > 0 || g.incident() != nil }
 
 // settling is the time after which the suspects of an incident hardly change.
 const settling = incident.Window / 2
@@ -250,7 +250,7 @@ func (g *caseRun) answered() bool {
 	if x == nil || g.now.Sub(x.LastOpened()) < settling {
 		return false
 	}
-	v := g.core.Investigation(x.ID)
+	v := g.core.View().Searches.Investigation(search.OfIncident(x.ID))
 	return v != nil && v.Status >= search.Located
 }
 
@@ -258,7 +258,7 @@ func (g *caseRun) answered() bool {
 // returns nil if there is no such incident.
 func (g *caseRun) incident() *engine.Incident {
 	var best *engine.Incident
-	all := g.core.Incidents()
+	all := g.core.View().Incidents.All()
 	for i := range all {
 		x := &all[i]
 		if x.LastOpened() > g.window && x.Into() == 0 && (best == nil || x.Suspects[0].Score > best.Suspects[0].Score) {
@@ -271,7 +271,7 @@ func (g *caseRun) incident() *engine.Incident {
 // investigation returns the investigation with the answer, or nil if there is no answer.
 func (g *caseRun) investigation() *search.Investigation {
 	if x := g.incident(); x != nil {
-		return g.core.Investigation(x.ID)
+		return g.core.View().Searches.Investigation(search.OfIncident(x.ID))
 	}
 	return eval.Answer(g.core)
 }
@@ -285,7 +285,7 @@ type plan struct {
 
 // arms returns the current plan.
 func (g *caseRun) arms() *plan {
-	now := g.core.Plan()
+	now := g.core.View().Searches.Plan()
 	p := &plan{version: now.Version}
 	for i, a := range now.Arms {
 		arm := enabled{plan: now.Version, arm: a.Name, all: a.Everything, on: make(map[trace.Symbol]bool)}

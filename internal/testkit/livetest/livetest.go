@@ -22,6 +22,8 @@ import (
 type Service struct {
 	*live.Service
 	t     *testing.T
+	store *store.Store
+	stop  func() error // of the first call; nil of later ones
 	now   atomic.Int64
 	epoch trace.Nanos // length
 }
@@ -41,7 +43,7 @@ func Start(t *testing.T, o live.Options, at trace.Nanos) *Service {
 	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{t: t, epoch: trace.Nanos(o.Core.Epoch)}
+	s := &Service{t: t, store: o.Store, epoch: trace.Nanos(o.Core.Epoch)}
 	s.now.Store(int64(at))
 	o.Clock, o.Log = func() time.Time { return time.Unix(0, s.now.Load()) }, log
 	if s.Service, err = live.Open(o); err != nil {
@@ -49,15 +51,34 @@ func Start(t *testing.T, o live.Options, at trace.Nanos) *Service {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.Run(ctx) }()
+	go func() {
+		stopped <- s.Run(ctx)
+		close(stopped)
+	}()
 	<-s.Started()
-	t.Cleanup(func() {
+	s.stop = func() error {
 		stop()
-		if err := errors.Join(<-stopped, o.Journal.Close(), o.Store.Close()); err != nil {
+		return <-stopped
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.stop(), o.Journal.Close(), o.Store.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
+}
+
+// Stop stops the service and returns the state of its core.
+func (s *Service) Stop() []byte {
+	s.t.Helper()
+	if err := s.stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := s.store.Load()
+	if err != nil || c == nil {
+		s.t.Fatalf("checkpoint %v, %v", c, err)
+	}
+	return c.State
 }
 
 // Pass lets time pass until an instant, ending each epoch.

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// calls is the history of calls, from which incidents are raised, with the calls of the present epoch.
+type calls struct {
+	*compare.Comparer
+	tally *history.Tally // of the traces ingested in this epoch
+}
+
+func newCalls(sites *history.Sites) calls {
+	return calls{compare.NewComparer(sites), history.NewTally()}
+}
+
+// flush moves the calls of the present epoch to the history.
+func (c *calls) flush() {
+	c.Merge(c.tally)
+	c.tally = history.NewTally()
+}
+
+// healthy reports whether the spans of an operation in [from, to) belong to the history: no incident affects its
+// service.
+func (c *calls) healthy(op trace.Op, from, to trace.Nanos) bool {
+	return !c.Skips(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
+}
+
+// save implements section.
+func (c *calls) save(s *savedCore) {
+	c.flush()
+	s.Sites = c.AppendBinary(nil)
+}
+
+// restore implements section.
+func (c *calls) restore(s *savedCore) error {
+	sites, err := history.DecodeSites(s.Sites, c.Table())
+	if err == nil {
+		*c = newCalls(sites)
+	}
+	return err
+}

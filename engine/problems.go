@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Problems holds the open problems, with the statistics that refine and explain them.
+type Problems struct {
+	open        []detect.Problem               // as of the last epoch, ranked
+	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
+	causes      *causes
+	plans       *plans
+	trees       *Trees
+}
+
+func newProblems(plans *plans, trees *Trees) *Problems {
+	return &Problems{refinements: make(map[analysis.Hash]*refinements), causes: newCauses(), plans: plans, trees: trees}
+}
+
+// Open returns the open problems as of the last epoch, ranked.
+func (p *Problems) Open() []detect.Problem { return p.open }
+
+// Sampled returns a uniform sample of the requests of a group since it has a problem; nil if it is not sampled.
+func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
+	if s := p.causes.samples[group]; s != nil {
+		return s.Requests()
+	}
+	return nil
+}
+
+// Findings returns the findings about a problem that is open or closed in the last epoch; nil if it was not explained.
+func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
+	if f := cmp.Or(p.causes.found[problem], p.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
+		return &f.findings
+	}
+	return nil
+}
+
+// affect reports whether a request type has an open problem. Its requests are then no reference.
+func (p *Problems) affect(requestType analysis.Hash) bool {
+	return slices.ContainsFunc(p.open, func(x detect.Problem) bool { return x.RequestType == requestType })
+}
+
+// observe takes a request, with its simulation or nil, for the problems of its type and of its group, which may be nil.
+func (p *Problems) observe(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
+	p.causes.arrive(requestType.ID, o)
+	p.refine(requestType.ID, o, simulation, true)
+	if group != nil {
+		p.refine(group.ID, o, simulation, false)
+	}
+}
+
+// refine adds a request to the statistics of the open problem of a group, if it has one.
+func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
+	r := p.refinements[group]
+	if r == nil {
+		return
+	}
+	if r.pairs != nil {
+		r.pairs.Observe(o, coarse)
+	}
+	a := p.plans.arm(o)
+	p.causes.observe(group, o, a.on, simulation)
+	r.add(o, a, p.plans, coarse)
+}
+
+// attachRefinements adds to every problem the shares that the current plan's tracepoints showed, and drops the
+// statistics of earlier plans and closed problems.
+func (p *Problems) attachRefinements(usesPairs bool) {
+	open := make(map[analysis.Hash]*refinements, len(p.open))
+	for i := range p.open {
+		x := &p.open[i]
+		r := p.refinements[x.Group]
+		if r == nil {
+			r = newRefinements()
+		}
+		switch {
+		case !usesPairs:
+			r.pairs = nil
+		case r.pairs == nil:
+			r.pairs = detect.NewPairs(x)
+		}
+		open[x.Group] = r
+		r.attach(x, p.plans.currentSets(), p.trees.Of(x.RequestType))
+	}
+	p.refinements = open
+}
+
+// armTimes returns the durations of the requests of every problem by arm.
+func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
+	for i := range p.open {
+		if r := p.refinements[p.open[i].Group]; r != nil {
+			times = append(times, r.armTimes(search.OfProblem(p.open[i].ID), arms)...)
+		}
+	}
+	return times
+}
+
+// accept takes the behaviour of some changed problems as normal from an instant on, and returns them.
+func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool) (accepted []*detect.Problem) {
+	for i := range p.open {
+		if x := &p.open[i]; x.Onset == detect.Changed && which(x) && by.Accept(x.Group, now) {
+			accepted = append(accepted, x)
+		}
+	}
+	return accepted
+}
+
+// settle takes the behaviour of problems as normal that have been open for a day, unless they are among others, which
+// belong to open incidents: after a day a change that nobody was told of is neither a peak nor a nightly job. Whoever
+// was told accepts the incident. It returns entries for the log of decisions.
+func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysis.Hash) (entries []string) {
+	lasting := func(x *detect.Problem) bool {
+		return now.Sub(x.Opened) >= incident.Day && !slices.Contains(others, x.ID)
+	}
+	for _, x := range p.accept(by, now, lasting) {
+		entries = append(entries, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", x.Kind, x.ID))
+	}
+	return entries
+}
+
+// save implements section.
+func (p *Problems) save(s *savedCore) {
+	s.Problems = p.open
+	for _, id := range hashes(p.refinements) {
+		s.Refinements = append(s.Refinements, p.refinements[id].saved(id))
+	}
+	p.causes.save(s)
+}
+
+// restore implements section.
+func (p *Problems) restore(s *savedCore) error {
+	p.open = s.Problems
+	for i := range s.Refinements {
+		r, err := restoreRefinements(&s.Refinements[i])
+		if err != nil {
+			return err
+		}
+		p.refinements[s.Refinements[i].Group] = r
+	}
+	return p.causes.restore(s)
+}

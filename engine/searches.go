@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Searches holds the state of the search for the places of incidents and the causes of problems, and the statistics of
+// the open incidents that it needs.
+type Searches struct {
+	table     *trace.Table
+	trees     *Trees
+	plans     *plans
+	problems  *Problems
+	incidents *Incidents
+	strategy  search.Strategy
+	state     search.State
+	list      []*incidentSearch       // in the order in which their incidents were opened
+	inside    observation.Observation // scratch
+}
+
+// Plan returns the current plan.
+func (r *Searches) Plan() *search.Plan { return &r.state.Plan }
+
+// State returns the state of the search.
+func (r *Searches) State() *search.State { return &r.state }
+
+// Investigation returns the investigation of a subject; nil if there is none. That of an incident may be that of a
+// problem which had located a cause before.
+func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
+	id, ofIncident := subject.Incident()
+	if v := r.state.Investigation(subject); v != nil || !ofIncident {
+		return v
+	}
+	s := r.of(id)
+	if s == nil {
+		return nil
+	}
+	if a := r.incidents.affected[id]; a != nil && a.Place.Operation != 0 {
+		if v := r.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
+			return v
+		}
+	}
+	return r.located(s)
+}
+
+// Searched returns a subject as the search saw it in the last epoch: an open incident or an open problem; nil if it was
+// neither.
+func (r *Searches) Searched(subject search.Subject) *detect.Problem {
+	for _, s := range r.list {
+		if s.subject() == subject {
+			return &s.problem
+		}
+	}
+	for i := range r.problems.open {
+		if search.OfProblem(r.problems.open[i].ID) == subject {
+			return &r.problems.open[i]
+		}
+	}
+	return nil
+}
+
+// Tree returns the tree in which an incident is searched: contexts begin at operations of its first suspect. It is nil
+// if the incident is not searched.
+func (r *Searches) Tree(incident uint64) *cct.Tree {
+	if s := r.of(incident); s != nil {
+		return s.tree
+	}
+	return nil
+}
+
+// Entries returns the entry operations of the requests under investigation, those investigated longest first. They may
+// repeat.
+func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
+	var entries []trace.Op
+	for i := range r.state.Investigations {
+		v := &r.state.Investigations[i]
+		id, ofIncident := v.Subject.Incident()
+		switch {
+		case !v.Status.Active():
+		case !ofIncident:
+			entries = append(entries, v.Entry)
+		case r.incidents.affected[id] != nil:
+			for _, t := range r.incidents.affected[id].Types {
+				if g := groups.Group(t.RequestType); g != nil {
+					entries = append(entries, g.Entry)
+				}
+			}
+		}
+	}
+	return entries
+}
+
+// of returns the search of an incident; nil if there is none.
+func (r *Searches) of(id uint64) *incidentSearch {
+	for _, s := range r.list {
+		if s.incident == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// maxSearched bounds the incidents that are searched at a time.
+const maxSearched = 16
+
+// follow starts and ends searches, and renews their problems.
+func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *group.Grouper) {
+	before := make(map[uint64]*incidentSearch, len(r.list))
+	for _, s := range r.list {
+		before[s.incident] = s
+	}
+	r.list = nil
+	for i := range tracked {
+		x := &tracked[i]
+		if !x.IsOpen() || len(r.list) == maxSearched || !losesTime(&x.Suspects[0]) {
+			continue
+		}
+		s := before[x.ID]
+		if s == nil || s.service != x.Suspects[0].Service {
+			s = newIncidentSearch(x, now)
+		}
+		s.onset = x.Onset
+		if callers := mayBeCallers(&x.Suspects[0]); callers != s.callers {
+			s.callers = callers
+			clear(s.scanned)
+		}
+		r.list = append(r.list, s)
+		s.addOperations(groups, r.table)
+		s.problem, s.tree = s.problemAt(now, groups, r.table), r.trees.inside(s.types(), s.operations)
+		s.attach(&s.problem, r.plans.currentSets(), s.tree)
+	}
+}
+
+// observe adds a request to the searches.
+func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation) {
+	for _, s := range r.list {
+		if o.Inside(s.operations, &r.inside) {
+			s.observe(requestType, &r.inside)
+			s.add(&r.inside, r.plans.arm(o), r.plans, false)
+		}
+	}
+}
+
+// subjects returns the problems that the search sees: incidents first, then the problems outside of them. Those of an
+// incident are taken: the search of the incident replaces theirs, unless it has located their cause. An incident needs
+// no search of its own if that of one of its problems located a cause in its first suspect. The search of requests that
+// changed their call flow, or fail, begins when they lose time: nothing else can be located. While an open incident has
+// its place, no other problem is searched: somebody is at work on the incident, and what else is slow is likely its
+// consequence or waits until it is over.
+func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subject]bool) {
+	taken = make(map[search.Subject]bool)
+	located := r.hasLocated()
+	for _, s := range r.list {
+		if r.state.Investigation(s.subject()) != nil || r.located(s) == nil {
+			problems = append(problems, search.Problem{Problem: &s.problem, Subject: s.subject(), Tree: s.tree})
+		}
+		for _, id := range r.incidents.affected[s.incident].Problems {
+			p := search.OfProblem(id)
+			taken[p] = taken[p] || r.state.Investigation(p).Answer() == 0
+		}
+	}
+	for i := range r.problems.open {
+		p := search.ProblemOf(&r.problems.open[i])
+		v := r.state.Investigation(p.Subject)
+		if located && v.Answer() == 0 {
+			taken[p.Subject] = true
+		}
+		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil {
+			continue
+		}
+		if r.strategy.UsesPairs {
+			p.Pairs = r.problems.refinements[p.Group].pairs.Shares()
+		}
+		problems = append(problems, p)
+	}
+	return problems, taken
+}
+
+// hasLocated reports whether the place of an open incident that is searched is located.
+func (r *Searches) hasLocated() bool {
+	for _, s := range r.list {
+		if a := r.incidents.affected[s.incident]; a != nil && a.Place.Operation != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
+// one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
+// cause, and one of requests that lose little of the whole says nothing of the others, unless it was the place before.
+func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
+	a := r.incidents.affected[s.incident]
+	for i := range r.problems.open {
+		p := &r.problems.open[i]
+		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(a.Problems, p.ID) ||
+			search.OfProblem(p.ID) != a.Place.Of && !a.mostly(p.RequestType) {
+			continue
+		}
+		v := r.state.Investigation(search.OfProblem(p.ID))
+		op := v.Answer()
+		if op == 0 || !s.mayLocate(op, r.table) || found != nil && p.Kind == detect.KindVariable {
+			continue
+		}
+		if found = v; p.Kind != detect.KindVariable {
+			break
+		}
+	}
+	return found
+}
+
+// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees
+// of all request types, since a tracepoint costs every type that runs it. Trees of types without a problem may be
+// stale.
+func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
+	trees := make(map[analysis.Hash]*cct.Tree)
+	if budget != (search.Budget{}) {
+		for id, t := range r.trees.byType {
+			if t.built == nil {
+				r.trees.Of(id)
+			}
+			trees[id] = t.built
+		}
+	}
+	add := func(id analysis.Hash) {
+		if t := r.trees.Of(id); t != nil {
+			trees[id] = t
+		}
+	}
+	for i := range r.problems.open {
+		add(r.problems.open[i].RequestType)
+	}
+	for _, s := range r.list {
+		for _, id := range s.types() {
+			add(id)
+		}
+	}
+	return trees
+}
+
+// armTimes returns the durations of the requests of every subject by arm of the current plan. The search estimates the
+// overhead of tracepoints from them.
+func (r *Searches) armTimes() []search.ArmTimes {
+	arms := r.plans.current()
+	if len(arms) == 0 {
+		return nil
+	}
+	times := r.problems.armTimes(arms)
+	for _, s := range r.list {
+		times = append(times, s.armTimes(s.subject(), arms)...)
+	}
+	return times
+}
+
+// override replaces the override of a tracepoint. It reports false if there are too many.
+func (r *Searches) override(o search.Override) bool {
+	r.withdraw(o.Tracepoint)
+	if len(r.state.Overrides) >= MostOverrides {
+		return false
+	}
+	r.state.Overrides = append(r.state.Overrides, o)
+	return true
+}
+
+// withdraw ends the override of a tracepoint. It reports whether there was one.
+func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
+	var left []search.Override // a new slice, because the state owns the old one
+	for _, o := range r.state.Overrides {
+		if o.Tracepoint != tracepoint {
+			left = append(left, o)
+		}
+	}
+	withdrawn := len(left) < len(r.state.Overrides)
+	r.state.Overrides = left
+	return withdrawn
+}
+
+// save implements section, without the state of the search.
+func (r *Searches) save(s *savedCore) {
+	for _, x := range r.list {
+		s.Searches = append(s.Searches, x.saved())
+	}
+}
+
+// restore implements section. The problems of the searches follow at the end of the epoch.
+func (r *Searches) restore(saved *savedCore) error {
+	for i := range saved.Searches {
+		x := &saved.Searches[i]
+		refined, err := restoreRefinements(&x.Refined)
+		if err != nil {
+			return err
+		}
+		s := &incidentSearch{
+			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
+			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int),
+		}
+		for _, op := range x.Operations {
+			s.operations[op] = true
+		}
+		for _, t := range x.Spent {
+			if s.spent[spentKey{t.RequestType, t.Operation}], _, err = stats.DecodeMoments(t.Times); err != nil {
+				return err
+			}
+		}
+		r.list = append(r.list, s)
+	}
+	return nil
+}
