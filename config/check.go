@@ -236,18 +236,13 @@ func (c *checker) sizes() {
 	}
 	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare, "otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 	c.require(cfg.OTLP.MaxInFlight <= cfg.Memory/inFlightShare, "otlp.max-in-flight exceeds a quarter of memory; lower it or raise memory", "otlp.max-in-flight", "memory")
-	c.require(cfg.Assembly.MaxBytes <= cfg.Memory/2, "assembly.max-bytes exceeds half of memory; lower it or raise memory",
-		"assembly.max-bytes", "memory")
 }
 
 // times checks the order of durations.
 func (c *checker) times() {
-	a := &c.e.Config.Assembly
-	c.require(a.Settle < a.Idle, "assembly.settle must be below assembly.idle: complete traces close before incomplete ones", "assembly.settle", "assembly.idle")
-	c.require(a.Idle < a.MaxAge, "assembly.idle must be below assembly.max-age: otherwise no trace would ever be idle", "assembly.idle", "assembly.max-age")
-	c.require(a.MaxAge < a.Remember, "assembly.remember must be above assembly.max-age: otherwise late spans would start new traces", "assembly.remember", "assembly.max-age")
-	c.require(a.MaxAge <= c.e.Config.Journal.MaxAge, "assembly.max-age exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",
-		"assembly.max-age", "journal.max-age")
+	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
+		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",
+		"assembly.timeout", "journal.max-age")
 	c.require(c.e.Config.Learning == 0 || c.e.Config.Learning >= c.e.Config.Epoch, "learning is shorter than epoch; use at least one epoch, or 0s to disable learning",
 		"learning", "epoch")
 }

@@ -131,12 +131,7 @@ type JaegerQuery struct {
 
 // Assembly configures when traces close.
 type Assembly struct {
-	Settle   time.Duration
-	Idle     time.Duration
-	MaxAge   time.Duration
-	MaxSpans int
-	MaxBytes int64
-	Remember time.Duration
+	Timeout time.Duration // without new spans
 }
 
 // Journal configures the journal, which holds acknowledged requests until a checkpoint covers them.
@@ -291,18 +286,13 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 	return fields, nil
 }
 
-// Online returns a as options of package assemble. Memory limits open traces.
-func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
-	return assemble.OnlineOptions{
-		Settle: a.Settle, Idle: a.Idle, MaxAge: a.MaxAge, MaxSpans: a.MaxSpans, MaxBytes: a.MaxBytes, Memory: memory, Remember: a.Remember,
-	}
-}
-
 // openShare is the divisor of the configured memory that gives the memory of open traces.
 const openShare = 4
 
 // OpenTraces returns the options of package assemble for the traces of all shards.
-func (c *Config) OpenTraces() assemble.OnlineOptions { return c.Assembly.Online(c.Memory / openShare) }
+func (c *Config) OpenTraces() assemble.OnlineOptions {
+	return assemble.NewOnlineOptions(c.Assembly.Timeout, c.Memory/openShare)
+}
 
 // groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
 // memory.

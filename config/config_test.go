@@ -156,8 +156,8 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(detect.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	online := assemble.DefaultOnlineOptions()
-	if got := c.Assembly.Online(online.Memory); got != online {
+	online := assemble.NewOnlineOptions(10*time.Second, c.Memory/openShare)
+	if got := c.OpenTraces(); got != online {
 		t.Errorf("assembly: got %+v, want %+v", got, online)
 	}
 	core := engine.DefaultOptions()
@@ -681,7 +681,7 @@ func TestSmallMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
+		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.OpenTraces().MaxBytes}; got != want {
 			t.Errorf("memory %s: got %d, want %d", memory, got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -148,18 +149,11 @@ func traceKeys() []definition[Config] {
 			"Memory for open traces, queues and statistics together. When it runs short, traces close early and senders are told to retry.").withDefault(2 * gib),
 		newField("shards", integer(0, 1024), func(c *Config) *int { return &c.Shards },
 			"Number of shards that process traces in parallel; 0: one per core. Results do not depend on it.").withDefault(0),
-		newField("assembly.settle", duration(0, time.Hour), func(c *Config) *time.Duration { return &c.Assembly.Settle },
-			"Time without new spans after which a trace without missing parents closes. SDKs export every 5 s.").withDefault(6 * time.Second),
-		newField("assembly.idle", duration(time.Millisecond, time.Hour), func(c *Config) *time.Duration { return &c.Assembly.Idle },
-			"Time without new spans after which any other trace closes.").withDefault(10 * time.Second),
-		newField("assembly.max-age", duration(time.Millisecond, day), func(c *Config) *time.Duration { return &c.Assembly.MaxAge },
-			"Time after its first span at which a trace closes in any case.").withDefault(time.Minute),
-		newField("assembly.max-spans", integer(1, 10_000_000), func(c *Config) *int { return &c.Assembly.MaxSpans },
-			"Number of spans at which a trace closes.").withDefault(100_000),
-		newField("assembly.max-bytes", size(kib, tib), func(c *Config) *int64 { return &c.Assembly.MaxBytes },
-			"Memory of its spans at which a trace closes; by default a quarter of memory if that is less.").withDefault(64 * mib),
-		newField("assembly.remember", duration(time.Second, 7*day), func(c *Config) *time.Duration { return &c.Assembly.Remember },
-			"How long to remember the IDs of closed traces, so that late spans do not start new traces.").withDefault(10 * time.Minute),
+		newField("assembly.timeout", duration(10*time.Millisecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Assembly.Timeout },
+			"Time without new spans after which a trace closes; after six tenths of it if no parent is missing. "+
+				"A trace that is open six times as long closes in any case. Raise it if senders deliver spans "+
+				"later.").withDefault(assemble.Timeout),
 		newField("journal.durability", choice("disk", "process"), func(c *Config) *string { return &c.Journal.Durability },
 			"Failure that acknowledged spans survive. disk: a power failure; process: only a crash of the process, at lower cost.").withDefault("disk"),
 		newField("journal.max-bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Journal.MaxBytes },

@@ -110,7 +110,6 @@ func (e *Effective) fit() {
 	}{
 		"otlp.max-request":   {&c.OTLP.MaxRequest, c.Memory / requestShare},
 		"otlp.max-in-flight": {&c.OTLP.MaxInFlight, 3 * (c.Memory / requestShare)},
-		"assembly.max-bytes": {&c.Assembly.MaxBytes, c.Memory / inFlightShare},
 	} {
 		if e.origins[key] == "" {
 			*size.field = min(*size.field, size.most)

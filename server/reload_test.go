@@ -78,7 +78,7 @@ func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Wri
 func volatile(dir string) map[string]string {
 	return map[string]string{
 		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
-		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "200ms",
 	}
 }
 
@@ -196,7 +196,7 @@ func TestOverrideSurvivesKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("assembly: {settle: 100ms}\n")
+	write("assembly: {timeout: 200ms}\n")
 	out, err := os.Create(log)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestOverrideSurvivesKill(t *testing.T) {
 	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
 		t.Errorf("after a kill: %d, %+v", code, x)
 	}
-	write("assembly: {settle: 100ms}\nbudget: {tracepoints: 5}\n")
+	write("assembly: {timeout: 200ms}\nbudget: {tracepoints: 5}\n")
 	if err := v.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
