@@ -97,23 +97,15 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires
-// tokens of senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys: it lowers the size of a request to its share of a small memory, and
+// requires tokens of senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
 		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(), func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
 	}
-	for key, size := range map[string]struct {
-		field *int64
-		most  int64
-	}{
-		"otlp.max-request":   {&c.OTLP.MaxRequest, c.Memory / requestShare},
-		"otlp.max-in-flight": {&c.OTLP.MaxInFlight, 3 * (c.Memory / requestShare)},
-	} {
-		if e.origins[key] == "" {
-			*size.field = min(*size.field, size.most)
-		}
+	if e.origins["otlp.max-request"] == "" {
+		c.OTLP.MaxRequest = min(c.OTLP.MaxRequest, c.Memory/requestShare)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type changeDetector struct {
 	change      stats.Change
 	mix         stats.Mix      // of request types
-	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm
+	recent      []stats.Counts // of the last epochs with requests, at most calm
 	recentMixes [][]uint64     // of request types: the same, since the evidence began to rise
 
 	evidence float64 // the strongest at the end of the last epoch

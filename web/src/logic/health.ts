@@ -111,7 +111,7 @@ const queues: Known = {
   in_flight_bytes: [
     "Requests in flight",
     "Memory of requests that are not analysed yet.",
-    `Senders are told to retry. ${busy} If a few requests are huge, make senders split them, or raise otlp.max-in-flight.`,
+    `Senders are told to retry. ${busy} If a few requests are huge, make senders split them, or raise otlp.max-request.`,
   ],
   shards: [
     "Trace assembly",
