@@ -13,7 +13,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
@@ -35,7 +34,6 @@ type Options struct {
 	Strategy string // the name of a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	Split    bool // split groups by variables that explain their variance
 	// Retention is the time after its last request after which a group is deleted, and the time after which a closed
 	// incident is deleted, if it is longer than a day; 0: only when there is no room.
 	Retention time.Duration
@@ -84,7 +82,6 @@ type Core struct {
 
 	types       *group.RequestTypes
 	detector    *detect.Detector
-	splitter    *splitter // nil: groups are not split
 	trees       Trees
 	offers      offers
 	log         actionLog
@@ -145,10 +142,6 @@ func NewCore(table *trace.Table, options Options) *Core {
 	c.searches = searches{table: table, trees: &c.trees, plans: &c.plans}
 	c.cases = cases{table: table, objectives: c.objectives, tracker: incident.NewTracker()}
 	c.watchObjectives()
-	if options.Split {
-		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
-		c.detector.Groups.Keys.Splits = c.splitter.Splits
-	}
 	return c
 }
 
@@ -199,9 +192,6 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
 		return nil, nil // the grouper counts it
-	}
-	if group != nil && c.splitter != nil {
-		c.splitter.Observe(group.Whole, o)
 	}
 	if !c.options.IncidentsOnly {
 		c.investigate(requestType, group, o, simulation)
@@ -272,7 +262,6 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		c.detector.Groups.Forget(now.Add(-age))
 	}
 	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
-	c.resplit(now)
 	if !c.options.IncidentsOnly {
 		c.explainProblems(now)
 	}

@@ -42,9 +42,6 @@ type savedCore struct {
 	Found         []savedFound       // ascending by problem
 	Series        savedSeries
 	Trees         []savedPart // ascending by request type
-	Splits        []byte
-	SplitSamples  []savedPart // ascending by group without splits
-	SplitEpochs   int
 	Spans         []byte
 	Sites         []byte
 	Incidents     incident.SavedTracker
@@ -228,12 +225,6 @@ func (c *Core) saved() *savedCore {
 	for _, id := range hashes(c.trees.byType) {
 		s.Trees = append(s.Trees, savedPart{id, c.trees.byType[id].builder.AppendBinary(nil)})
 	}
-	if c.splitter != nil {
-		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
-		for id, data := range c.splitter.EncodedSamples() {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, data})
-		}
-	}
 	return s
 }
 
@@ -355,11 +346,9 @@ func (c *Core) restoreGroups(types, detector, early []byte, s *savedCore) (err e
 	if c.types, _, err = group.DecodeRequestTypes(types, c.types.Rules); err != nil {
 		return err
 	}
-	splits := c.detector.Groups.Keys.Splits
 	if c.detector, _, err = detect.Decode(detector, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	c.detector.Groups.Keys.Splits = splits
 	if err := c.restoreEarly(early, s.Learned); err != nil {
 		return err
 	}
@@ -466,7 +455,7 @@ func (c *Core) restore(s *savedCore) error {
 		}
 		c.trees.byType[t.ID] = &tree{builder: *b, grown: true}
 	}
-	return c.restoreSplitter(s)
+	return nil
 }
 
 func restoreRefinements(s *savedRefinements) (r *refinements, err error) {
@@ -511,24 +500,6 @@ func (c *causes) restore(s *savedCore) error {
 			f.in = c.samples[x.Group]
 		}
 		c.found[x.Problem] = f
-	}
-	return nil
-}
-
-func (c *Core) restoreSplitter(s *savedCore) error {
-	if c.splitter == nil || s.Splits == nil {
-		return nil
-	}
-	splits, _, err := explain.DecodeSplits(s.Splits, explain.SplitOptions{})
-	if err != nil {
-		return err
-	}
-	c.splitter.Splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.Watch(nil)
-	for _, x := range s.SplitSamples {
-		if err := c.splitter.DecodeSample(x.ID, x.Data); err != nil {
-			return err
-		}
 	}
 	return nil
 }
