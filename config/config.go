@@ -58,8 +58,7 @@ type Config struct {
 	Objectives []Objective
 	Gates      incident.Gates
 
-	Strategy string  // one of search.Strategies
-	Explore  float64 // share of the requests
+	Strategy string // one of search.Strategies
 	Budget   Budget
 
 	Retention Retention
@@ -302,7 +301,7 @@ func (c *Config) Engine() engine.Options {
 	o.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
 	o.Watch, o.Learning, o.Epoch, o.Rules = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules()
 	o.SeeThrough(c.SeeThrough...)
-	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
+	o.Budget, o.Strategy, o.Retention = c.Budget.Search(), c.Strategy, c.Retention.Age
 	o.Objectives, o.Gates = c.IncidentObjectives(), c.Gates
 	return o
 }

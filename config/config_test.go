@@ -235,7 +235,6 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
 		"failures":       {"status,http", "[]"},
-		"explore":        {"0.05", "0.1"},
 		"objectives":     {"[{entry: s, errors: 0.1%}]", "[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, {entry: s, latency.percentile: 50, latency.below: 1s}]"},
 	}
 	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}

@@ -207,8 +207,6 @@ func searchKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
 		newField("strategy", choice(names...), func(c *Config) *string { return &c.Strategy },
 			"Strategy that chooses the tracepoints to enable next.").withDefault(search.DefaultStrategy).reloadable(),
-		newField("explore", number(0, 0.1), func(c *Config) *float64 { return &c.Explore },
-			"Share of the requests that run with all tracepoints enabled, to learn from.").withDefault(0).reloadable(),
 	},
 		limitKeys("budget.", "in total", func(c *Config) *int { return &c.Budget.Tracepoints }, func(c *Config) *int64 { return &c.Budget.BytesPerSecond },
 			func(c *Config) *float64 { return &c.Budget.CPU }, Limit{Tracepoints: 1000, BytesPerSecond: 16 * mib, CPU: 1}),

@@ -141,19 +141,18 @@ min-samples: 60
 thresholds: {cov: 3}
 budget: {tracepoints: 12}
 strategy: hierarchical
-explore: 0.01
 objectives: [{entry: shop, latency: {percentile: 99, below: 1s}, errors: 1%}]
 gates: {growth: 30%}
 log.level: debug
 retention: {age: 2d, exemplars: 1}
 sampling: {default: 0.5}
-shards: 3
+learning: 3m
 trace-url: [{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]
 webhooks: [{name: hook, url: "` + hook.URL + `", allow-private: true}]
 jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 `)
 	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "configuration reloaded") })
-	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
+	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" {
 		t.Errorf("settings: %+v", x)
 	}
 	if x := settings(); len(x.Objectives) != 2 || x.Gates.Growth != 0.3 || x.Gates.Score != 0.02 {
@@ -162,7 +161,7 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	if level.Level() != slog.LevelDebug || s.outbound.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
 		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)
 	}
-	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[shards]") {
+	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[learning]") {
 		t.Errorf("the log does not say that shards need a restart:\n%s", text)
 	}
 	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
