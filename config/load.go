@@ -188,16 +188,19 @@ type Flags struct {
 }
 
 // AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at
-// once.
+// once. If keys are given, it adds only their flags, for a command that uses no others.
 //
 // Each flag has an annotation with the title of its group, whose key is group.
-func AddFlags(fs *pflag.FlagSet, group string) *Flags {
+func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {
 	f := &Flags{set: make(map[string]string)}
-	fs.StringVar(&f.file, "config", "", "YAML file with any of the keys below: --otlp-grpc is the key grpc in the section otlp")
+	fs.StringVar(&f.file, "config", "", "YAML file with the configuration: --otlp-grpc is its key grpc in the section otlp (sibyl config print lists all)")
 	fs.Lookup("config").Annotations = map[string][]string{group: {groups[0].title}}
 	for _, g := range groups {
 		for _, d := range g.keys() {
 			about := d.about()
+			if len(keys) > 0 && !slices.Contains(keys, about.key) {
+				continue
+			}
 			flag := fs.VarPF(&flagValue{about: about, set: f.set}, dashed(about.key), "", flagHelp(about.help))
 			flag.Annotations = map[string][]string{group: {g.title}}
 			if about.typeName == "bool" {
