@@ -285,7 +285,7 @@ func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) 
 	return &d, a.ask(ctx, func(c *engine.View) {
 		b, overrun, m := c.Options.Budget, c.Searches.State().Overrun, c.Offers.Measured()
 		d = contract.GetBudget200JSONResponse{
-			Total: limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
+			Total:   limit(b.Tracepoints, b.Bytes, b.CPU),
 			Service: limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: usage(estimate(c)),
 			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Searches.Plan())), Hits: number(m.Hits), Bytes: number(m.Bytes), CPU: number(m.CPU)}, MeasuredPlan: m.Plan,
 			OverrunBytes: number(overrun.Bytes), OverrunCPU: number(overrun.CPU),

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 )
 
 // checker finds values that contradict each other.
@@ -36,13 +34,8 @@ func (e *Effective) check(known Errors) Errors {
 	c.require(cfg.OTLP.GRPC != "" || cfg.OTLP.HTTP != "" || len(cfg.Jaeger.Query) > 0,
 		"there is no source of traces; set otlp.grpc, otlp.http or jaeger.query", "otlp.grpc", "otlp.http", "jaeger.query")
 	c.require(len(cfg.AttributeKeys()) <= maxKeys,
-		fmt.Sprintf("%d attributes including those of group-by, size and rules, but at most %d are allowed; remove some", len(cfg.AttributeKeys()), maxKeys),
-		"keys", "group-by", "size", "rules")
-	c.require(cfg.SizeTimeout == 0 || cfg.Size != "", "a timeout needs the size of requests; set size", "size-timeout", "size")
-	for i := range cfg.Rules {
-		r, at := &cfg.Rules[i], element("rules", i)
-		c.require(r.Timeout == 0 || r.Size != "" || cfg.Size != "" || c.failed[at+".size"], "a timeout needs the size of requests; set its size or the key size", at, "size")
-	}
+		fmt.Sprintf("%d attributes including those of group-by and rules, but at most %d are allowed; remove some", len(cfg.AttributeKeys()), maxKeys),
+		"keys", "group-by", "rules")
 	c.objectives()
 	return c.errors
 }
@@ -201,12 +194,10 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
-// Shares of the memory that sizes may have, measured with senders of the largest requests: a request takes several
-// times its size while it is decoded, and the garbage collector runs late while much is allocated.
-const (
-	requestShare  = 16
-	inFlightShare = 4
-)
+// requestShare is the divisor of the memory that gives the largest size of a request, measured with senders of such
+// requests: a request takes several times its size while it is decoded, and the garbage collector runs late while much
+// is allocated.
+const requestShare = 16
 
 // routes checks that names of webhooks and e-mail destinations are unique, and that owners name existing ones.
 func (c *checker) routes() {
@@ -230,24 +221,15 @@ func (c *checker) routes() {
 // sizes checks that limits fit into the limits that include them.
 func (c *checker) sizes() {
 	cfg := &c.e.Config
-	if need := receiver.InFlight(cfg.OTLP.MaxRequest); cfg.OTLP.MaxInFlight < need {
-		c.require(false, fmt.Sprintf("otlp.max-in-flight must be at least %dMiB to admit a request of otlp.max-request; raise one or lower the other", (need+mib-1)/mib),
-			"otlp.max-request", "otlp.max-in-flight")
-	}
-	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare, "otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
-	c.require(cfg.OTLP.MaxInFlight <= cfg.Memory/inFlightShare, "otlp.max-in-flight exceeds a quarter of memory; lower it or raise memory", "otlp.max-in-flight", "memory")
-	c.require(cfg.Assembly.MaxBytes <= cfg.Memory/2, "assembly.max-bytes exceeds half of memory; lower it or raise memory",
-		"assembly.max-bytes", "memory")
+	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare,
+		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 }
 
 // times checks the order of durations.
 func (c *checker) times() {
-	a := &c.e.Config.Assembly
-	c.require(a.Settle < a.Idle, "assembly.settle must be below assembly.idle: complete traces close before incomplete ones", "assembly.settle", "assembly.idle")
-	c.require(a.Idle < a.MaxAge, "assembly.idle must be below assembly.max-age: otherwise no trace would ever be idle", "assembly.idle", "assembly.max-age")
-	c.require(a.MaxAge < a.Remember, "assembly.remember must be above assembly.max-age: otherwise late spans would start new traces", "assembly.remember", "assembly.max-age")
-	c.require(a.MaxAge <= c.e.Config.Journal.MaxAge, "assembly.max-age exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",
-		"assembly.max-age", "journal.max-age")
+	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
+		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",
+		"assembly.timeout", "journal.max-age")
 	c.require(c.e.Config.Learning == 0 || c.e.Config.Learning >= c.e.Config.Epoch, "learning is shorter than epoch; use at least one epoch, or 0s to disable learning",
 		"learning", "epoch")
 }

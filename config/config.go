@@ -46,24 +46,19 @@ type Config struct {
 	Failures   []string // rules by which spans count as failed; see DecodedKeys
 	SeeThrough []string // services that answer no calls
 	Memory     int64    // for open traces, queues and statistics together
-	Shards     int      // 0: one per core
 	Assembly   Assembly
 	Journal    Journal
 
-	Epoch       time.Duration
-	Learning    time.Duration
-	MinSamples  uint64
-	Thresholds  Thresholds
-	GroupBy     []string
-	Size        string        // key of an attribute; empty: none
-	SizeTimeout time.Duration // 0: unknown
-	Split       bool
-	Rules       []group.TypeRule
-	Objectives  []Objective
-	Gates       incident.Gates
+	Epoch      time.Duration
+	Learning   time.Duration
+	MinSamples uint64
+	Thresholds Thresholds
+	GroupBy    []string
+	Rules      []group.TypeRule
+	Objectives []Objective
+	Gates      incident.Gates
 
-	Strategy string  // one of search.Strategies
-	Explore  float64 // share of the requests
+	Strategy string // one of search.Strategies
 	Budget   Budget
 
 	Retention Retention
@@ -100,7 +95,6 @@ type API struct {
 // Sampling configures remote sampling; see sampling.Options.
 type Sampling struct {
 	Default float64 // share of the requests
-	Wanted  float64 // traces per second
 	Budget  float64 // traces per second
 	TLS     TLS
 }
@@ -110,7 +104,6 @@ type OTLP struct {
 	GRPC         string
 	HTTP         string
 	MaxRequest   int64 // bytes of one request after decompression
-	MaxInFlight  int64 // bytes of all requests being read or decoded
 	RequireToken bool
 	TLS          TLS
 }
@@ -131,12 +124,7 @@ type JaegerQuery struct {
 
 // Assembly configures when traces close.
 type Assembly struct {
-	Settle   time.Duration
-	Idle     time.Duration
-	MaxAge   time.Duration
-	MaxSpans int
-	MaxBytes int64
-	Remember time.Duration
+	Timeout time.Duration // without new spans
 }
 
 // Journal configures the journal, which holds acknowledged requests until a checkpoint covers them.
@@ -149,13 +137,8 @@ type Journal struct {
 // Thresholds define problems; see detect.Thresholds and detect.WatchOptions, which have fields of the same names.
 type Thresholds struct {
 	CoV            float64
-	Delayed        float64
 	FalseDiscovery float64
 	MinImpact      time.Duration // lost per second of operation
-	Confirm        int
-	Calm           int
-	Renew          int
-	Silence        int
 }
 
 // Objective is an objective for the requests of an entry: a latency, a share of errors, or both.
@@ -192,7 +175,6 @@ type Budget struct {
 	Tracepoints    int
 	BytesPerSecond int64
 	CPU            float64 // cores
-	PerRequestType Limit
 	PerService     Limit
 }
 
@@ -291,18 +273,23 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 	return fields, nil
 }
 
-// Online returns a as options of package assemble. Memory limits open traces.
-func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
-	return assemble.OnlineOptions{
-		Settle: a.Settle, Idle: a.Idle, MaxAge: a.MaxAge, MaxSpans: a.MaxSpans, MaxBytes: a.MaxBytes, Memory: memory, Remember: a.Remember,
-	}
+// mostRequest is the default of otlp.max-request.
+const mostRequest = 64 * mib
+
+// MaxInFlight returns the limit of the bytes of all requests being read or decoded. Three of the largest requests fit:
+// a request takes up to twice its size, as sent and uncompressed, and more than one sender must progress. Smaller
+// requests than by default make no reason to have fewer of them in flight.
+func (c *Config) MaxInFlight() int64 {
+	return 3 * max(c.OTLP.MaxRequest, min(mostRequest, c.Memory/requestShare))
 }
 
 // openShare is the divisor of the configured memory that gives the memory of open traces.
 const openShare = 4
 
 // OpenTraces returns the options of package assemble for the traces of all shards.
-func (c *Config) OpenTraces() assemble.OnlineOptions { return c.Assembly.Online(c.Memory / openShare) }
+func (c *Config) OpenTraces() assemble.OnlineOptions {
+	return assemble.NewOnlineOptions(c.Assembly.Timeout, c.Memory/openShare)
+}
 
 // groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
 // memory.
@@ -312,16 +299,16 @@ const groupBytes = 20 << 10
 func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
 	o.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
-	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
+	o.Watch, o.Learning, o.Epoch, o.Rules = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules()
 	o.SeeThrough(c.SeeThrough...)
-	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
+	o.Budget, o.Strategy, o.Retention = c.Budget.Search(), c.Strategy, c.Retention.Age
 	o.Objectives, o.Gates = c.IncidentObjectives(), c.Gates
 	return o
 }
 
 // Rates returns s as options of package sampling.
 func (s *Sampling) Rates() sampling.Options {
-	return sampling.Options{Default: s.Default, Wanted: s.Wanted, Budget: s.Budget}
+	return sampling.Options{Default: s.Default, Budget: s.Budget}
 }
 
 // Endpoints returns the webhooks and the destinations of e-mails as endpoints of package notify. It reads the files
@@ -492,8 +479,7 @@ func checked(l notify.Link, err error) notify.Link {
 // Search returns b as a budget of package search.
 func (b *Budget) Search() search.Budget {
 	return search.Budget{
-		Tracepoints: b.Tracepoints, Bytes: float64(b.BytesPerSecond), CPU: b.CPU,
-		RequestType: b.PerRequestType.search(), Service: b.PerService.search(),
+		Tracepoints: b.Tracepoints, Bytes: float64(b.BytesPerSecond), CPU: b.CPU, Service: b.PerService.search(),
 	}
 }
 
@@ -506,19 +492,20 @@ func (c *Config) WatchOptions() detect.WatchOptions {
 	o := detect.DefaultWatchOptions()
 	t := &c.Thresholds
 	o.FalseDiscovery, o.MinImpact, o.MinSamples = t.FalseDiscovery, float64(t.MinImpact.Nanoseconds()), c.MinSamples
-	o.Confirm, o.Calm, o.Renew, o.Silence = t.Confirm, t.Calm, t.Renew, t.Silence
 	o.Chronic = c.ChronicThresholds()
 	return o
 }
 
 // ChronicThresholds returns the thresholds for problems without a change.
 func (c *Config) ChronicThresholds() detect.Thresholds {
-	return detect.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
+	t := detect.DefaultThresholds()
+	t.CoV, t.MinSamples = c.Thresholds.CoV, c.MinSamples
+	return t
 }
 
 // AnalysisRules returns the rules for requests.
 func (c *Config) AnalysisRules() group.Rules {
-	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
+	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy}
 }
 
 // FailureRules returns Failures as a set.
@@ -539,10 +526,10 @@ func (c *Config) DecodedKeys() (*ingest.Keys, error) {
 	return keys.FailingBy(rules), nil
 }
 
-// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by,
-// size and rules. There are at most ingest.MaxKeys.
+// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by
+// and rules. There are at most ingest.MaxKeys.
 func (c *Config) AttributeKeys() []string {
-	all := slices.Concat(c.Keys, c.GroupBy, []string{c.Size})
+	all := slices.Concat(c.Keys, c.GroupBy)
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		all = append(all, r.Attribute, r.Size)

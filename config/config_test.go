@@ -156,8 +156,8 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(detect.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	online := assemble.DefaultOnlineOptions()
-	if got := c.Assembly.Online(online.Memory); got != online {
+	online := assemble.NewOnlineOptions(10*time.Second, c.Memory/openShare)
+	if got := c.OpenTraces(); got != online {
 		t.Errorf("assembly: got %+v, want %+v", got, online)
 	}
 	core := engine.DefaultOptions()
@@ -184,10 +184,8 @@ func TestDefaults(t *testing.T) {
 func TestConversions(t *testing.T) {
 	e := mustLoad(t, t.TempDir(), `
 budget:
-  {tracepoints: 1, bytes-per-second: 2B, cpu: 3, per-request-type: {tracepoints: 4, bytes-per-second: 5, cpu: 6}, per-service: {tracepoints: 7, bytes-per-second: 8, cpu: 9}}
-size: f
-size-timeout: 3s
-thresholds: {cov: 0.3, delayed: 0.1, false-discovery: 0.01, min-impact: 1ms, confirm: 3, calm: 4, renew: 5, silence: 6}
+  {tracepoints: 1, bytes-per-second: 2B, cpu: 3, per-service: {tracepoints: 7, bytes-per-second: 8, cpu: 9}}
+thresholds: {cov: 0.3, false-discovery: 0.01, min-impact: 1ms}
 min-samples: 70
 keys: [b, c]
 group-by: [a, b]
@@ -196,28 +194,29 @@ rules:
 `)
 	c := &e.Config
 	budget := search.Budget{
-		Tracepoints: 1, Bytes: 2, CPU: 3, RequestType: search.Limit{Tracepoints: 4, Bytes: 5, CPU: 6}, Service: search.Limit{Tracepoints: 7, Bytes: 8, CPU: 9},
+		Tracepoints: 1, Bytes: 2, CPU: 3, Service: search.Limit{Tracepoints: 7, Bytes: 8, CPU: 9},
 	}
 	if diff := cmp.Diff(budget, c.Budget.Search()); diff != "" {
 		t.Error(diff)
 	}
 	watch := detect.DefaultWatchOptions()
-	watch.FalseDiscovery, watch.MinImpact, watch.Confirm, watch.Calm, watch.Renew, watch.Silence, watch.MinSamples = 0.01, 1e6, 3, 4, 5, 6, 70
-	watch.Chronic = detect.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}
+	watch.FalseDiscovery, watch.MinImpact, watch.MinSamples = 0.01, 1e6, 70
+	watch.Chronic = detect.DefaultThresholds()
+	watch.Chronic.CoV, watch.Chronic.MinSamples = 0.3, 70
 	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(watch.Chronic, c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	rules := group.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []group.TypeRule{{
+	rules := group.Rules{GroupBy: []string{"a", "b"}, Types: []group.TypeRule{{
 		Entry: "s o", Attribute: "d", Value: "v", Name: "x", Merge: true, GroupBy: []string{"e"}, Objective: time.Second,
 		Size: "g", Timeout: 4 * time.Second, Accepted: group.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
 	}}}
 	if diff := cmp.Diff(rules, c.AnalysisRules()); diff != "" {
 		t.Error(diff)
 	}
-	if got := c.AttributeKeys(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "f", "g"}) {
+	if got := c.AttributeKeys(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "g"}) {
 		t.Errorf("AttributeKeys = %v", got)
 	}
 }
@@ -236,7 +235,6 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
 		"failures":       {"status,http", "[]"},
-		"explore":        {"0.05", "0.1"},
 		"objectives":     {"[{entry: s, errors: 0.1%}]", "[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, {entry: s, latency.percentile: 50, latency.below: 1s}]"},
 	}
 	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
@@ -446,7 +444,7 @@ func TestWebhookKey(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	e := mustLoad(t, t.TempDir(), "epoch: 20s\nkeys: [a]\nshards: 4\nsplit: true\nrules: [{entry: s o, merge: true}]\n")
+	e := mustLoad(t, t.TempDir(), "epoch: 20s\nkeys: [a]\nmin-samples: 4\nlog.level: debug\nrules: [{entry: s o, merge: true}]\n")
 	var b bytes.Buffer
 	if err := e.JSON(&b); err != nil {
 		t.Fatal(err)
@@ -456,7 +454,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"epoch": "20s", "keys": []any{"a"}, "shards": 4.0, "split": true, "rules": []any{map[string]any{"entry": "s o", "merge": true}},
+		"epoch": "20s", "keys": []any{"a"}, "min-samples": 4.0, "log.level": "debug", "rules": []any{map[string]any{"entry": "s o", "merge": true}},
 		"opamp": "off", "memory": "2GiB", "webhooks": []any{},
 	}
 	if len(keys) != len(definitions()) {
@@ -681,7 +679,7 @@ func TestSmallMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
+		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.MaxInFlight(), e.Config.OpenTraces().MaxBytes}; got != want {
 			t.Errorf("memory %s: got %d, want %d", memory, got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -91,8 +92,6 @@ func listenerKeys() []definition[Config] {
 			"Listen address of Jaeger remote sampling over gRPC, usually port 14250.").withDefault(""),
 		newField("sampling.default", number(1e-6, 1), func(c *Config) *float64 { return &c.Sampling.Default },
 			"Minimum share of requests that remote sampling tells SDKs to trace.").withDefault(rates.Default).reloadable(),
-		newField("sampling.wanted", number(0, 1e6), func(c *Config) *float64 { return &c.Sampling.Wanted },
-			"Traces per second that remote sampling requests for each entry operation under investigation.").withDefault(rates.Wanted).reloadable(),
 		newField("sampling.budget", number(0, 1e9), func(c *Config) *float64 { return &c.Sampling.Budget },
 			"Total traces per second that remote sampling may request beyond the default share.").withDefault(rates.Budget).reloadable(),
 	}, tlsKeys("sampling.tls.", "both remote sampling listeners", "SDKs", func(c *Config) *TLS { return &c.Sampling.TLS }), []definition[Config]{
@@ -122,9 +121,7 @@ func inputKeys() []definition[Config] {
 			"Listen address for OTLP traces over HTTP, at /v1/traces, and "+
 				"Zipkin's JSON, at /api/v2/spans.").withDefault("127.0.0.1:4318"),
 		newField("otlp.max-request", size(kib, gib), func(c *Config) *int64 { return &c.OTLP.MaxRequest },
-			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(64 * mib),
-		newField("otlp.max-in-flight", size(mib, tib), func(c *Config) *int64 { return &c.OTLP.MaxInFlight },
-			"Maximum total size of the requests being read or decoded, after decompression, at most a quarter of memory; by default three sixteenths if memory is below 1GiB. Beyond it senders are told to retry.").withDefault(192 * mib),
+			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(mostRequest),
 		newField("otlp.require-token", boolean(), func(c *Config) *bool { return &c.OTLP.RequireToken },
 			"Whether senders need a token of role agent, operator or admin; by default true if other machines can reach an OTLP address without a client certificate.").withDefault(false),
 	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }), []definition[Config]{
@@ -136,7 +133,7 @@ func inputKeys() []definition[Config] {
 func traceKeys() []definition[Config] {
 	return []definition[Config]{
 		newField("keys", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.Keys },
-			"Attributes that can explain a problem. At most 32, including those of group-by, size and rules.").withDefault(defaultKeys),
+			"Attributes that can explain a problem. At most 32, including those of group-by and rules.").withDefault(defaultKeys),
 		newField("failures", &list{of: choice(ingest.FailureRuleNames()...)},
 			func(c *Config) *[]string { return &c.Failures },
 			"Signs by which a span counts as failed if its status does not say so. status: status "+
@@ -146,20 +143,11 @@ func traceKeys() []definition[Config] {
 			"Services that answer no call, such as the sidecars istio-proxy and envoy: the first span behind them does.").withDefault([]string{}),
 		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
 			"Memory for open traces, queues and statistics together. When it runs short, traces close early and senders are told to retry.").withDefault(2 * gib),
-		newField("shards", integer(0, 1024), func(c *Config) *int { return &c.Shards },
-			"Number of shards that process traces in parallel; 0: one per core. Results do not depend on it.").withDefault(0),
-		newField("assembly.settle", duration(0, time.Hour), func(c *Config) *time.Duration { return &c.Assembly.Settle },
-			"Time without new spans after which a trace without missing parents closes. SDKs export every 5 s.").withDefault(6 * time.Second),
-		newField("assembly.idle", duration(time.Millisecond, time.Hour), func(c *Config) *time.Duration { return &c.Assembly.Idle },
-			"Time without new spans after which any other trace closes.").withDefault(10 * time.Second),
-		newField("assembly.max-age", duration(time.Millisecond, day), func(c *Config) *time.Duration { return &c.Assembly.MaxAge },
-			"Time after its first span at which a trace closes in any case.").withDefault(time.Minute),
-		newField("assembly.max-spans", integer(1, 10_000_000), func(c *Config) *int { return &c.Assembly.MaxSpans },
-			"Number of spans at which a trace closes.").withDefault(100_000),
-		newField("assembly.max-bytes", size(kib, tib), func(c *Config) *int64 { return &c.Assembly.MaxBytes },
-			"Memory of its spans at which a trace closes; by default a quarter of memory if that is less.").withDefault(64 * mib),
-		newField("assembly.remember", duration(time.Second, 7*day), func(c *Config) *time.Duration { return &c.Assembly.Remember },
-			"How long to remember the IDs of closed traces, so that late spans do not start new traces.").withDefault(10 * time.Minute),
+		newField("assembly.timeout", duration(10*time.Millisecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Assembly.Timeout },
+			"Time without new spans after which a trace closes; after six tenths of it if no parent is missing. "+
+				"A trace that is open six times as long closes in any case. Raise it if senders deliver spans "+
+				"later.").withDefault(assemble.Timeout),
 		newField("journal.durability", choice("disk", "process"), func(c *Config) *string { return &c.Journal.Durability },
 			"Failure that acknowledged spans survive. disk: a power failure; process: only a crash of the process, at lower cost.").withDefault("disk"),
 		newField("journal.max-bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Journal.MaxBytes },
@@ -180,30 +168,14 @@ func problemKeys() []definition[Config] {
 			"Number of requests that a group needs before it is judged.").withDefault(t.MinSamples).reloadable(),
 		newField("thresholds.cov", number(0, 1000), func(c *Config) *float64 { return &c.Thresholds.CoV },
 			"Coefficient of variation above which a group is a problem even without a change.").withDefault(t.CoV).reloadable(),
-		newField("thresholds.delayed", number(0, 1), func(c *Config) *float64 { return &c.Thresholds.Delayed },
-			"Share of the requests with a size that may be delayed or time out.").withDefault(t.Delayed).reloadable(),
 		newField("thresholds.false-discovery", number(0, 1), func(c *Config) *float64 { return &c.Thresholds.FalseDiscovery },
 			"Share of the alarms that may be false.").withDefault(w.FalseDiscovery).reloadable(),
 		newField("thresholds.min-impact", duration(0, day), func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
 			"Minimum time lost per second of operation, or rise of the standard deviation "+
 				"× rate, for a change to be a problem, besides 1 % of the time of "+
 				"its request type.").withDefault(time.Duration(w.MinImpact)).reloadable(),
-		newField("thresholds.confirm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Confirm },
-			"Consecutive epochs in which the evidence of a change must grow before a problem opens.").withDefault(w.Confirm).reloadable(),
-		newField("thresholds.calm", integer(1, 1000), func(c *Config) *int { return &c.Thresholds.Calm },
-			"Epochs with requests as expected after which a problem closes.").withDefault(w.Calm).reloadable(),
-		newField("thresholds.renew", integer(1, 1_000_000), func(c *Config) *int { return &c.Thresholds.Renew },
-			"Epochs with healthy requests after which these replace the baseline.").withDefault(w.Renew).reloadable(),
-		newField("thresholds.silence", integer(1, 1_000_000), func(c *Config) *int { return &c.Thresholds.Silence },
-			"Epochs without requests after which a problem closes.").withDefault(w.Silence).reloadable(),
 		newField("group-by", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.GroupBy },
 			"Attributes with few values each; requests with different values form different groups.").withDefault([]string{}),
-		newField("size", optional(text("the key of an attribute")), func(c *Config) *string { return &c.Size },
-			"Attribute with the size of a request in bytes. Durations are then judged relative to size.").withDefault(""),
-		newField("size-timeout", duration(0, day), func(c *Config) *time.Duration { return &c.SizeTimeout },
-			"Timeout of requests with a size; 0: unknown.").withDefault(0),
-		newField("split", boolean(), func(c *Config) *bool { return &c.Split },
-			"Whether to split groups by the attribute that explains their variance.").withDefault(false),
 		newField("rules", typeRules(), func(c *Config) *[]group.TypeRule { return &c.Rules },
 			"Settings for some of the requests. The first matching rule applies.").withDefault([]group.TypeRule{}),
 		newField("objectives", objectives(), func(c *Config) *[]Objective { return &c.Objectives },
@@ -220,9 +192,8 @@ func gateKeys() []definition[Config] {
 		newField("gates.time", duration(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Time },
 			"Time that a call of the operation must lose besides. Lower it if calls take less than 10ms and every one of them matters.").withDefault(g.Time).reloadable(),
 		newField("gates.lost", rate(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Lost },
-			"Time that all calls of the operation together must lose besides. Raise it, and gates.lost-share, if rarely called operations do not matter.").withDefault(g.Lost).reloadable(),
-		newField("gates.lost-share", share(1e-6, 1), func(c *Config) *float64 { return &c.Gates.LostPart },
-			"Share of the usual time of all requests that is enough in place of gates.lost, in installations with little traffic.").withDefault(g.LostPart).reloadable(),
+			"Time that all calls of the operation together must lose besides; less in proportion if all requests together "+
+				"take less than 400 times as long. Raise it if rarely called operations do not matter.").withDefault(g.Lost).reloadable(),
 		newField("gates.failing", share(0.001, 1), func(c *Config) *float64 { return &c.Gates.Failing },
 			"Share of the calls of an operation that must fail to raise an incident.").withDefault(g.Failing).reloadable(),
 		newField("gates.score", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Score },
@@ -236,12 +207,9 @@ func searchKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
 		newField("strategy", choice(names...), func(c *Config) *string { return &c.Strategy },
 			"Strategy that chooses the tracepoints to enable next.").withDefault(search.DefaultStrategy).reloadable(),
-		newField("explore", number(0, 0.1), func(c *Config) *float64 { return &c.Explore },
-			"Share of the requests that run with all tracepoints enabled, to learn from.").withDefault(0).reloadable(),
 	},
 		limitKeys("budget.", "in total", func(c *Config) *int { return &c.Budget.Tracepoints }, func(c *Config) *int64 { return &c.Budget.BytesPerSecond },
 			func(c *Config) *float64 { return &c.Budget.CPU }, Limit{Tracepoints: 1000, BytesPerSecond: 16 * mib, CPU: 1}),
-		partKeys("budget.per-request-type.", "for the requests of each type", func(c *Config) *Limit { return &c.Budget.PerRequestType }),
 		partKeys("budget.per-service.", "in each service", func(c *Config) *Limit { return &c.Budget.PerService }),
 	)
 }
@@ -340,9 +308,9 @@ func typeRules() kind[[]group.TypeRule] {
 		newField("group-by", &list{of: text("the key of an attribute")}, func(t *r) *[]string { return &t.GroupBy },
 			"Like the key group-by, for these requests."),
 		newField("size", text("the key of an attribute"), func(t *r) *string { return &t.Size },
-			"Like the key size, for these requests."),
+			"Attribute with the size of a request in bytes. Durations are then judged relative to size."),
 		newField("timeout", duration(0, day), func(t *r) *time.Duration { return &t.Timeout },
-			"Like the key size-timeout, for these requests."),
+			"Timeout of the requests with a size; by default unknown."),
 		newField("objective", duration(time.Microsecond, day), func(t *r) *time.Duration { return &t.Objective },
 			"Mean duration above which the requests are a problem."),
 		newField("accept.cov", number(0, 1000), func(t *r) *float64 { return &t.Accepted.CoV },
@@ -356,7 +324,7 @@ func typeRules() kind[[]group.TypeRule] {
 
 // checkRule returns the error in a rule that does not depend on other keys; "" if there is none.
 func checkRule(t *group.TypeRule) string {
-	one := group.Rules{Types: []group.TypeRule{*t}, Size: "any"}
+	one := group.Rules{Types: []group.TypeRule{*t}}
 	if err := one.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
 	}

@@ -97,24 +97,15 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires
-// tokens of senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys: it lowers the size of a request to its share of a small memory, and
+// requires tokens of senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
 		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(), func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
 	}
-	for key, size := range map[string]struct {
-		field *int64
-		most  int64
-	}{
-		"otlp.max-request":   {&c.OTLP.MaxRequest, c.Memory / requestShare},
-		"otlp.max-in-flight": {&c.OTLP.MaxInFlight, 3 * (c.Memory / requestShare)},
-		"assembly.max-bytes": {&c.Assembly.MaxBytes, c.Memory / inFlightShare},
-	} {
-		if e.origins[key] == "" {
-			*size.field = min(*size.field, size.most)
-		}
+	if e.origins["otlp.max-request"] == "" {
+		c.OTLP.MaxRequest = min(c.OTLP.MaxRequest, c.Memory/requestShare)
 	}
 }
 
@@ -197,16 +188,19 @@ type Flags struct {
 }
 
 // AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at
-// once.
+// once. If keys are given, it adds only their flags, for a command that uses no others.
 //
 // Each flag has an annotation with the title of its group, whose key is group.
-func AddFlags(fs *pflag.FlagSet, group string) *Flags {
+func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {
 	f := &Flags{set: make(map[string]string)}
-	fs.StringVar(&f.file, "config", "", "YAML file with any of the keys below: --otlp-grpc is the key grpc in the section otlp")
+	fs.StringVar(&f.file, "config", "", "YAML file with the configuration: --otlp-grpc is its key grpc in the section otlp (sibyl config print lists all)")
 	fs.Lookup("config").Annotations = map[string][]string{group: {groups[0].title}}
 	for _, g := range groups {
 		for _, d := range g.keys() {
 			about := d.about()
+			if len(keys) > 0 && !slices.Contains(keys, about.key) {
+				continue
+			}
 			flag := fs.VarPF(&flagValue{about: about, set: f.set}, dashed(about.key), "", flagHelp(about.help))
 			flag.Annotations = map[string][]string{group: {g.title}}
 			if about.typeName == "bool" {

@@ -12,7 +12,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
@@ -34,7 +33,6 @@ type Options struct {
 	Strategy string // the name of a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	Split    bool // split groups by variables that explain their variance
 	// Retention is the time after its last request after which a group is deleted, and the time after which a closed
 	// incident is deleted, if it is longer than a day; 0: only when there is no room.
 	Retention time.Duration
@@ -87,7 +85,6 @@ type Core struct {
 	learning   learning
 	types      *group.RequestTypes
 	detector   *detect.Detector
-	splitter   *splitter // nil: groups are not split
 	spans      observation.RecentSpans
 	calls      calls
 	objectives objectives
@@ -144,10 +141,6 @@ func NewCore(table *trace.Table, options Options) *Core {
 		problems:  c.problems,
 		incidents: c.incidents,
 		strategy:  strategy,
-	}
-	if options.Split {
-		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
-		c.detector.Groups.Keys.Splits = c.splitter.Splits
 	}
 	return c
 }
@@ -214,9 +207,6 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
 		return nil, nil // the grouper counts it
-	}
-	if group != nil && c.splitter != nil {
-		c.splitter.Observe(group.Whole, o)
 	}
 	if !c.options.IncidentsOnly {
 		c.observeTree(requestType.ID, o)
@@ -291,7 +281,6 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		groups.Forget(now.Add(-age))
 	}
 	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
-	c.splitter.endEpoch(now, c.table, c.detector)
 	if !c.options.IncidentsOnly {
 		c.explainProblems(now)
 	}

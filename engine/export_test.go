@@ -1,12 +1,6 @@
 package engine
 
-import (
-	"github.com/sibyl-trace/sibyl/analysis/explain"
-	"github.com/sibyl-trace/sibyl/search"
-)
-
-// Splits returns the variables by which groups are split.
-func Splits(c *Core) []*explain.Split { return c.splitter.Splits.All() }
+import "github.com/sibyl-trace/sibyl/search"
 
 // Versions returns the number of known versions of services.
 func Versions(c *Core) int { return len(c.versions.known) }

@@ -87,11 +87,6 @@ func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration 
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learning.over = true
-	if c.splitter != nil {
-		if err := c.splitter.LearnFrom(c.learning.requests.All(), c.detector.Groups, splitCoV); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
-		}
-	}
 	epochs := c.learning.divide(now, c.calls.Sites)
 	onset, at, expected := onsetOf(c.incidents.tracker.Incidents(), now), 0, false
 	pass := func(to int) { // ends the epochs before one

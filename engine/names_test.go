@@ -75,7 +75,7 @@ func (x *identities) walk(v reflect.Value, path string) {
 // state is overlooked: neither while it learns, nor while an incident is investigated.
 func TestForgetKeepsNamesOfState(t *testing.T) {
 	options := DefaultOptions()
-	options.Learning, options.Split = time.Minute, true
+	options.Learning = time.Minute
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 20, Messages: -1})
 	c := NewCore(app.Table(), options)
 	c.Announce(testStart, app.Catalogue())

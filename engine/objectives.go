@@ -24,7 +24,7 @@ func (s *Settings) valid() bool {
 			return false
 		}
 	}
-	return finite(s.Gates.Growth, s.Gates.LostPart, s.Gates.Failing, s.Gates.Score)
+	return finite(s.Gates.Growth, s.Gates.Failing, s.Gates.Score)
 }
 
 // observe takes a request for the objectives of its entry.

@@ -36,9 +36,6 @@ type savedCore struct {
 	Found         []savedFound       // ascending by problem
 	Series        savedSeries
 	Trees         []savedPart // ascending by request type
-	Splits        []byte
-	SplitSamples  []savedPart // ascending by group without splits
-	SplitEpochs   int
 	Spans         []byte
 	Sites         []byte
 	Incidents     incident.SavedTracker
@@ -107,7 +104,7 @@ type section interface {
 
 func (c *Core) sections() []section {
 	return []section{
-		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series, c.trees, c.splitter,
+		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series, c.trees,
 	}
 }
 
@@ -172,9 +169,6 @@ func (c *Core) Restore(b []byte) error {
 	}
 	if err := c.learning.restoreRequests(parts[4], decode); err != nil {
 		return err
-	}
-	if c.splitter != nil {
-		c.detector.Groups.Keys.Splits = c.splitter.Splits
 	}
 	c.offered()
 	c.set(&s.Settings)

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 	"time"
 
@@ -30,34 +29,30 @@ func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 // A core that is saved and restored after every other epoch, while it learns, watches and investigates, makes the same
 // decisions as one that is not, and ends in the same state.
 func TestStateSurvives(t *testing.T) {
-	for _, split := range []bool{false, true} {
-		t.Run(fmt.Sprintf("split=%v", split), func(t *testing.T) {
-			options := engine.DefaultOptions()
-			options.Learning, options.Split, options.Strategy = time.Minute, split, "covariance"
-			config := small(3, sim.SlowPath)
-			whole, broken := newWorld(config, options), newWorld(config, options)
-			for epoch := range 40 {
-				if epoch == 12 {
-					whole.app.Inject(whole.now)
-					broken.app.Inject(broken.now)
-				}
-				whole.play()
-				broken.play()
-				if epoch%2 == 0 {
-					broken.core = broken.again(t, options)
-				}
-			}
-			if len(whole.log) == 0 {
-				t.Fatal("no decisions")
-			}
-			for i := range max(len(whole.log), len(broken.log)) {
-				if i >= len(broken.log) || i >= len(whole.log) || whole.log[i] != broken.log[i] {
-					t.Fatalf("decision %d of %d and %d differs", i, len(whole.log), len(broken.log))
-				}
-			}
-			if !bytes.Equal(whole.core.AppendState(nil), broken.core.AppendState(nil)) {
-				t.Error("the states differ in the end")
-			}
-		})
+	options := engine.DefaultOptions()
+	options.Learning, options.Strategy = time.Minute, "covariance"
+	config := small(3, sim.SlowPath)
+	whole, broken := newWorld(config, options), newWorld(config, options)
+	for epoch := range 40 {
+		if epoch == 12 {
+			whole.app.Inject(whole.now)
+			broken.app.Inject(broken.now)
+		}
+		whole.play()
+		broken.play()
+		if epoch%2 == 0 {
+			broken.core = broken.again(t, options)
+		}
+	}
+	if len(whole.log) == 0 {
+		t.Fatal("no decisions")
+	}
+	for i := range max(len(whole.log), len(broken.log)) {
+		if i >= len(broken.log) || i >= len(whole.log) || whole.log[i] != broken.log[i] {
+			t.Fatalf("decision %d of %d and %d differs", i, len(whole.log), len(broken.log))
+		}
+	}
+	if !bytes.Equal(whole.core.AppendState(nil), broken.core.AppendState(nil)) {
+		t.Error("the states differ in the end")
 	}
 }

@@ -9,22 +9,26 @@ type Gates struct {
 	// per call.
 	Growth float64
 	Time   time.Duration
-	// Lost is the added latency of all calls of the operation per second. LostPart is the part of the time of all
-	// requests that is enough instead in a small installation.
-	Lost     time.Duration
-	LostPart float64
-	Failing  float64 // share of the calls of an operation that fail
-	// Score is the score of a service: its added latency as a part of the usual time of requests, or the share of
-	// requests that fails.
+	// Lost is the time that all calls of the operation lose in a second. In a small installation, less is enough; see
+	// lostPart.
+	Lost    time.Duration
+	Failing float64 // share of the calls of an operation that fail
+	// Score is the score of a service: the part of their usual time that requests lose there, or the share that fails.
 	Score float64
 }
 
 // DefaultGates returns the gates that suit most installations.
 func DefaultGates() Gates {
-	return Gates{Growth: 0.1, Time: time.Millisecond, Lost: time.Millisecond, LostPart: 1. / 400, Failing: 0.05, Score: 0.02}
+	return Gates{Growth: 0.1, Time: time.Millisecond, Lost: time.Millisecond, Failing: 0.05, Score: 0.02}
 }
 
-// SetGates replaces the gates. The zero value stands for [DefaultGates], as in settings of earlier versions.
+// small is the time per second of all requests below which an installation is small.
+const small = 400 * time.Millisecond
+
+// lostPart returns the part of the time of all requests that is enough in a small installation in place of Lost.
+func (g *Gates) lostPart() float64 { return float64(g.Lost) / float64(small) }
+
+// SetGates replaces the gates; the zero value stands for [DefaultGates], as in settings of earlier versions.
 func (t *Tracker) SetGates(g Gates) {
 	if t.gates = g; g == (Gates{}) {
 		t.gates = DefaultGates()

@@ -172,7 +172,7 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
 	j := judge{gates: t.gates, of: of, ratio: ratioFor(sites.Operations(), of, t.scales[of].healthy[:]), share: share}
-	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
+	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.lostPart()*float64(f.Requests)*f.Duration))
 	j.started = func() bool { return sites.Started(s.Service, now.Add(-warmUp)) }
 	judged := s.Operations
 	if t.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
@@ -410,7 +410,7 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
 	}
-	window, firstDay, part := of.window, !t.dayIsKnown(), t.gates.LostPart
+	window, firstDay, part := of.window, !t.dayIsKnown(), t.gates.lostPart()
 	if firstDay {
 		window.From = window.To.Add(-lengths[coarse].window / 2)
 		part = max(part, t.gates.Score)

@@ -26,15 +26,8 @@ type costs struct {
 
 // price is the expected cost of a tracepoint in all arms, before scaling.
 type price struct {
-	service trace.Symbol // that runs it; 0 if unknown
-	types   []typeUsage  // of the request types that may run it
+	service trace.Symbol // that runs it; 0: unknown
 	total   Usage
-}
-
-// typeUsage is the cost of a tracepoint in the requests of one type.
-type typeUsage struct {
-	tree int // index in costs.trees
-	Usage
 }
 
 func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64) *costs {
@@ -75,29 +68,25 @@ func (c *costs) price(tp trace.Symbol) *price {
 // reaches its service. A tracepoint that no tree contains is assumed to run once in every request.
 func (c *costs) estimate(tp trace.Symbol) *price {
 	p := &price{total: Usage{Tracepoints: 1}}
-	add := func(tree int, u Usage) {
-		u.Tracepoints = 0
-		p.total.add(u)
-		u.Tracepoints = 1
-		p.types = append(p.types, typeUsage{tree, u})
-	}
+	known := false
 	for k, t := range c.trees {
 		if at := t.At(tp); len(at) > 0 {
+			known = true
 			p.service = cmp.Or(p.service, t.Nodes[at[0]].Service)
-			add(k, treeCost(t, at, c.rates[k]))
+			p.total.add(treeCost(t, at, c.rates[k]))
 		}
 	}
-	if len(p.types) > 0 {
+	if known {
 		return p
 	}
 	for k, t := range c.trees {
 		point, service := t.FindUnplaced(tp)
 		switch {
 		case point == nil:
-			add(k, usageOf(c.rates[k], 0, 0))
+			p.total.add(usageOf(c.rates[k], 0, 0))
 		case t.HasService(service):
 			p.service = service
-			add(k, usageOf(c.rates[k], point.Bytes, point.Cost))
+			p.total.add(usageOf(c.rates[k], point.Bytes, point.Cost))
 		default:
 			p.service = service
 		}
@@ -105,11 +94,10 @@ func (c *costs) estimate(tp trace.Symbol) *price {
 	return p
 }
 
-// everything returns the price of all tracepoints together.
-func (c *costs) everything() *price {
-	p := &price{}
+// everything returns the cost of all tracepoints together.
+func (c *costs) everything() Usage {
+	var all Usage
 	for k, t := range c.trees {
-		u := typeUsage{tree: k}
 		hits := make([]float64, len(t.Nodes))
 		for i := range t.Nodes {
 			n := &t.Nodes[i]
@@ -122,13 +110,11 @@ func (c *costs) everything() *price {
 				hits[i] = 1
 			}
 			if !n.Baseline() {
-				u.add(usageOf(c.rates[k]*hits[i], n.Bytes, n.Cost))
+				all.add(usageOf(c.rates[k]*hits[i], n.Bytes, n.Cost))
 			}
 		}
-		p.types = append(p.types, u)
-		p.total.add(u.Usage)
 	}
-	return p
+	return all
 }
 
 // treeCost returns the cost of a tracepoint at nodes of t.
@@ -182,7 +168,7 @@ func (s *epochStep) overrun() Overrun {
 		estimate.add(s.costs.of(tp, masks[tp]))
 	}
 	if share := old.explores(); share > 0 {
-		estimate.add(s.costs.everything().total.times(share))
+		estimate.add(s.costs.everything().times(share))
 	}
 	ratio := func(measured, estimated, before float64) float64 {
 		if measured <= 0 || estimated <= 0 {
@@ -200,12 +186,11 @@ type ledger struct {
 	costs    *costs
 	budget   *Budget
 	total    Usage
-	types    []Usage // by index in costs.trees
 	services map[trace.Symbol]Usage
 }
 
 func newLedger(c *costs, b *Budget) *ledger {
-	return &ledger{costs: c, budget: b, types: make([]Usage, len(c.trees)), services: make(map[trace.Symbol]Usage)}
+	return &ledger{costs: c, budget: b, services: make(map[trace.Symbol]Usage)}
 }
 
 // fits reports whether the budget allows for tp in the given arms as well.
@@ -215,12 +200,7 @@ func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	if !l.budget.total().allows(l.total.plus(u)) {
 		return false
 	}
-	if p.service != 0 && !l.budget.Service.allows(l.services[p.service].plus(u)) {
-		return false
-	}
-	return !slices.ContainsFunc(p.types, func(t typeUsage) bool {
-		return !l.budget.RequestType.allows(l.types[t.tree].plus(l.costs.scaled(t.Usage, mask)))
-	})
+	return p.service == 0 || l.budget.Service.allows(l.services[p.service].plus(u))
 }
 
 // add adds tp in the given arms.
@@ -229,22 +209,13 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	u := l.costs.scaled(p.total, mask)
 	l.total.add(u)
 	l.services[p.service] = l.services[p.service].plus(u)
-	for _, t := range p.types {
-		l.types[t.tree].add(l.costs.scaled(t.Usage, mask))
-	}
 }
 
 // explore adds all tracepoints for a share of all requests, and reports true, if the budget allows it. It ignores the
 // limits of services, because their parts of the cost are unknown.
 func (l *ledger) explore(share float64) bool {
-	p := l.costs.everything()
-	u := p.total.times(share).overrun(l.costs.scale)
+	u := l.costs.everything().times(share).overrun(l.costs.scale)
 	if !l.budget.total().allows(l.total.plus(u)) {
-		return false
-	}
-	if slices.ContainsFunc(p.types, func(t typeUsage) bool {
-		return !l.budget.RequestType.allows(l.types[t.tree].plus(t.times(share).overrun(l.costs.scale)))
-	}) {
 		return false
 	}
 	l.total.add(u)

@@ -9,13 +9,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field
-// means unlimited.
+// Budget limits the cost of a plan, in total and in each service. A zero field is no limit.
 type Budget struct {
 	Tracepoints int     // on at the same time
 	Bytes       float64 // of additional trace data per second
 	CPU         float64 // CPU seconds of the agents per second
-	RequestType Limit   // of each request type
 	Service     Limit   // of each service, all its agents together
 }
 

@@ -155,7 +155,6 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	s.in.Strategy = named(strategy)
 	s.in.Budget = Budget{}
 	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
-	d.MaybeScanArgs(t, "of-type", &s.in.Budget.RequestType.Tracepoints)
 	d.MaybeScanArgs(t, "of-service", &s.in.Budget.Service.Tracepoints)
 	s.in.Explore, s.in.Measured = 0, Usage{}
 	d.MaybeScanArgs(t, "explore", &s.in.Explore)

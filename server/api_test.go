@@ -29,7 +29,7 @@ import (
 func TestAPI(t *testing.T) {
 	env := map[string]string{
 		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
-		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms", "SIBYL_API_BASE_PATH": "/sibyl",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "200ms", "SIBYL_API_BASE_PATH": "/sibyl",
 	}
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	v := newProcess(t, t.TempDir())
-	v.more = []string{"--assembly-settle", "1s", "--assembly-idle", "2s"}
+	v.more = []string{"--assembly-timeout", "2s"}
 	notes := filepath.Join(v.dir, "notes.json")
 	if err := os.WriteFile(notes, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)
 	v := newProcess(t, filepath.Join(disk, "data"))
-	v.http, v.more = freeAddress(t), []string{"--assembly-settle", "100ms", "--memory", "512MiB"}
+	v.http, v.more = freeAddress(t), []string{"--assembly-timeout", "200ms", "--memory", "512MiB"}
 	other := filepath.Join(disk, "other")
 	if err := os.WriteFile(other, make([]byte, 30<<20), 0o600); err != nil {
 		t.Fatal(err)

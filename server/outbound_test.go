@@ -78,7 +78,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	c := &config.Config{HTTP: "127.0.0.1:8321", SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	c := &config.Config{HTTP: "127.0.0.1:8321", SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
 	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

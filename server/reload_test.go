@@ -78,7 +78,7 @@ func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Wri
 func volatile(dir string) map[string]string {
 	return map[string]string{
 		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
-		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "200ms",
 	}
 }
 
@@ -141,19 +141,18 @@ min-samples: 60
 thresholds: {cov: 3}
 budget: {tracepoints: 12}
 strategy: hierarchical
-explore: 0.01
 objectives: [{entry: shop, latency: {percentile: 99, below: 1s}, errors: 1%}]
 gates: {growth: 30%}
 log.level: debug
 retention: {age: 2d, exemplars: 1}
 sampling: {default: 0.5}
-shards: 3
+learning: 3m
 trace-url: [{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]
 webhooks: [{name: hook, url: "` + hook.URL + `", allow-private: true}]
 jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 `)
 	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "configuration reloaded") })
-	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
+	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" {
 		t.Errorf("settings: %+v", x)
 	}
 	if x := settings(); len(x.Objectives) != 2 || x.Gates.Growth != 0.3 || x.Gates.Score != 0.02 {
@@ -162,7 +161,7 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	if level.Level() != slog.LevelDebug || s.outbound.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
 		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)
 	}
-	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[shards]") {
+	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[learning]") {
 		t.Errorf("the log does not say that shards need a restart:\n%s", text)
 	}
 	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
@@ -196,7 +195,7 @@ func TestOverrideSurvivesKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("assembly: {settle: 100ms}\n")
+	write("assembly: {timeout: 200ms}\n")
 	out, err := os.Create(log)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +251,7 @@ func TestOverrideSurvivesKill(t *testing.T) {
 	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
 		t.Errorf("after a kill: %d, %+v", code, x)
 	}
-	write("assembly: {settle: 100ms}\nbudget: {tracepoints: 5}\n")
+	write("assembly: {timeout: 200ms}\nbudget: {tracepoints: 5}\n")
 	if err := v.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	o := live.DefaultOptions()
-	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.OpenTraces(), keys, c.Shards
+	o.Core, o.Assembly, o.Keys = c.Engine(), c.OpenTraces(), keys
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = s.journal, s.store, s.disk.Full, s.disk.Fits, log
@@ -125,8 +125,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
-		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // protects against DNS rebinding
-		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
+		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // else DNS rebinding
+		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.MaxInFlight(), MaxConnections: s.files.others,
 		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {

@@ -238,9 +238,6 @@ func analysisDecoders(t testing.TB) []decoder {
 		return detect.Decode(b, types, table, group.Options{})
 	}
 	decodeTable := func(b []byte) (*trace.Table, []byte, error) { return trace.DecodeTable(b, 1000) }
-	decodeSplits := func(b []byte) (*explain.Splits, []byte, error) {
-		return explain.DecodeSplits(b, explain.SplitOptions{})
-	}
 	appendObservation := func(b []byte, o **observation.Observation) []byte { return observation.AppendObservation(b, *o) }
 	var simulation critpath.Simulation
 	simulation.Capture(path, 0)
@@ -257,9 +254,6 @@ func analysisDecoders(t testing.TB) []decoder {
 			sample.Count(load)
 		}
 	}
-	splits := explain.NewSplits(explain.SplitOptions{})
-	world := requests.Shop()
-	splits.Learn(analysis.Hash{Hi: 1}, world.Requests, world.Table)
 
 	return []decoder{
 		newDecoder("table", true, decodeTable, appendBinary, walkTable, &trace.Table{}, table),
@@ -295,14 +289,6 @@ func analysisDecoders(t testing.TB) []decoder {
 			(*p).Observe(seeds[0], true)
 			(*p).Shares()
 		}, pairs),
-		newDecoder("splits", true, decodeSplits, appendBinary, func(s **explain.Splits) {
-			for _, x := range (*s).All() {
-				(*s).Bin(seeds[0], x.Group)
-				for _, bin := range x.Bins {
-					_ = bin.String()
-				}
-			}
-		}, explain.NewSplits(explain.SplitOptions{}), splits),
 		newDecoder("simulation", true, critpath.DecodeSimulation, appendBinary, func(s **critpath.Simulation) {
 			(*s).WhatIf(false, 1, 5, 3)
 			(*s).WhatIf(true, 1, 5, 3)
@@ -364,7 +350,7 @@ func walkDetector(d *detect.Detector, now trace.Nanos) {
 // coreDecoders returns the decoders of package engine and, for the trees in a core, of package cct.
 func coreDecoders(t testing.TB) []decoder {
 	options := engine.DefaultOptions()
-	options.Learning, options.Split, options.Strategy = 20*time.Second, true, "covariance"
+	options.Learning, options.Strategy = 20*time.Second, "covariance"
 	options.Watch.Chronic.CoV, options.Watch.MinSamples = 0.1, 10 // so that problems are open
 	app := sim.New(sim.Config{Seed: 3, Tracepoints: 50, Rate: 10})
 	core := engine.NewCore(app.Table(), options)

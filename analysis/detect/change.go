@@ -15,8 +15,8 @@ import (
 type changeDetector struct {
 	change      stats.Change
 	mix         stats.Mix      // of request types
-	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm
-	recentMixes [][]uint64     // of request types: the same, since the evidence started to rise
+	recent      []stats.Counts // of the last epochs with requests, at most calm
+	recentMixes [][]uint64     // of request types: the same, since the evidence began to rise
 
 	evidence float64 // strongest evidence at the end of the last epoch
 	rising   int     // consecutive epochs with growing evidence above 1

@@ -1,11 +1,6 @@
 package detect
 
 import (
-	"cmp"
-	"maps"
-	"math"
-	"slices"
-
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -96,35 +91,6 @@ func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	return true
 }
 
-// Resplit handles a change of the split of a group at time now. Because its requests now belong to other groups, the
-// expectation of its request type is learned again.
-func (d *Detector) Resplit(whole analysis.Hash, now trace.Nanos) {
-	for g := range d.Groups.Each() {
-		if g.Whole == whole && g.Level == group.LevelGroup {
-			d.Accept(g.RequestType, now)
-			return
-		}
-	}
-}
-
-// SplitCandidates returns at most n groups whose split should be evaluated, those with the most requests first: healthy
-// groups with a CoV above cov, and split groups. Groups are identified without splits.
-func (d *Detector) SplitCandidates(cov float64, n int) []analysis.Hash {
-	requests := make(map[analysis.Hash]uint64)
-	for g := range d.Groups.Each() {
-		if g.Level != group.LevelGroup || !g.Expectation.Learned || g.Parent().AnyOpenProblem || d.evidence(g) >= healthyEvidence {
-			continue
-		}
-		if g.Reference.Total.CoV() > cov || d.Groups.Keys.Splits.Bins(g.Whole) != nil {
-			requests[g.Whole] += g.Reference.Total.N
-		}
-	}
-	wholes := slices.SortedFunc(maps.Keys(requests), func(a, b analysis.Hash) int {
-		return cmp.Or(cmp.Compare(requests[b], requests[a]), a.Compare(b))
-	})
-	return wholes[:min(n, len(wholes))]
-}
-
 // Watched returns the number of groups and request types with an expectation.
 func (d *Detector) Watched() int {
 	n := 0
@@ -134,15 +100,4 @@ func (d *Detector) Watched() int {
 		}
 	}
 	return n
-}
-
-// evidence returns the strongest evidence against the health of a group, or +Inf for a group without an expectation.
-func (d *Detector) evidence(g *group.Group) float64 {
-	if !g.Expectation.Learned {
-		return math.Inf(1)
-	}
-	if c := d.changes[g]; c != nil {
-		return c.strongest()
-	}
-	return (&changeDetector{}).strongest()
 }

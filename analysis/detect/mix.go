@@ -28,7 +28,7 @@ func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 // settleMix makes a shift that opens no problem expected, based only on the requests since the shift.
 func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	c := e.detector.changeDetectorOf(requestType)
-	if c.kind != KindShifted && c.rising >= e.options.Confirm {
+	if c.kind != KindShifted && c.rising >= confirm {
 		c.kind = KindShifted
 		requestType.Expectation.Mix.Next = group.MixCounts{}
 		return

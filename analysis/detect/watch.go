@@ -19,14 +19,8 @@ type WatchOptions struct {
 	MinImpact float64
 	// MinSamples is the minimum number of requests of a group that is learned and judged.
 	MinSamples uint64
-	// Confirm is the number of consecutive epochs with growing evidence before a problem opens, so that disjoint
-	// windows confirm each other.
-	Confirm int
-	// Calm is the number of epochs with requests that must, taken together, be within the expectation before a problem
-	// closes.
-	Calm int
-	// Renew is the number of healthy epochs with requests before these become the expectation, so that the expectation
-	// follows the time of day.
+	// Renew is the number of healthy epochs with requests after which these become the expectation, so that it follows
+	// the time of day.
 	Renew int
 	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
 	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
@@ -35,6 +29,15 @@ type WatchOptions struct {
 	Silence int
 }
 
+const (
+	// confirm is the number of consecutive epochs in which the evidence must grow before a problem opens: two disjoint
+	// windows confirm each other, and a third would only delay the problem.
+	confirm = 2
+	// calm is the number of epochs with requests that must, taken together, be within the expectation before a problem
+	// closes: a minute by default, so that a problem that comes and goes stays one.
+	calm = 6
+)
+
 // DefaultWatchOptions returns the default options: 5 % false discoveries, confirmed in two disjoint windows. The tests
 // are more sensitive than the defaults of package stats, for three reasons: the correlation of requests within an epoch
 // is learned, a limit that was learned too low still has the margin, and a false discovery must pass further
@@ -42,7 +45,7 @@ type WatchOptions struct {
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
-	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
+	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Renew: 360, Silence: 60}
 }
 
 // chronic returns the thresholds of chronic problems.
@@ -131,7 +134,7 @@ func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions
 		return tests
 	}
 	c := d.changeDetectorOf(g)
-	c.step(&g.Expectation, d.epochs+1, o.Calm)
+	c.step(&g.Expectation, d.epochs+1, calm)
 	e := c.evalues()
 	tests = append(tests, testResult{g, KindSlow, e.slower}, testResult{g, KindVariable, e.variable})
 	if g.Expectation.Mix != nil {
@@ -266,7 +269,7 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 // soon. It reports whether it opened a problem.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
-	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm ||
+	if c.idleUntil(e.detector.epochs) > 0 || c.rising < confirm ||
 		!e.hasImpact(g, kind) || !e.matters(g, kind) {
 		return false
 	}
@@ -274,7 +277,7 @@ func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	case !e.accepted(g, kind):
 		g.OpenProblem, opened = true, true
 		c.kind, c.since, c.judged = kind, e.now, 0
-	case c.judged >= e.options.Calm:
+	case c.judged >= calm:
 		g.RestartWindow()
 		c.judged = 0
 	}
@@ -306,7 +309,7 @@ func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 // now.
 func (e *epoch) maybeClose(g *group.Group) {
 	c := e.detector.changeDetectorOf(g)
-	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= e.options.Calm && c.withinExpectation(&g.Expectation) {
+	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= calm && c.withinExpectation(&g.Expectation) {
 		e.reset(g)
 	}
 }

@@ -618,3 +618,8 @@ func pick[T any](xs []T, rows []int) []T {
 	}
 	return out
 }
+
+func compareCells(a, b cell) int {
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number),
+		trace.CompareBools(a.some, b.some), trace.CompareBools(a.numeric, b.numeric))
+}

@@ -15,14 +15,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SplitOptions configure splits. The zero value selects the defaults.
-type SplitOptions struct {
-	Alpha    float64 // probability of splitting a group by a variable that does not matter; default 0.02
-	Split    float64 // minimum η² for splitting a group; default 0.5
-	Undo     float64 // a sample with a lower η² is a miss of a split; default 0.25
-	Patience int     // number of consecutive misses that undo a split; default 3
-	Bins     int     // maximum number of bins of one variable; default 4
-}
+// Limits of splits.
+const (
+	splitAlpha  = 0.02 // probability of splitting a group by a variable that does not matter
+	splitEffect = 0.5  // minimum η² for splitting a group
+	splitBins   = 4    // maximum number of bins of one variable
+)
 
 // minBin is the minimum number of sampled requests of a bin, because a bin becomes a group of its own.
 const minBin = 8
@@ -33,8 +31,7 @@ const minBin = 8
 // Only attributes of baseline spans, and presence and counts of baseline contexts, split a group, so enabling a
 // tracepoint never changes the group of a request. Splits is not safe for concurrent use.
 type Splits struct {
-	options SplitOptions
-	rules   map[analysis.Hash]*Split
+	rules map[analysis.Hash]*Split
 }
 
 // Split divides a group by the values of a variable.
@@ -42,8 +39,7 @@ type Split struct {
 	Group    analysis.Hash
 	Variable string // as in [detect.Explanation]
 	Where    trace.Context
-	Effect   float64 // η² of the bins in the latest sample
-	Misses   int     // number of consecutive samples with an Effect below SplitOptions.Undo
+	Effect   float64 // η² of the bins in the sample
 	Bins     []SplitBin
 
 	id           columnID
@@ -61,14 +57,7 @@ type SplitBin struct {
 }
 
 // NewSplits returns empty Splits.
-func NewSplits(o SplitOptions) *Splits {
-	o.Alpha = cmp.Or(o.Alpha, 0.02)
-	o.Split = cmp.Or(o.Split, 0.5)
-	o.Undo = cmp.Or(o.Undo, 0.25)
-	o.Patience = cmp.Or(o.Patience, 3)
-	o.Bins = cmp.Or(o.Bins, 4)
-	return &Splits{options: o, rules: make(map[analysis.Hash]*Split)}
-}
+func NewSplits() *Splits { return &Splits{rules: make(map[analysis.Hash]*Split)} }
 
 // Of returns the split of a group, or nil if it is not split. It is valid until the next Learn for the group.
 func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
@@ -110,16 +99,11 @@ func (r *Split) hash(bin uint64) uint64 {
 	return trace.Mix(trace.Mix(uint64(r.id.context), uint64(r.id.key)), trace.Mix(uint64(r.id.kind), bin))
 }
 
-// Learn updates the split of a group from a uniform sample of its requests in all bins, and reports whether the split
-// changed. A group is split by the variable that explains its durations best, if that is significant and explains
-// enough. A split is undone if it explains too little of several consecutive samples. Learn ignores samples that are
-// too small.
+// Learn splits a group by the variable that explains the durations of a uniform sample of its requests best, if that is
+// significant and explains enough, and reports whether it did. It ignores samples that are too small.
 func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
-	}
-	if r := s.rules[group]; r != nil {
-		return s.update(r, requests)
 	}
 	r := s.find(requests, table)
 	if r == nil {
@@ -130,28 +114,9 @@ func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation,
 	return true
 }
 
-// update updates a split, and undoes it if it no longer explains. It reports whether it undid it.
-func (s *Splits) update(r *Split, requests []*observation.Observation) bool {
-	requests = sortedRequests(requests)
-	codes, nanos := make([]int32, len(requests)), make([]float64, len(requests))
-	for i, o := range requests {
-		codes[i], nanos[i] = int32(r.bin(o)), float64(o.Duration)
-	}
-	r.Effect, _, _ = between(codes, len(r.Bins), nanos)
-	if r.Effect >= s.options.Undo {
-		r.Misses = 0
-		return false
-	}
-	if r.Misses++; r.Misses < s.options.Patience {
-		return false
-	}
-	delete(s.rules, r.Group)
-	return true
-}
-
-// find returns a split for a sample of requests, or nil if no variable explains enough.
+// find returns a split for a sample of requests; nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
-	st := newStudy(Options{Alpha: s.options.Alpha}, table, requests)
+	st := newStudy(Options{Alpha: splitAlpha}, table, requests)
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount
@@ -163,7 +128,7 @@ func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *
 	st.testAll()
 	t := &st.targets[0]
 	for _, x := range st.causes(t) {
-		if r := s.divide(st, t, &st.columns[x.column]); r.Effect >= s.options.Split {
+		if r := s.divide(st, t, &st.columns[x.column]); r.Effect >= splitEffect {
 			return r
 		}
 	}
@@ -175,7 +140,7 @@ func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *
 func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	units := unitsOf(c, t.nanos)
 	bounds := []int{0, len(units)}
-	for len(bounds) <= s.options.Bins {
+	for len(bounds) <= splitBins {
 		at := s.bestBound(units, bounds)
 		if at == 0 {
 			break
@@ -267,7 +232,7 @@ func (s *Splits) bestBound(units []unit, bounds []int) int {
 	for b := range len(bounds) - 1 {
 		part := units[bounds[b]:bounds[b+1]]
 		at, gain := boundOf(part)
-		if gain > most && gain >= s.options.Split*squares(part) {
+		if gain > most && gain >= splitEffect*squares(part) {
 			best, most = bounds[b]+at, gain
 		}
 	}
@@ -357,16 +322,6 @@ func cellOf(o *observation.Observation, id columnID) cell {
 		return cell{}
 	}
 	return cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
-}
-
-// All returns the splits of all groups, by group.
-func (s *Splits) All() []*Split {
-	all := make([]*Split, 0, len(s.rules))
-	for _, r := range s.rules {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, func(a, b *Split) int { return a.Group.Compare(b.Group) })
-	return all
 }
 
 // String returns the values of the bin as text.

@@ -1,19 +1,13 @@
 package explain
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/internal/codec"
-
 	"github.com/cockroachdb/datadriven"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 )
@@ -68,7 +62,7 @@ var splitScenarios = map[string]func(w *world){
 func TestSplit(t *testing.T) {
 	datadriven.Walk(t, "testdata/split", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			s := NewSplits(SplitOptions{})
+			s := NewSplits()
 			group := analysis.Hash{Hi: 1, Lo: 1}
 			var b strings.Builder
 			for line := range strings.Lines(d.Input) {
@@ -96,7 +90,7 @@ func formatSplit(s *Splits, group analysis.Hash, w *world, changed bool) string 
 	for _, o := range w.requests {
 		counts[r.bin(o)]++
 	}
-	text += fmt.Sprintf("by %s, η² %.2f, misses %d", r.Variable, r.Effect, r.Misses)
+	text += fmt.Sprintf("by %s, η² %.2f", r.Variable, r.Effect)
 	for i, bin := range r.Bins {
 		text += fmt.Sprintf("\n  %d: %s (%d)", i, bin, counts[uint64(i)])
 	}
@@ -113,7 +107,7 @@ func TestSplitDeterminism(t *testing.T) {
 		shuffled := slices.Clone(w.requests)
 		rng := rand.New(rand.NewPCG(3, 4))
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		a, b := NewSplits(SplitOptions{}), NewSplits(SplitOptions{})
+		a, b := NewSplits(), NewSplits()
 		group := analysis.Hash{Hi: 1, Lo: 2}
 		a.Learn(group, w.requests, w.table)
 		b.Learn(group, shuffled, w.table)
@@ -125,63 +119,12 @@ func TestSplitDeterminism(t *testing.T) {
 	}
 }
 
-func learnedSplits() *Splits {
-	s := NewSplits(SplitOptions{})
-	for i, name := range slices.Sorted(maps.Keys(splitScenarios)) {
-		w := newWorld(uint64(i))
-		for range 128 {
-			splitScenarios[name](w)
-		}
-		s.Learn(analysis.Hash{Hi: uint64(i), Lo: 7}, w.requests, w.table)
-	}
-	return s
-}
-
-func TestSplitsEncoding(t *testing.T) {
-	s := learnedSplits()
-	b := s.AppendBinary(nil)
-	got, rest, err := DecodeSplits(append(slices.Clone(b), 1, 2), SplitOptions{})
-	if err != nil || len(rest) != 2 {
-		t.Fatalf("error %v, %d bytes left, want nil, 2", err, len(rest))
-	}
-	if diff := cmp.Diff(s, got, cmp.AllowUnexported(Splits{}, Split{}, columnID{}, cell{})); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func FuzzDecodeSplits(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(learnedSplits().AppendBinary(nil))
-	o := newWorld(1).request(1, 1, 1)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, rest, err := DecodeSplits(b, SplitOptions{})
-		if err != nil {
-			if s != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
-				t.Fatalf("DecodeSplits() = %v, %v, %v, want nil, nil, ErrCorrupt", s, rest, err)
-			}
-			return
-		}
-		if again := s.AppendBinary(nil); !bytes.Equal(again, b[:len(b)-len(rest)]) {
-			t.Fatalf("decoded and encoded %x, want %x", again, b)
-		}
-		for _, r := range s.All() {
-			if r.bin(o) >= uint64(len(r.Bins)) {
-				t.Fatalf("bin %d, want less than %d", r.bin(o), len(r.Bins))
-			}
-			_ = s.Bin(o, r.Group)
-			for _, bin := range r.Bins {
-				_ = bin.String()
-			}
-		}
-	})
-}
-
 func BenchmarkSplitBin(b *testing.B) {
 	w := newWorld(1)
 	for range 128 {
 		splitScenarios["tiers"](w)
 	}
-	s := NewSplits(SplitOptions{})
+	s := NewSplits()
 	s.Learn(analysis.Hash{Hi: 1, Lo: 1}, w.requests, w.table)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -49,11 +49,11 @@ func (r *Rules) Check() error {
 		case t.Value != "" && t.Attribute == "":
 			wrong = append(wrong, fmt.Errorf("rule %d: a value without an attribute", i+1))
 		case t.Timeout < 0 || t.Timeout > 0 && t.Size == "" && r.Size == "":
-			wrong = append(wrong, fmt.Errorf("rule %d: a time-out is above 0, and for requests with a size", i+1))
+			wrong = append(wrong, fmt.Errorf("rule %d: a timeout is above 0, and needs the size of its requests", i+1))
 		}
 	}
 	if r.Timeout < 0 || r.Timeout > 0 && r.Size == "" {
-		wrong = append(wrong, errors.New("a time-out is above 0, and for requests with a size"))
+		wrong = append(wrong, errors.New("a timeout is above 0, and needs the size of its requests"))
 	}
 	return errors.Join(wrong...)
 }

@@ -1101,9 +1101,6 @@ type BudgetUse struct {
 	OverrunBytes *float64 `json:"overrun_bytes"`
 	OverrunCPU   *float64 `json:"overrun_cpu"`
 
-	// RequestType 0: no bound.
-	RequestType Limit `json:"request_type"`
-
 	// Service 0: no bound.
 	Service Limit `json:"service"`
 

@@ -11,7 +11,7 @@ import (
 )
 
 func (p *process) agentsCommand() *cobra.Command {
-	state := cli.NewChoice("any", "current", "behind", "lost")
+	state := cli.NewChoice("all", "current", "behind", "lost")
 	var query, service string
 	c := &cobra.Command{
 		Use:     "agents",
@@ -25,7 +25,7 @@ func (p *process) agentsCommand() *cobra.Command {
 	f := p.addListFlags(c, "agents", 100)
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
 		q := contract.ListAgentsParams{Q: &query}
-		if state.Value != "any" {
+		if state.Value != "all" {
 			q.State = new(contract.AgentState(state.Value))
 		}
 		if service != "" {

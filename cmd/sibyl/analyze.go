@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,6 @@ type analyzeFlags struct {
 	groupBy    []string
 	size       string
 	timeout    time.Duration
-	delayed    float64
 	fail       bool
 	window     string
 	baseline   string
@@ -84,7 +84,7 @@ baseline defaults to all traces before the window; if these are few, those after
 	}
 	thresholds := detect.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, size, split, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")
 	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "latency objective for the mean, \"service operation=250ms\"; may be repeated")
 	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "number of requests that a group needs before it is judged")
@@ -93,7 +93,6 @@ baseline defaults to all traces before the window; if these are few, those after
 	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes with few values each; requests with different values form different groups")
 	c.Flags().StringVar(&f.size, "size", "", "key of the attribute that holds the size of a request in bytes; requests are judged relative to their size")
 	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "duration after which requests with a size time out; 0: unknown")
-	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "fraction of requests with a size, 0–1, above which delays and timeouts are a problem")
 	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, and judge each value separately")
 	c.Flags().StringVar(&f.window, "window", "", "compare the traces that begin in this window, FROM..TO, with a baseline")
 	c.Flags().StringVar(&f.baseline, "baseline", "", "baseline of --window, FROM..TO; default: all before the window")
@@ -191,13 +190,9 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 	}
 	c := e.Config
 	for name, override := range map[string]func(){
-		"group-by":          func() { c.GroupBy = f.groupBy },
-		"size":              func() { c.Size = f.size },
-		"size-timeout":      func() { c.SizeTimeout = f.timeout },
-		"split":             func() { c.Split = f.split },
-		"min-samples":       func() { c.MinSamples = f.minSamples },
-		"cov-threshold":     func() { c.Thresholds.CoV = f.cov },
-		"delayed-threshold": func() { c.Thresholds.Delayed = f.delayed },
+		"group-by":      func() { c.GroupBy = f.groupBy },
+		"min-samples":   func() { c.MinSamples = f.minSamples },
+		"cov-threshold": func() { c.Thresholds.CoV = f.cov },
 	} {
 		if flags.Changed(name) {
 			override()
@@ -212,23 +207,21 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
 	}
-	if !(f.delayed >= 0 && f.delayed <= 1) {
-		return o, errors.New("--delayed-threshold must be in 0–1")
-	}
-	if f.timeout < 0 || f.timeout > 0 && f.size == "" && configured == nil {
+	if f.timeout < 0 || f.timeout > 0 && f.size == "" {
 		return o, errors.New("--size-timeout must not be negative, and requires --size")
 	}
 	c := configured
 	if c == nil {
-		c = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
-		c.Thresholds.CoV, c.Thresholds.Delayed, c.Failures = f.cov, f.delayed, ingest.FailureRuleNames()
+		c = &config.Config{GroupBy: f.groupBy, MinSamples: f.minSamples}
+		c.Thresholds.CoV, c.Failures = f.cov, ingest.FailureRuleNames()
 	} else {
 		o.Budget, o.Strategy = c.Budget.Search(), c.Strategy
 	}
 	o.Input = f.input.Options(p.in, n)
 	o.Path = f.path.Options()
-	o.Split, o.Rules = c.Split, c.AnalysisRules()
-	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = c.Thresholds.CoV, c.Thresholds.Delayed, c.MinSamples
+	o.Split, o.Rules = f.split, c.AnalysisRules()
+	o.Rules.Size, o.Rules.Timeout = f.size, f.timeout
+	o.Thresholds.CoV, o.Thresholds.MinSamples = c.Thresholds.CoV, c.MinSamples
 	var err error
 	if o.Input.Keys, err = f.keys(c); err != nil {
 		return o, fmt.Errorf("--attributes: %w", err)
@@ -244,7 +237,7 @@ func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 		rules, err := ingest.NewFailureRules(c.Failures...)
 		return ingest.AllKeys().FailingBy(rules), err
 	}
-	with.Keys = f.attributes
+	with.Keys = append(slices.Clone(f.attributes), f.size)
 	return with.DecodedKeys()
 }
 

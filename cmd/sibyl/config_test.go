@@ -53,7 +53,7 @@ func TestConfigUsage(t *testing.T) {
 		{"serve sibyl.yaml", 2, "sibyl serve --config FILE"},
 		{"config print --epoch=never --otlp-tls-key=k", 2, "--epoch: \"never\": want a duration"},
 		{"config print --config=nowhere.yaml", 1, "nowhere.yaml: cannot be read"},
-		{"config print --epoch=20s --split -o json", 0, ""},
+		{"config print --epoch=20s --otlp-require-token -o json", 0, ""},
 	} {
 		r := sibyl(t, "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.err, c.err) || (c.err == "" && r.err != "") {

@@ -96,7 +96,7 @@ func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
 
 // problemFlags are the flags of analyze that cannot be combined with --window.
 var problemFlags = []string{
-	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "delayed-threshold", "split", "fail-on-problem",
+	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "split", "fail-on-problem",
 }
 
 // compareWindow executes analyze --window.

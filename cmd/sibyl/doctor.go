@@ -45,6 +45,12 @@ type doctorReport struct {
 	Checks   []finding `json:"checks"`
 }
 
+// machineKeys are the keys of the configuration that the checks of the machine depend on.
+var machineKeys = []string{
+	"data-dir", "http", "api.base-path", "api.tls.cert", "api.tls.key", "sampling-http", "sampling-grpc", "opamp",
+	"otlp.grpc", "otlp.http", "journal.max-bytes", "retention.bytes",
+}
+
 func (p *process) doctorCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
@@ -52,7 +58,7 @@ func (p *process) doctorCommand() *cobra.Command {
 		Short: "Check the machine, the running service and the traces it receives",
 		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It changes nothing.
 
-On the machine, with the settings that sibyl serve would have with the same flags and environment: addresses, data directory, disk,
+On the machine, with the settings that sibyl serve would have with the same file, environment and flags: addresses, data directory, disk,
 clock, and open files. It skips these if --server names a service with another address. Of the running service: whether traces arrive, whether their
 spans have parents and services have names, and which limits and settings miss something of this traffic.
 
@@ -64,7 +70,7 @@ Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not 
 	}
 	output.Flag(c, "output", "o", "format")
 	server := p.addServerFlags(c)
-	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup, machineKeys...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
@@ -137,7 +143,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 	} else {
 		r.add(finding{
 			Check: "machine", State: skipped, Saw: "The service at " + terminal.Printable(server) + " is not the one with these settings on this machine.",
-			Do: "Run sibyl doctor on its machine, without --server, with the flags, the environment and the file of the service.",
+			Do: "Run sibyl doctor on its machine, without --server, with the environment, the file and the addresses of the service.",
 		})
 	}
 	if err != nil {

@@ -25,19 +25,14 @@ type liveService struct {
 	otlp, api string // URLs
 }
 
-// startService runs a service with additional configuration, as environment variables, until the test ends.
-func startService(t *testing.T, more map[string]string) *liveService {
+// startService runs a service until the test ends.
+func startService(t *testing.T) *liveService {
 	t.Helper()
 	env := map[string]string{
 		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "off",
-		"SIBYL_EPOCH": "1s", "SIBYL_LEARNING": "1s", "SIBYL_ASSEMBLY_SETTLE": "200ms", "SIBYL_ASSEMBLY_IDLE": "500ms",
+		"SIBYL_EPOCH": "1s", "SIBYL_LEARNING": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "500ms",
 	}
-	e, err := config.Load(config.Sources{Getenv: func(key string) string {
-		if x, ok := more[key]; ok {
-			return x
-		}
-		return env[key]
-	}})
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +151,7 @@ func twoServices(trace int, missing bool) []sentSpan {
 // TestDoctorOfTidyTraffic: complete traces of two services are fine, even if they arrive twice. Duplicates are
 // counted, but don't count as arrivals.
 func TestDoctorOfTidyTraffic(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	l.check("traces", failed, "No span has arrived.")
 	l.check("parents", skipped, "No trace has been closed yet.")
 	send := func() {
@@ -201,7 +196,7 @@ func (l *liveService) proxy(by time.Duration) string {
 
 // TestDoctorOfMissingParents: 9 of 10 traces have a span whose parent never arrives.
 func TestDoctorOfMissingParents(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	for i := range 10 {
 		l.send(time.Now(), twoServices(i+1, i > 0)...)
 	}
@@ -210,7 +205,7 @@ func TestDoctorOfMissingParents(t *testing.T) {
 
 // TestDoctorOfUntidyTraffic: spans without names, of a sidecar, and without context.
 func TestDoctorOfUntidyTraffic(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	for i := range 20 {
 		l.send(time.Now(), sentSpan{3*i + 1, 1, 0, "", "GET /a", serverSpan, 0, time.Millisecond})
 		l.send(time.Now(), sentSpan{3*i + 2, 1, 0, "istio-proxy", "GET /b", serverSpan, 0, time.Millisecond})
@@ -225,7 +220,6 @@ func TestDoctorOfUntidyTraffic(t *testing.T) {
 
 // TestDoctorOfLimits sends, for each limit, the traffic that exceeds it.
 func TestDoctorOfLimits(t *testing.T) {
-	limits := map[string]string{"SIBYL_ASSEMBLY_MAX_AGE": "2s", "SIBYL_ASSEMBLY_MAX_SPANS": "20"}
 	root := func(trace int) sentSpan {
 		return sentSpan{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, time.Millisecond}
 	}
@@ -249,20 +243,22 @@ func TestDoctorOfLimits(t *testing.T) {
 			l.send(time.Now(), sentSpan{1, 2, 1, "shop", "late", clientSpan, 0, 1})
 		}, "1 span that arrived after their trace was closed", "arrived after their trace was closed."},
 		{"age", func(l *liveService) {
-			for i := range 18 { // 2.7 seconds
+			for i := range 24 { // 3.6 seconds
 				l.send(time.Now(), sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1})
 				time.Sleep(150 * time.Millisecond)
 			}
 		}, "closed early because spans kept arriving", "belong to traces that were closed early."},
 		{"size", func(l *liveService) {
-			for i := range 30 {
-				l.send(time.Now(), sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1})
+			spans := make([]sentSpan, 100_001)
+			for i := range spans {
+				spans[i] = sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1}
 			}
+			l.send(time.Now(), spans...)
 		}, "1 trace closed early at the size limit", "belong to traces that were closed early."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := startService(t, limits)
+			l := startService(t)
 			c.send(l)
 			l.check("limits", warning, c.saw)
 			l.check("coverage", warning, c.covered)
@@ -272,7 +268,7 @@ func TestDoctorOfLimits(t *testing.T) {
 
 // TestReplayOfDuplicates: the summary of a second replay reports that all of its spans were ignored.
 func TestReplayOfDuplicates(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	recording := request(t, cart)
 	replayed := func() string {
 		r := sibylIn(t, recording, map[string]string{serverVariable: l.api}, "replay", "--to", l.otlp, "-")

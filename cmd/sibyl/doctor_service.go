@@ -194,7 +194,7 @@ func checkParents(s *contract.Status) finding {
 	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Sentence(units.Part(share)), units.Plural(int(closed), "closed trace"))
 	if share > mostIncomplete {
 		f.State = warning
-		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-settle if senders batch for longer."
+		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-timeout if senders batch for longer."
 	}
 	return f
 }
@@ -257,8 +257,8 @@ var refusals = []struct {
 	},
 	{
 		lateSpans, "span", "that arrived after their trace was closed",
-		"Raise --assembly-settle and --assembly-idle above the longest delay of a sender, or look for a slow " +
-			"Collector. A workflow whose root span ends last needs an --assembly-idle above its longest pause.",
+		"Raise --assembly-timeout above the longest delay of a sender, or look for a slow Collector. " +
+			"A workflow whose root span ends last needs one above its longest pause.",
 	},
 	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
 	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
@@ -266,9 +266,12 @@ var refusals = []struct {
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
 	{
 		func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
-		"Raise --assembly-max-age if requests take that long; end traces at queues with links instead of parents.",
+		"Raise --assembly-timeout, which a trace can take six times, if requests take that long; end traces at queues with links instead of parents.",
 	},
-	{func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
+	{
+		func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit",
+		"End traces at queues, and at each run of a job, with links instead of parents.",
+	},
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }
 

@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 	check(cli.ExitOK, nil, "--data-dir", filepath.Join(t.TempDir(), "new"))
 	check(cli.ExitError, []string{"otlp.http"}, "--data-dir", t.TempDir(), "--otlp-http", l.Addr().String())
 	check(cli.ExitError, []string{"data"}, "--data-dir", "doctor_test.go")
-	if r := sibyl(t, "", "doctor", "--epoch", "never"); r.code != cli.ExitUsage {
+	if r := sibyl(t, "", "doctor", "--journal-max-bytes", "never"); r.code != cli.ExitUsage {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }

@@ -47,7 +47,7 @@ With --past, the first part of the recording has happened already: it is sent at
 a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a half minutes before its
 end, one instance of the service payment gets a new version, which is slow.
 
-Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
+Sibyl remembers traces for 10 minutes and counts each once: to replay a recording again
 within that time, use --new-ids. To see the example again, start sibyl serve with an empty data directory instead: the past of
 a second replay says that payment was fast while it was slow in the first.`,
 		Example: `  sibyl replay --example                                an incident within a minute
@@ -119,7 +119,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 				if f.example {
 					again = "to see the example again, start sibyl serve with an empty data directory"
 				}
-				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes (assembly.remember); "+again)
+				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes; "+again)
 			}
 		}
 		if terminal.Is(p.err) {

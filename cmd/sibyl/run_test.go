@@ -299,7 +299,6 @@ func TestAnalyzeOptions(t *testing.T) {
 		{[]string{"--group-by=host.name,tenant", "--attributes=http.route", "--split"}, 0, ""},
 		{[]string{"--size=http.response.body.size", "--attributes=http.route", "--size-timeout=2s"}, 0, ""},
 		{[]string{"--size-timeout=2s"}, 2, "--size-timeout"},
-		{[]string{"--delayed-threshold=2"}, 2, "--delayed-threshold"},
 		{[]string{"--attributes=host.name,tenant", "--workers=1", "--top=0"}, 0, ""},
 	} {
 		r := sibyl(t, "", append([]string{"analyze", shopTraces}, c.args...)...)

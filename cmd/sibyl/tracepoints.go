@@ -32,7 +32,7 @@ func (p *process) tracepointsCommand() *cobra.Command {
 }
 
 func (p *process) tracepointsListCommand() *cobra.Command {
-	state := cli.NewChoice("any", "on", "pending", "forbidden", "off", "baseline")
+	state := cli.NewChoice("all", "on", "pending", "forbidden", "off", "baseline")
 	var query string
 	c := &cobra.Command{
 		Use:     "list",
@@ -45,7 +45,7 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 	f := p.addListFlags(c, "tracepoints", 100)
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
-		if state.Value != "any" {
+		if state.Value != "all" {
 			q.State = new(contract.TracepointState(state.Value))
 		}
 		return api.Tracepoints(ctx, q, f.limit)

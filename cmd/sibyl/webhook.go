@@ -45,7 +45,7 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 			return nil
 		},
 	}
-	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup, "webhooks", "email")
 	c.RunE = func(c *cobra.Command, names []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {

@@ -28,13 +28,15 @@ type Operation struct {
 // Options configure [RatesOf].
 type Options struct {
 	Default float64 // minimum share of requests, in (0, 1]
-	Wanted  float64 // traces per second of each entry operation under investigation
 	Budget  float64 // traces per second above the default, in total
 }
 
-// DefaultOptions returns Jaeger's default share, and targets that give an investigation enough traces for a decision
-// each epoch.
-func DefaultOptions() Options { return Options{Default: 0.001, Wanted: 10, Budget: 100} }
+// DefaultOptions returns Jaeger's default share, and a budget for ten investigations at a time.
+func DefaultOptions() Options { return Options{Default: 0.001, Budget: 10 * wanted} }
+
+// wanted is the rate of traces per second of each entry operation under investigation. It gives an investigation enough
+// traces for a decision each epoch: more would only shift the budget to fewer operations.
+const wanted = 10
 
 // RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received
 // traces per second by entry operation, which were sampled at the rates in before. The request rate follows from both.
@@ -53,7 +55,7 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 		if !(requests > 0) {
 			continue // the cost of a higher rate is unknown
 		}
-		more := max(0, min(min(1, o.Wanted/requests)*requests-o.Default*requests, left))
+		more := max(0, min(min(1, wanted/requests)*requests-o.Default*requests, left))
 		if more == 0 {
 			continue
 		}

@@ -153,7 +153,7 @@ func TestRatesOf(t *testing.T) {
 		return table.Op(table.Symbol(service), table.Symbol(name), trace.Server)
 	}
 	cart, pay, list, idle := op("shop", "GET /cart"), op("shop", "POST /pay"), op("store", "GET /list"), op("store", "GET /idle")
-	o := Options{Default: 0.01, Wanted: 10, Budget: 30}
+	o := Options{Default: 0.01, Budget: 30}
 	seen := map[trace.Op]float64{cart: 1, pay: 0.05, list: 10}
 	for name, c := range map[string]struct {
 		entries []trace.Op

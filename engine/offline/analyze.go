@@ -215,11 +215,11 @@ func (a *analyzer) group(ctx context.Context) error {
 		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups, Targets: mostTargets,
 	})
 	if a.options.Split {
-		s := explain.NewSplitLearner()
-		if err := s.LearnFrom(a.each(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
+		splits, err := explain.LearnSplits(a.each(ctx), a.grouper, a.options.Thresholds.CoV)
+		if err != nil {
 			return err
 		}
-		a.grouper.Keys.Splits = s.Splits
+		a.grouper.Keys.Splits = splits
 	}
 	for o, err := range a.each(ctx) {
 		if err != nil {

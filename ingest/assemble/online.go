@@ -40,14 +40,38 @@ type OnlineOptions struct {
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
-// DefaultOnlineOptions returns the default options. SDKs export every five seconds, so six seconds without a span are
-// significant.
-func DefaultOnlineOptions() OnlineOptions {
+// Timeout is the default time without a new span after which a trace closes. SDKs export every five seconds, so that
+// six seconds without a span, when a trace without missing spans closes, are significant.
+const Timeout = 10 * time.Second
+
+// Limits of a trace. More spans or bytes than these are rarely one request: often a job, or the requests of a day with
+// one trace ID.
+const (
+	maxSpans = 100_000
+	maxBytes = 64 << 20
+)
+
+// remember is longer than senders usually retry a request.
+const remember = 10 * time.Minute
+
+// NewOnlineOptions returns the options with a timeout from which the other times follow, so that they keep their order:
+// complete traces close before incomplete ones, and the spans of a trace that was cut off start no new one. Memory is
+// in bytes, for all open traces.
+func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
+	age := 6 * timeout
 	return OnlineOptions{
-		Settle: 6 * time.Second, Idle: 10 * time.Second, MaxAge: time.Minute, MaxSpans: 100_000, MaxBytes: 64 << 20,
-		Memory: 1 << 30, Remember: 10 * time.Minute,
+		Settle:   timeout * 6 / 10,
+		Idle:     timeout,
+		MaxAge:   age,
+		MaxSpans: maxSpans,
+		MaxBytes: min(maxBytes, memory),
+		Memory:   memory,
+		Remember: max(remember, 2*age),
 	}
 }
+
+// DefaultOnlineOptions returns the options for [Timeout] and 1 GiB of memory.
+func DefaultOnlineOptions() OnlineOptions { return NewOnlineOptions(Timeout, 1<<30) }
 
 // Online assembles the traces of an unbounded input. Time is an argument: the time of arrival in nanoseconds since the
 // epoch, which must not decrease. Except for evictions, a trace's closing time depends only on its spans and their

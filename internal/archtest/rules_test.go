@@ -105,7 +105,7 @@ var rules = []rule{
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
 	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine", "engine/offline", "engine/backtest", "agents/kernel/waits"}, about: "reports of analyses and of waits: table, JSON, HTML, profiles"},
-	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
+	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
 	{folder: "internal/cli", clock: true, ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath", "ingest/file", "ingest/assemble"}, about: "the command line of sibyl and of sibylbench"},

@@ -13,7 +13,7 @@ func TestIngest(t *testing.T) {
 	t.Parallel()
 	r := sibylbench(t, "ingest", "--time", "3s", "--rate", "2000",
 		"--input", "1MiB", "--against", program, "-o", "json",
-		"--", "--learning", "1s", "--epoch", "1s", "--assembly-settle", "500ms", "--assembly-idle", "1s")
+		"--", "--learning", "1s", "--epoch", "1s", "--assembly-timeout", "1s")
 	var doc struct{ Results []map[string]any }
 	if err := json.Unmarshal([]byte(r.out), &doc); err != nil || r.code != cli.ExitOK {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)

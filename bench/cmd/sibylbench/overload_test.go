@@ -14,12 +14,12 @@ var soak = flag.Bool("soak", false, "overload the server for minutes instead of 
 // stays within its memory limit, and accepts requests afterwards. The test does not check rates.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // a second reaches the limit of bytes in flight on any machine
+	length, factor, memory := "1s", "20", "64MiB" // a second reaches the limit of bytes in flight, 12 MiB, on any machine
 	if *soak {
-		length, factor, inFlight, request = "5m", "3", "32MiB", "8MiB"
+		length, factor, memory = "5m", "3", "1GiB"
 	}
 	r := sibylbench(t, "overload", "--time", length, "--factor", factor, "--input", "4MiB", "-o", "json",
-		"--", "--memory", "1GiB", "--otlp-max-in-flight", inFlight, "--otlp-max-request", request, "--learning", "10s")
+		"--", "--memory", memory, "--otlp-max-request", "1MiB", "--learning", "10s")
 	if r.code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
 	}

@@ -3153,7 +3153,6 @@ export interface components {
              */
             measured_plan: number;
             total: components["schemas"]["Limit"];
-            request_type: components["schemas"]["Limit"];
             service: components["schemas"]["Limit"];
             estimate: components["schemas"]["Usage"];
             /**

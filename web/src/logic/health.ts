@@ -24,7 +24,7 @@ const ingest: Known = {
   late_spans: [
     "Late spans ignored",
     "Spans whose trace had been closed before they arrived.",
-    "Raise assembly.settle and assembly.idle above the longest delay of a sender.",
+    "Raise assembly.timeout above the longest delay of a sender.",
   ],
   damaged_records: [
     "Damaged journal records",
@@ -73,17 +73,17 @@ const closed: Known = {
   idle: [
     "Closed with spans missing",
     "No more spans arrived, and a caller was still missing. They are analysed as far as they allow.",
-    "Not every service sends spans, a sampler drops single spans, or a sender is slow; in that case raise assembly.idle.",
+    "Not every service sends spans, a sampler drops single spans, or a sender is slow; in that case raise assembly.timeout.",
   ],
   age: [
     "Closed as too old",
-    "Spans were still arriving after assembly.max-age.",
-    "These may be jobs rather than requests, or many requests in one trace. Otherwise raise assembly.max-age.",
+    "Spans were still arriving after six times assembly.timeout.",
+    "These may be jobs rather than requests, or many requests in one trace. Otherwise raise assembly.timeout.",
   ],
   size: [
     "Closed as too large",
-    "They had more spans, or bytes, than assembly.max-spans and assembly.max-bytes allow.",
-    "Raise these limits if such large traces are expected.",
+    "They had more than 100,000 spans, or 64 MiB.",
+    "These may be jobs, or many requests in one trace: end traces at queues with links instead of parents.",
   ],
   evicted: [
     "Evicted (memory)",
@@ -111,7 +111,7 @@ const queues: Known = {
   in_flight_bytes: [
     "Requests in flight",
     "Memory of requests that are not analysed yet.",
-    `Senders are told to retry. ${busy} If a few requests are huge, make senders split them, or raise otlp.max-in-flight.`,
+    `Senders are told to retry. ${busy} If a few requests are huge, make senders split them, or raise otlp.max-request.`,
   ],
   shards: [
     "Trace assembly",

@@ -1,0 +1,28 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/cct"
+)
+
+// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without any
+// it picks like [Hierarchical].
+func crossLayer(q *Question) []Pick {
+	for r := range q.Regions {
+		for _, layer := range []cct.Layer{cct.Runtime, cct.Kernel} {
+			var picks []Pick
+			for _, i := range q.spans(r) {
+				if c := &q.Candidates[i]; c.Layer == layer && (c.Depth == 1 || c.Layer == cct.Kernel) {
+					picks = append(picks, q.Pick(i, q.Regions[r].Share*c.PriorWeight, "the layer below"))
+				}
+			}
+			if len(picks) > 0 {
+				slices.SortStableFunc(picks, func(a, b Pick) int { return cmp.Compare(b.Score, a.Score) })
+				return picks[:min(PicksAtOnce, len(picks))]
+			}
+		}
+	}
+	return Hierarchical(q)
+}
