@@ -59,7 +59,7 @@ func TestToken(t *testing.T) {
 		{"explain 1 --server http://127.0.0.1:1", 1, "sibyl serve"},
 		{"tracepoints pin", 2, "which TRACEPOINT?"},
 		{"tracepoints withdraw x --server http://127.0.0.1:1", 1, "sibyl serve"},
-		{"tracepoints list --state gone", 2, "any, on, pending"},
+		{"tracepoints list --state gone", 2, "all, on, pending"},
 	} {
 		if r := sibyl(t, "", strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: %+v, want %d with %s", c.args, r, c.code, c.err)
