@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
@@ -241,11 +243,11 @@ func TestGrafanaMetrics(t *testing.T) {
 // Open incidents beyond the limit have no metrics of their own, but count.
 func TestMeteredIncidents(t *testing.T) {
 	w := newHarness(t)
-	s := newSnapshot(w.core.View(), nil)
+	s := w.reader.Refresh(w.core.View())
+	const meteredIncidents = 50
 	for i := range 2 * meteredIncidents {
-		s.incidents = append(s.incidents, incidentRow{Incident: contract.Incident{ID: hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, listed: true})
+		s.Incidents = append(s.Incidents, epoch.IncidentRow{Incident: contract.Incident{ID: render.Hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, Listed: true})
 	}
-	w.API.snapshot.last.Store(s)
 	text := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
 	if n := strings.Count(text, "\nsibyl_incident_score{"); n != meteredIncidents || !strings.Contains(text, "sibyl_incident_open{severity=\"minor\"} 100\n") || !strings.Contains(text, "a�b") {
 		t.Errorf("%d incidents with metrics", n)

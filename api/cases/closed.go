@@ -1,4 +1,4 @@
-package api
+package cases
 
 import (
 	"cmp"
@@ -13,6 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -25,23 +29,23 @@ const (
 	maxClosingEvidence = 64
 )
 
-// storeClosed stores the problems that closed in the epoch: the core forgets them, and later also their names. A
-// restart that reads the journal again stores them again.
-func (a *API) storeClosed(c *engine.View, before []detect.Problem, ended trace.Nanos) {
+// StoreClosed stores the problems that closed in an epoch, of those that were open before: the core forgets them, and
+// later also their names. A restart that reads the journal again stores them again. The owner of the core calls it.
+func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace.Nanos) {
 	open := make(map[analysis.Hash]bool, len(c.Problems.Open()))
 	for i := range c.Problems.Open() {
 		open[c.Problems.Open()[i].ID] = true
 	}
 	var all []store.ClosedProblem
 	var names renderer
-	ranked := ranks(before)
+	ranked := epoch.Ranks(before)
 	for i := range before {
 		p := &before[i]
 		if open[p.ID] || len(all) == maxClosing {
 			continue
 		}
 		if all == nil {
-			names = renderer{a.refresh(c).names(c), c}
+			names = renderer{a.reader.Renderer(c)}
 		}
 		x, err := names.closed(p, ranked[i], ended, len(all) < maxClosingEvidence)
 		if err != nil {
@@ -61,11 +65,11 @@ func (a *API) storeClosed(c *engine.View, before []detect.Problem, ended trace.N
 // closed returns the stored form of a problem that had a rank and closed at the end of an epoch.
 func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidence bool) (store.ClosedProblem, error) {
 	var v *search.Investigation
-	if found := r.core.Searches.Investigation(search.OfProblem(p.ID)); found != nil {
+	if found := r.Core.Searches.Investigation(search.OfProblem(p.ID)); found != nil {
 		v = found
 	}
-	row := problemOf(r.core, r.Names, p, v, rank)
-	row.Closed = instant(ended)
+	row := epoch.ProblemOf(r.Core, r.Names, p, v, rank)
+	row.Closed = render.Instant(ended)
 	x := store.ClosedProblem{At: ended, ID: p.ID}
 	var err error
 	if x.Row, err = json.Marshal(&row); err != nil || !evidence {
@@ -73,7 +77,7 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 	}
 	d := r.problemDetail(&row, p, v)
 	d.Next = nothingToDo
-	if r.core.Progress.Silent() {
+	if r.Core.Progress.Silent() {
 		d.Next = "Check that the application still runs and sends traces: none arrived when the problem closed, so nobody knows whether its cause is gone."
 	}
 	x.Evidence, err = json.Marshal(d)
@@ -82,13 +86,13 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 
 // closedProblem returns a problem as it was when it last closed, with decisions about it. It returns a refusal if it is
 // not kept.
-func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []loggedDecision) (*contract.GetProblem200JSONResponse, error) {
+func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions []decisionlog.Logged) (*contract.GetProblem200JSONResponse, error) {
 	kept, err := a.history.ClosedProblem(id)
 	if err != nil {
 		return nil, err
 	}
 	if kept == nil {
-		return nil, notFound("problem")
+		return nil, query.NotFound("problem")
 	}
 	d := &contract.GetProblem200JSONResponse{
 		Edges: []contract.Edge{}, Refined: []contract.Refined{}, Explanations: []contract.Explanation{}, Unrelated: []contract.Unrelated{},
@@ -102,8 +106,8 @@ func (a *API) closedProblem(ctx context.Context, id analysis.Hash, decisions []l
 	if err != nil {
 		return nil, fmt.Errorf("read closed problem %s: %w", id, err)
 	}
-	err = a.ask(ctx, func(c *engine.View) {
-		names := renderer{a.refresh(c).names(c), c}
+	err = a.reader.Ask(ctx, func(c *engine.View) {
+		names := renderer{a.reader.Renderer(c)}
 		names.addDecisions(d, decisions)
 		d.Next = names.nextOfClosed(names.incidentOf(&d.Problem, id), d.Next)
 	})
@@ -154,22 +158,21 @@ func parseClosing(text string) (closing, error) {
 }
 
 // closedProblems returns the closed problems, those that closed last first, and their list.
-func (a *API) closedProblems() ([]contract.Problem, *list[closing], error) {
+func (a *Cases) closedProblems() ([]contract.Problem, *query.List[closing], error) {
 	kept, err := a.history.ClosedProblems()
 	if err != nil {
 		return nil, nil, err
 	}
 	all := make([]contract.Problem, len(kept))
-	order := &list[closing]{
-		compare: func(a, b closing) int { return cmp.Or(cmp.Compare(b.at, a.at), a.id.Compare(b.id)) }, text: closing.String, parse: parseClosing,
-	}
+	latest := func(a, b closing) int { return cmp.Or(cmp.Compare(b.at, a.at), a.id.Compare(b.id)) }
+	order := query.NewList(latest, closing.String, parseClosing)
 	for i := range kept {
 		x := &kept[i]
 		if err := json.Unmarshal(x.Row, &all[i]); err != nil {
 			return nil, nil, fmt.Errorf("read closed problem %s: %w", x.ID, err)
 		}
-		order.entries = append(order.entries, entry[closing]{0, closing{x.At, x.ID}, int32(i)})
+		order.Add(0, closing{x.At, x.ID}, int32(i))
 	}
-	order.sort()
+	order.Sort()
 	return all, order, nil
 }

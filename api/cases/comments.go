@@ -1,4 +1,4 @@
-package api
+package cases
 
 import (
 	"cmp"
@@ -11,7 +11,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/datafile"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -22,7 +26,8 @@ type Comments struct {
 	all  map[string][]contract.Comment // by ID of the incident, oldest first; immutable; changes replace it
 }
 
-const commentsFile = "comments.json"
+// CommentsFile is the name of the file in the data directory.
+const CommentsFile = "comments.json"
 
 // Limits of comments.
 const (
@@ -32,13 +37,13 @@ const (
 
 // OpenComments reads the comments in a data directory.
 func OpenComments(dir string) (*Comments, error) {
-	c := &Comments{path: filepath.Join(dir, commentsFile), all: make(map[string][]contract.Comment)}
-	if err := readFile(c.path, &c.all); err != nil {
+	c := &Comments{path: filepath.Join(dir, CommentsFile), all: make(map[string][]contract.Comment)}
+	if err := datafile.Read(c.path, &c.all); err != nil {
 		return nil, err
 	}
 	for id := range c.all {
-		if len(id) != incidentDigits || !noteID.MatchString(id) {
-			return nil, unreadable(c.path, fmt.Errorf("%q is no ID of an incident", id))
+		if len(id) != render.IncidentDigits || !noteID.MatchString(id) {
+			return nil, datafile.Unreadable(c.path, fmt.Errorf("%q is no ID of an incident", id))
 		}
 	}
 	return c, nil
@@ -103,7 +108,7 @@ func (c *Comments) Delete(incident string, id int64) error {
 
 // replace stores all comments. The caller holds the lock.
 func (c *Comments) replace(all map[string][]contract.Comment) error {
-	if err := replaceFile(c.path, all); err != nil {
+	if err := datafile.Replace(c.path, all); err != nil {
 		return err
 	}
 	c.all = all
@@ -111,20 +116,20 @@ func (c *Comments) replace(all map[string][]contract.Comment) error {
 }
 
 // AddComment implements contract.StrictServerInterface.
-func (a *API) AddComment(ctx context.Context, r contract.AddCommentRequestObject) (contract.AddCommentResponseObject, error) {
-	s, err := a.current(ctx)
+func (a *Cases) AddComment(ctx context.Context, r contract.AddCommentRequestObject) (contract.AddCommentResponseObject, error) {
+	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !s.has(aboutIncident, r.Incident) {
-		return nil, notFound(string(aboutIncident))
+	if !has(s, aboutIncident, r.Incident) {
+		return nil, query.NotFound(string(aboutIncident))
 	}
 	text := strings.TrimSpace(r.Body.Text)
 	if text == "" {
 		return nil, refusal.New(refusal.Invalid, "text: want a comment", "")
 	}
-	by := caller(ctx).name
-	comment, err := a.options.Comments.Add(r.Incident, contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}, func(id string) bool { return s.has(aboutIncident, id) })
+	by := access.Caller(ctx).Name
+	comment, err := a.options.Comments.Add(r.Incident, contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}, func(id string) bool { return has(s, aboutIncident, id) })
 	if err != nil {
 		return nil, err
 	}
@@ -133,10 +138,10 @@ func (a *API) AddComment(ctx context.Context, r contract.AddCommentRequestObject
 }
 
 // DeleteComment implements contract.StrictServerInterface.
-func (a *API) DeleteComment(ctx context.Context, r contract.DeleteCommentRequestObject) (contract.DeleteCommentResponseObject, error) {
+func (a *Cases) DeleteComment(ctx context.Context, r contract.DeleteCommentRequestObject) (contract.DeleteCommentResponseObject, error) {
 	err := a.options.Comments.Delete(r.Incident, r.Comment)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment deleted", slog.String("incident", r.Incident), slog.String("by", caller(ctx).name))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment deleted", slog.String("incident", r.Incident), slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.DeleteComment204Response{}, err
 }

@@ -1,4 +1,4 @@
-package api
+package cases
 
 import (
 	"cmp"
@@ -11,6 +11,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/internal/sent"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -24,16 +27,16 @@ const (
 	leastFrame    = 0.005 // share, or part of the time, of a frame
 )
 
-// storeLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
-// tracepoints that showed them, and with these their statistics end.
-func (a *API) storeLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
+// StoreLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
+// tracepoints that showed them, and with these their statistics end. The owner of the core calls it.
+func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
 	for i := range decisions {
 		d := &decisions[i]
 		v := c.Searches.State().Investigation(d.Subject)
 		if v.Answer() == 0 || d.From >= search.Located && d.From <= search.Explained {
 			continue
 		}
-		evidence, err := json.Marshal(a.renderer(c).located(v, ended))
+		evidence, err := json.Marshal(renderer{a.reader.Renderer(c)}.located(v, ended))
 		if err == nil {
 			err = a.history.PutLocated(&store.Located{Of: v.Subject, At: ended, Evidence: evidence})
 		}
@@ -52,45 +55,45 @@ type storedPlace struct {
 
 // located returns the evidence of the place that v located, without traces.
 func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPlace {
-	p, top, tree := r.core.Searches.Searched(v.Subject), &v.Suspects[0], r.tree(v.Subject, v.RequestType)
+	p, top, tree := r.Core.Searches.Searched(v.Subject), &v.Suspects[0], r.Tree(v.Subject, v.RequestType)
 	x := &storedPlace{SpanName: r.OpName(top.Op)}
 	x.LocatedPlace = contract.LocatedPlace{
-		At: at(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
+		At: render.At(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
 		Share: atMostAll(top), Requests: int64(top.Requests), Frames: []contract.LocatedFrame{}, Traces: []contract.LocatedTrace{},
 	}
 	if callee := r.Table.Target(top.Op); callee != 0 {
 		x.Callee = r.Service(callee)
 	}
 	if top.Tracepoint != 0 {
-		x.Tracepoint = r.tracepoint(top.Tracepoint)
+		x.Tracepoint = r.Tracepoint(top.Tracepoint)
 	}
 	if p != nil {
-		x.Of = contract.LocatedPlaceOf(wholes[p.Whole])
+		x.Of = contract.LocatedPlaceOf(render.Wholes[p.Whole])
 	}
 	inclusive := inclusiveTimes(r.Table, p, v)
 	for i := range v.Suspects[:min(len(v.Suspects), locatedFrames)] {
 		s := &v.Suspects[i]
 		f := contract.LocatedFrame{
-			Context: r.path(tree, s.Context), Operation: r.Op(s.Op), Located: i == 0, Share: atMostAll(s), Requests: int64(s.Requests),
-			SelfNs: number(inclusive[placeKey{s.Op, s.Tracepoint}]),
+			Context: r.Path(tree, s.Context), Operation: r.Op(s.Op), Located: i == 0, Share: atMostAll(s), Requests: int64(s.Requests),
+			SelfNs: render.Number(inclusive[placeKey{s.Op, s.Tracepoint}]),
 		}
 		if s.Tracepoint != 0 {
-			f.Tracepoint = r.tracepoint(s.Tracepoint)
+			f.Tracepoint = r.Tracepoint(s.Tracepoint)
 		}
 		x.Frames = append(x.Frames, f)
 	}
 	atMostRest(x.Frames)
 	total := excludeCallees(x.Frames)
-	x.MeanNs = number(total)
+	x.MeanNs = render.Number(total)
 	x.Frames = slices.DeleteFunc(x.Frames, func(f contract.LocatedFrame) bool {
-		return !f.Located && math.Abs(value(f.Share.Value, 0)) < leastFrame && value(f.SelfNs, 0) < leastFrame*total
+		return !f.Located && math.Abs(query.Value(f.Share.Value, 0)) < leastFrame && query.Value(f.SelfNs, 0) < leastFrame*total
 	})
 	return x
 }
 
 // atMostAll returns the share of a suspect: an estimate can exceed all.
 func atMostAll(s *search.Suspect) contract.Interval {
-	return interval(min(1, s.Share), min(1, s.Low), min(1, s.High))
+	return render.Interval(min(1, s.Share), min(1, s.Low), min(1, s.High))
 }
 
 // placeKey identifies a suspect.
@@ -145,13 +148,13 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(frames[b].Context), len(frames[a].Context)) })
 	own := make([]float64, len(frames))
 	for i := range frames {
-		own[i] = value(frames[i].SelfNs, math.NaN())
+		own[i] = query.Value(frames[i].SelfNs, math.NaN())
 	}
 	for at, i := range order {
 		if frames[i].Tracepoint == "" || math.IsNaN(own[i]) {
 			continue
 		}
-		inclusive := value(frames[i].SelfNs, 0)
+		inclusive := query.Value(frames[i].SelfNs, 0)
 		for _, above := range order[at+1:] {
 			if within(frames[i].Context, frames[above].Context) && !math.IsNaN(own[above]) {
 				own[above] -= inclusive
@@ -164,7 +167,7 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 			own[i] = max(0, own[i]) // times of different requests
 			total += own[i]
 		}
-		frames[i].SelfNs = number(own[i])
+		frames[i].SelfNs = render.Number(own[i])
 	}
 	return total
 }
@@ -174,7 +177,7 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 func atMostRest(frames []contract.LocatedFrame) {
 	rest, others := 1., 0.
 	for i := range frames {
-		if share := max(0, value(frames[i].Share.Value, 0)); frames[i].Located {
+		if share := max(0, query.Value(frames[i].Share.Value, 0)); frames[i].Located {
 			rest -= share
 		} else {
 			others += share
@@ -186,7 +189,7 @@ func atMostRest(frames []contract.LocatedFrame) {
 	part := max(0, rest) / others
 	for i := range frames {
 		if f := &frames[i]; !f.Located {
-			f.Share = interval(part*value(f.Share.Value, 0), part*value(f.Share.Low, 0), part*value(f.Share.High, 0))
+			f.Share = render.Interval(part*query.Value(f.Share.Value, 0), part*query.Value(f.Share.Low, 0), part*query.Value(f.Share.High, 0))
 		}
 	}
 }
@@ -198,7 +201,7 @@ func within(context, above []string) bool {
 
 // locatedPlace returns the stored evidence of the first of several problems and incidents that has some; with a service
 // only if the place runs in it or calls it. It is nil if none has.
-func (a *API) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
+func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.history.Located(id)
 		if err != nil {
@@ -222,7 +225,7 @@ func (a *API) locatedPlace(enabled map[string]bool, service string, of ...search
 }
 
 // tracesAt returns stored traces of a problem or an incident with a span of its place, the longest span first.
-func (a *API) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
+func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
 	found := []contract.LocatedTrace{}
 	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
 		for _, kept := range slices.Concat(e.Located, e.Slow) {
@@ -241,17 +244,16 @@ func (a *API) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTra
 }
 
 // traceAt returns an exemplar with its longest span of a place; nil if it has none.
-func (a *API) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
+func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
 	data, err := a.history.Trace(e.Trace)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	spans := &spanReader{trace: e.Trace[:], start: e.Start}
-	spans.request(data)
+	v := sent.Read(e.Trace, e.Start, data)
 	var t *contract.LocatedTrace
-	for i := range spans.spans {
-		if s := &spans.spans[i]; x.has(s) && (t == nil || s.DurationNs > t.SpanNs) {
-			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: at(e.Start), DurationNs: max(e.Duration, s.DurationNs), SpanNs: s.DurationNs}
+	for i := range v.All {
+		if s := &v.All[i]; x.has(s) && (t == nil || s.DurationNs > t.SpanNs) {
+			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: render.At(e.Start), DurationNs: max(e.Duration, s.DurationNs), SpanNs: s.DurationNs}
 		}
 	}
 	return t, nil
@@ -265,8 +267,8 @@ func (x *storedPlace) has(s *contract.Span) bool {
 // enabled returns the names of the tracepoints in the plan.
 func (r renderer) enabled() map[string]bool {
 	all := make(map[string]bool)
-	for i := range r.core.Searches.Plan().Leases {
-		all[r.tracepoint(r.core.Searches.Plan().Leases[i].Tracepoint)] = true
+	for i := range r.Core.Searches.Plan().Leases {
+		all[r.Tracepoint(r.Core.Searches.Plan().Leases[i].Tracepoint)] = true
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package api
+package cases
 
 import (
 	"context"
@@ -9,7 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/datafile"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -33,7 +38,8 @@ type Notes struct {
 // noteID matches the IDs of incidents, which have 16 digits, and of problems.
 var noteID = regexp.MustCompile(`^([0-9a-f]{16}|[0-9a-f]{32})$`)
 
-const notesFile = "notes.json"
+// NotesFile is the name of the file in the data directory.
+const NotesFile = "notes.json"
 
 // Limits of notes.
 const (
@@ -44,13 +50,13 @@ const (
 
 // OpenNotes reads the notes in a data directory.
 func OpenNotes(dir string) (*Notes, error) {
-	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[string]contract.Notes)}
-	if err := readFile(n.path, &n.all); err != nil {
+	n := &Notes{path: filepath.Join(dir, NotesFile), all: make(map[string]contract.Notes)}
+	if err := datafile.Read(n.path, &n.all); err != nil {
 		return nil, err
 	}
 	for id := range n.all {
 		if !noteID.MatchString(id) {
-			return nil, unreadable(n.path, fmt.Errorf("%q is no ID of an incident or a problem", id))
+			return nil, datafile.Unreadable(n.path, fmt.Errorf("%q is no ID of an incident or a problem", id))
 		}
 	}
 	return n, nil
@@ -58,12 +64,12 @@ func OpenNotes(dir string) (*Notes, error) {
 
 // IsMuted reports whether an incident is muted.
 func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
-	return n.All(now)[hex16(incident)].Muted != nil
+	return n.All(now)[render.Hex16(incident)].Muted != nil
 }
 
 // Acknowledgement returns the acknowledgement of an incident; nil if there is none.
 func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
-	return n.All(now)[hex16(incident)].Acknowledged
+	return n.All(now)[render.Hex16(incident)].Acknowledged
 }
 
 // All returns the notes that have not expired, by the ID of their incident or problem. The map is immutable.
@@ -125,7 +131,7 @@ func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time
 	if len(next) > maxNotes {
 		return contract.Notes{}, refusal.New(refusal.Conflict, "too many incidents and problems have notes", "remove some")
 	}
-	if err := replaceFile(n.path, next); err != nil {
+	if err := datafile.Replace(n.path, next); err != nil {
 		return contract.Notes{}, err
 	}
 	n.all = next
@@ -141,31 +147,31 @@ const (
 )
 
 // has reports whether s contains the incident or problem of an ID.
-func (s *snapshot) has(about subject, id string) bool {
-	all := s.byID
+func has(s *epoch.Snapshot, about subject, id string) bool {
+	all := s.ByID
 	if about == aboutIncident {
-		all = s.incidentByID
+		all = s.IncidentByID
 	}
 	_, ok := all[id]
 	return ok
 }
 
 // note sets a note about an incident or an open problem.
-func (a *API) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
-	s, err := a.current(ctx)
+func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
+	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return contract.Notes{}, err
 	}
-	if !s.has(about, id) {
-		return contract.Notes{}, notFound(string(about))
+	if !has(s, about, id) {
+		return contract.Notes{}, query.NotFound(string(about))
 	}
 	now := a.options.Clock().UTC()
-	expires := value(body.Expires, now.Add(defaultNoteAge)).UTC()
+	expires := query.Value(body.Expires, now.Add(defaultNoteAge)).UTC()
 	if !expires.After(now) || expires.After(now.Add(maxNoteAge)) {
 		return contract.Notes{}, refusal.New(refusal.Invalid, "expires: want a time within the next 30 days", "")
 	}
-	by := caller(ctx).name
-	notes, err := a.notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: value(body.Text, "")}, now)
+	by := access.Caller(ctx).Name
+	notes, err := a.options.Notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: query.Value(body.Text, "")}, now)
 	if err == nil {
 		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note set", slog.String(string(about), id), slog.String("kind", string(kind)), slog.String("by", by))
 	}
@@ -173,7 +179,7 @@ func (a *API) note(ctx context.Context, about subject, id string, kind NoteKind,
 }
 
 // removeNote removes a note.
-func (a *API) removeNote(id string, kind NoteKind) error {
-	_, err := a.notes.Set(id, kind, nil, a.options.Clock())
+func (a *Cases) removeNote(id string, kind NoteKind) error {
+	_, err := a.options.Notes.Set(id, kind, nil, a.options.Clock())
 	return err
 }

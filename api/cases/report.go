@@ -1,15 +1,13 @@
-package api
+package cases
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/report/postmortem"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -21,12 +19,12 @@ const (
 )
 
 // GetIncidentReport implements contract.StrictServerInterface.
-func (a *API) GetIncidentReport(ctx context.Context, r contract.GetIncidentReportRequestObject) (contract.GetIncidentReportResponseObject, error) {
+func (a *Cases) GetIncidentReport(ctx context.Context, r contract.GetIncidentReportRequestObject) (contract.GetIncidentReportResponseObject, error) {
 	report, err := a.newReport(ctx, r.Incident)
 	if err != nil {
 		return nil, err
 	}
-	html := value(r.Params.Format, contract.GetIncidentReportParamsFormatMarkdown) == contract.GetIncidentReportParamsFormatHTML
+	html := query.Value(r.Params.Format, contract.GetIncidentReportParamsFormatMarkdown) == contract.GetIncidentReportParamsFormatHTML
 	write, extension := postmortem.Markdown, "md"
 	if html {
 		write, extension = postmortem.HTML, "html"
@@ -43,7 +41,7 @@ func (a *API) GetIncidentReport(ctx context.Context, r contract.GetIncidentRepor
 }
 
 // newReport returns an incident with the durations around it.
-func (a *API) newReport(ctx context.Context, incident string) (*postmortem.Report, error) {
+func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Report, error) {
 	answer, err := a.GetIncident(ctx, contract.GetIncidentRequestObject{Incident: incident})
 	if err != nil {
 		return nil, err
@@ -58,9 +56,8 @@ func (a *API) newReport(ctx context.Context, incident string) (*postmortem.Repor
 	return report, err
 }
 
-// latencyAround returns the durations of the first request type of x, before, within and after x, in bins. One begins
-// at the onset. There are none if they are not kept.
-func (a *API) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
+// latencyAround returns the durations of the first request type of x, before, within and after x.
+func (a *Cases) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
 	id, err := analysis.ParseHash(x.RequestTypes[0].ID)
 	if err != nil {
 		return nil, err
@@ -69,20 +66,5 @@ func (a *API) latencyAround(ctx context.Context, x *contract.Incident) ([]contra
 	if x.Closed != nil {
 		to = min(to, trace.Nanos(x.Closed.Add(reportedAfter).UnixNano()))
 	}
-	from := onset.Add(-reportedBefore)
-	var all []group.Numbers
-	if to.Sub(from) > shortSpan {
-		all, err = a.history.Windows(id, from, to, true)
-	} else {
-		var l *binnedLatency
-		if l, err = a.latency(ctx, id, from, to, onset); l != nil {
-			for i := range l.requests {
-				all = append(all, l.requests[i].Numbers(l.requests[i].From, l.requests[i].To))
-			}
-		}
-	}
-	if errors.Is(err, refusal.NotFound) {
-		return nil, nil
-	}
-	return pastWindows(all), err
+	return a.options.Latencies.Around(ctx, id, onset.Add(-reportedBefore), to, onset)
 }

@@ -1,15 +1,16 @@
-package api
+package operating
 
 import (
 	"context"
 	"log/slog"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // BackUp implements contract.StrictServerInterface.
-func (a *API) BackUp(ctx context.Context, _ contract.BackUpRequestObject) (contract.BackUpResponseObject, error) {
+func (a *Operating) BackUp(ctx context.Context, _ contract.BackUpRequestObject) (contract.BackUpResponseObject, error) {
 	if a.options.Backup == nil {
 		return nil, refusal.New(refusal.NotFound, "this service has no data to back up", "")
 	}
@@ -17,6 +18,6 @@ func (a *API) BackUp(ctx context.Context, _ contract.BackUpRequestObject) (contr
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "the data was backed up", slog.String("directory", dir), slog.String("by", caller(ctx).name))
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "the data was backed up", slog.String("directory", dir), slog.String("by", access.Caller(ctx).Name))
 	return contract.BackUp200JSONResponse{Directory: dir}, nil
 }

@@ -1,4 +1,4 @@
-package api
+package operating
 
 import (
 	"context"
@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -14,23 +17,23 @@ import (
 const deadLettersOrder = "number"
 
 // ListDeadLetters implements contract.StrictServerInterface.
-func (a *API) ListDeadLetters(_ context.Context, r contract.ListDeadLettersRequestObject) (contract.ListDeadLettersResponseObject, error) {
-	p := pageOf(r.Params.Limit, r.Params.Cursor, deadLettersOrder)
+func (a *Operating) ListDeadLetters(_ context.Context, r contract.ListDeadLettersRequestObject) (contract.ListDeadLettersResponseObject, error) {
+	p := query.PageOf(r.Params.Limit, r.Params.Cursor, deadLettersOrder)
 	after := uint64(0)
-	if p.cursor != nil && *p.cursor != "" {
-		c, err := parseCursor(*p.cursor, p.sort)
+	if p.Cursor != nil && *p.Cursor != "" {
+		c, err := query.ParseCursor(*p.Cursor, p.Sort)
 		if err != nil {
 			return nil, err
 		}
 		if after, err = strconv.ParseUint(c.ID, 10, 64); err != nil {
-			return nil, errCursor
+			return nil, query.ErrCursor
 		}
 	}
-	messages := a.options.DeadLetters.List(true, after, p.limit+1)
+	messages := a.options.DeadLetters.List(true, after, p.Limit+1)
 	list := contract.ListDeadLetters200JSONResponse{Items: []contract.DeadLetter{}}
-	if len(messages) > p.limit {
-		messages = messages[:p.limit]
-		list.NextCursor = new(cursor{Sort: p.sort, ID: decimal(messages[p.limit-1].Number)}.String())
+	if len(messages) > p.Limit {
+		messages = messages[:p.Limit]
+		list.NextCursor = new(query.Cursor{Sort: p.Sort, ID: decimal(messages[p.Limit-1].Number)}.String())
 	}
 	for i := range messages {
 		list.Items = append(list.Items, deadLetter(&messages[i]))
@@ -43,14 +46,14 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 func deadLetter(m *store.Message) contract.DeadLetter {
 	x := contract.DeadLetter{
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
-		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
+		At: render.At(m.At), Put: render.At(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
-	x.Problem, x.Incident = subjectOf(m.Subject)
+	x.Problem, x.Incident = render.Subject(m.Subject)
 	return x
 }
 
 // ListWebhooks implements contract.StrictServerInterface.
-func (a *API) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) (contract.ListWebhooksResponseObject, error) {
+func (a *Operating) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) (contract.ListWebhooksResponseObject, error) {
 	all := a.options.Webhooks()
 	list := contract.ListWebhooks200JSONResponse{Items: make([]contract.Webhook, len(all))}
 	for i := range all {
@@ -61,7 +64,7 @@ func (a *API) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) 
 		}
 		list.Items[i] = contract.Webhook{
 			Name: w.Name, Origin: w.Origin, Format: w.Format, Events: events, Signed: w.Signed, Disabled: w.Count.Disabled,
-			Delivered: int64(w.Count.Delivered), Failed: int64(w.Count.Failed), LastDelivered: instant(w.Count.Last), LastError: w.Count.LastError,
+			Delivered: int64(w.Count.Delivered), Failed: int64(w.Count.Failed), LastDelivered: render.Instant(w.Count.Last), LastError: w.Count.LastError,
 			Waiting: w.Waiting, Dead: w.Dead,
 		}
 	}
@@ -73,7 +76,7 @@ func (a *API) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) 
 func deadLetterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, notFound("dead letter")
+		return 0, query.NotFound("dead letter")
 	}
 	return n, nil
 }
@@ -81,13 +84,13 @@ func deadLetterNumber(text string) (uint64, error) {
 // outboxError replaces [store.ErrNoMessage] by a refusal.
 func outboxError(err error) error {
 	if errors.Is(err, store.ErrNoMessage) {
-		return notFound("dead letter")
+		return query.NotFound("dead letter")
 	}
 	return err
 }
 
 // GetDeadLetter implements contract.StrictServerInterface.
-func (a *API) GetDeadLetter(_ context.Context, r contract.GetDeadLetterRequestObject) (contract.GetDeadLetterResponseObject, error) {
+func (a *Operating) GetDeadLetter(_ context.Context, r contract.GetDeadLetterRequestObject) (contract.GetDeadLetterResponseObject, error) {
 	n, err := deadLetterNumber(r.Letter)
 	if err != nil {
 		return nil, err
@@ -100,29 +103,29 @@ func (a *API) GetDeadLetter(_ context.Context, r contract.GetDeadLetterRequestOb
 }
 
 // ResendDeadLetter implements contract.StrictServerInterface.
-func (a *API) ResendDeadLetter(ctx context.Context, r contract.ResendDeadLetterRequestObject) (contract.ResendDeadLetterResponseObject, error) {
+func (a *Operating) ResendDeadLetter(ctx context.Context, r contract.ResendDeadLetterRequestObject) (contract.ResendDeadLetterResponseObject, error) {
 	m, err := a.withDeadLetter(r.Letter, a.options.Resend)
 	if err != nil {
 		return nil, err
 	}
 	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "dead letter resent", slog.String("endpoint", m.Endpoint),
-		slog.String("event", m.ID), slog.String("by", caller(ctx).name))
+		slog.String("event", m.ID), slog.String("by", access.Caller(ctx).Name))
 	return contract.ResendDeadLetter204Response{}, nil
 }
 
 // DropDeadLetter implements contract.StrictServerInterface.
-func (a *API) DropDeadLetter(ctx context.Context, r contract.DropDeadLetterRequestObject) (contract.DropDeadLetterResponseObject, error) {
+func (a *Operating) DropDeadLetter(ctx context.Context, r contract.DropDeadLetterRequestObject) (contract.DropDeadLetterResponseObject, error) {
 	m, err := a.withDeadLetter(r.Letter, a.options.DeadLetters.Drop)
 	if err != nil {
 		return nil, err
 	}
 	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "dead letter dropped", slog.String("endpoint", m.Endpoint),
-		slog.String("event", m.ID), slog.String("by", caller(ctx).name))
+		slog.String("event", m.ID), slog.String("by", access.Caller(ctx).Name))
 	return contract.DropDeadLetter204Response{}, nil
 }
 
 // withDeadLetter calls do with the number of a dead letter, and returns the dead letter as it was before.
-func (a *API) withDeadLetter(text string, do func(uint64) error) (*store.Message, error) {
+func (a *Operating) withDeadLetter(text string, do func(uint64) error) (*store.Message, error) {
 	n, err := deadLetterNumber(text)
 	if err != nil {
 		return nil, err

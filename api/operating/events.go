@@ -1,4 +1,4 @@
-package api
+package operating
 
 import (
 	"bytes"
@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -28,7 +29,7 @@ const (
 	bufferedEvents    = 1024             // for readers that are slow or reconnect
 	maxStreams        = 256              // concurrent readers
 	heartbeatInterval = 15 * time.Second // between comments on an idle stream
-	writeTimeout      = 10 * time.Second // of a write to a client
+	WriteTimeout      = 10 * time.Second // of a write to a client
 )
 
 // hub buffers the latest events and wakes the streams that wait for more.
@@ -130,39 +131,36 @@ func (h *hub) readers() (streams int, slow uint64) {
 	return h.streams, h.slow
 }
 
-// Close ends all event streams, so that a shutdown does not wait for their readers. It must be called only once.
-func (a *API) Close() { close(a.hub.closed) }
+// Close ends all event streams. It must be called only once.
+func (a *Operating) Close() { close(a.hub.closed) }
 
-// Epoch publishes the events of an epoch and stores the problems that closed in it. The owner of the core calls it when
-// the epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts
-// of the core.
-func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
-	ended := c.Ended
-	a.storeClosed(c, before, ended)
-	a.storeLocated(c, decisions, ended)
+// PublishEpoch publishes the events of an epoch with some decisions. The owner of the core calls it when the epoch has
+// ended.
+func (a *Operating) PublishEpoch(c *engine.View, decisions []search.Decision) {
+	a.hub.publish(a.epochEvents(c, c.Ended, decisions))
+}
+
+// Streaming reports whether anybody reads events.
+func (a *Operating) Streaming() bool {
 	streams, _ := a.hub.readers()
-	if a.snapshot.wanted.Swap(false) || streams > 0 {
-		a.refresh(c)
-	}
-	a.snapshot.before.Store(a.snapshot.ended.Swap(int64(ended)))
-	a.hub.publish(a.epochEvents(c, ended, decisions))
+	return streams > 0
 }
 
 // epochEvents returns the events of an epoch: changes of incidents and problems, decisions and deploys.
-func (a *API) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.Decision) []contract.Event {
+func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.Decision) []contract.Event {
 	problems := c.Problems.Open()
 	incidents := a.incidentEvents(c, ended)
-	events := []contract.Event{{Type: "epoch", At: at(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))}}
+	events := []contract.Event{{Type: "epoch", At: render.At(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))}}
 	events = append(events, incidents...)
-	s := a.snapshot.last.Load()
+	s := a.reader.Latest()
 	add := func(kind string, problem, requestType analysis.Hash) {
-		e := contract.Event{Type: "problem." + kind, At: at(ended), Problem: new(problem.String())}
+		e := contract.Event{Type: "problem." + kind, At: render.At(ended), Problem: new(problem.String())}
 		if !requestType.IsZero() {
 			e.RequestType = new(requestType.String())
 		}
 		if s != nil {
-			if i, ok := s.byID[problem.String()]; ok {
-				e.Diagnosis = new(s.problems[i].Diagnosis)
+			if i, ok := s.ByID[problem.String()]; ok {
+				e.Diagnosis = new(s.Problems[i].Diagnosis)
 			}
 		}
 		events = append(events, e)
@@ -191,12 +189,12 @@ func (a *API) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.
 		}
 	}
 	a.hub.known = open
-	for _, d := range withIDs(decisions) {
-		problem, incident := subjectOf(d.decision.Subject)
-		events = append(events, contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String()), Problem: optional(problem), Incident: incident})
+	for _, d := range decisionlog.WithIDs(decisions) {
+		problem, incident := render.Subject(d.Decision.Subject)
+		events = append(events, contract.Event{Type: "decision", At: render.At(d.ID.At), Decision: new(d.ID.String()), Problem: render.Optional(problem), Incident: incident})
 	}
 	for _, d := range a.hub.newDeploys(c.Deploys, first) {
-		x := deployOf(c.Table, d)
+		x := render.Deploy(c.Table, d)
 		events = append(events, contract.Event{Type: "deploy", At: x.At, Service: &x.Service, Version: &x.Version, Before: &x.Before})
 	}
 	return events
@@ -209,9 +207,24 @@ type knownIncident struct {
 	located bool // its place is known
 }
 
+// changeOf returns how an incident has changed since before, the latest event about it; "" if it has not.
+func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
+	switch {
+	case !isOpen && wasOpen:
+		return "closed"
+	case !isOpen:
+		return ""
+	case !wasOpen:
+		return "opened"
+	case now.suspect != before.suspect || now.types != before.types:
+		return "changed"
+	}
+	return ""
+}
+
 // incidentEvents returns the events of the incidents that opened, changed, were located or closed in an epoch: none if
 // it is the first epoch of the run.
-func (a *API) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event {
+func (a *Operating) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event {
 	first := a.hub.incidents == nil
 	known := make(map[uint64]knownIncident)
 	var events []contract.Event
@@ -221,16 +234,7 @@ func (a *API) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event
 		before, wasOpen := a.hub.incidents[x.ID]
 		v := c.Searches.Investigation(search.OfIncident(x.ID))
 		now := knownIncident{x.Suspects[0].Service, len(x.Types), v.Answer() != 0}
-		kind := ""
-		switch {
-		case !x.IsOpen() && wasOpen:
-			kind = "closed"
-		case !x.IsOpen():
-		case !wasOpen:
-			kind = "opened"
-		case now.suspect != before.suspect || now.types != before.types:
-			kind = "changed"
-		}
+		kind := changeOf(x.IsOpen(), wasOpen, now, before)
 		if x.IsOpen() {
 			known[x.ID] = now
 		}
@@ -242,8 +246,8 @@ func (a *API) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event
 		}
 		if kind != "" {
 			events = append(events, contract.Event{
-				Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table.Text(now.suspect)),
-				Sentence: new(incidentSentence(c, namesOfAffected(c), x)),
+				Type: "incident." + kind, At: render.At(ended), Incident: new(render.Hex16(x.ID)), Service: new(c.Table.Text(now.suspect)),
+				Sentence: new(epoch.IncidentSentence(c, namesOfAffected(c), x)),
 			})
 		}
 		if now.located && !before.located && x.IsOpen() {
@@ -275,7 +279,7 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 	names := describe.New(c.Table, describe.Verbatim)
 	return contract.Event{
-		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
+		Type: string(notify.IncidentLocated), At: render.At(ended), Incident: new(render.Hex16(id)),
 		Service: new(c.Table.ServiceName(top.Op)), Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
 	}
 }
@@ -295,11 +299,11 @@ func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	return deploys[n:]
 }
 
-// streamEvents serves events until the reader leaves, is too slow or loses its access, or the service stops.
-func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
+// StreamEvents serves events until the reader leaves, is too slow or no longer allowed, or the service stops. It has
+// written nothing if it returns an error.
+func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed func() bool) error {
 	if !a.hub.enter() {
-		a.fail(w, r, refusal.New(refusal.Overloaded, "too many concurrent event streams", "").Later(10*time.Second))
-		return
+		return refusal.New(refusal.Overloaded, "too many concurrent event streams", "").Later(10 * time.Second)
 	}
 	slow := false
 	defer func() { a.hub.leave(slow) }()
@@ -308,11 +312,12 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must forward every event at once
 	if r.Method == http.MethodHead {
-		return
+		return nil
 	}
+	mayRead := func() bool { return !a.stopping() && allowed() }
 	out := http.NewResponseController(w)
 	write := func(text string) bool {
-		_ = out.SetWriteDeadline(a.options.Clock().Add(writeTimeout)) // fails only for recorders in tests
+		_ = out.SetWriteDeadline(a.options.Clock().Add(WriteTimeout)) // fails only for recorders in tests
 		_, err := bytes.NewBufferString(text).WriteTo(w)
 		if err == nil {
 			err = out.Flush()
@@ -329,19 +334,20 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case lost:
 			slow = true
-			return
+			return nil
 		case events != "":
 			number = next
-			alive = a.mayRead(r) && write(events)
+			alive = mayRead() && write(events)
 		default:
-			alive = a.await(r, changed) || r.Context().Err() == nil && a.mayRead(r) && write(": still here\n\n")
+			alive = a.await(r, changed) || r.Context().Err() == nil && mayRead() && write(": still here\n\n")
 		}
 	}
+	return nil
 }
 
 // await waits for the next event. It returns false after heartbeatInterval, or if the reader leaves or the service
 // stops.
-func (a *API) await(r *http.Request, changed <-chan struct{}) bool {
+func (a *Operating) await(r *http.Request, changed <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), heartbeatInterval)
 	defer cancel()
 	select {
@@ -354,13 +360,12 @@ func (a *API) await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// mayRead reports whether the reader's token is still valid and the service is not stopping.
-func (a *API) mayRead(r *http.Request) bool {
+// stopping reports whether the streams must end.
+func (a *Operating) stopping() bool {
 	select {
 	case <-a.hub.closed:
-		return false
+		return true
 	default:
+		return false
 	}
-	who, err := a.identify(r)
-	return err == nil && who.role.Allows(access.Viewer)
 }

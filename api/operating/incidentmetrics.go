@@ -1,4 +1,4 @@
-package api
+package operating
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/internal/metric"
 )
 
@@ -15,11 +16,11 @@ import (
 const meteredIncidents = 50
 
 // incidents emits the metrics of open incidents.
-func (m *metrics) incidents(e metric.Emitter, s *snapshot) {
+func (m *metrics) incidents(e metric.Emitter, s *epoch.Snapshot) {
 	open := make(map[contract.Severity]int)
-	var rows []*incidentRow
-	for i := range s.incidents {
-		if x := &s.incidents[i]; x.listed && x.Closed == nil {
+	var rows []*epoch.IncidentRow
+	for i := range s.Incidents {
+		if x := &s.Incidents[i]; x.Listed && x.Closed == nil {
 			rows = append(rows, x)
 			open[x.Severity]++
 		}
@@ -27,8 +28,8 @@ func (m *metrics) incidents(e metric.Emitter, s *snapshot) {
 	for _, severity := range []contract.Severity{contract.SeverityCritical, contract.SeverityMajor, contract.SeverityMinor} {
 		e.Gauge("incident_open", "Open incidents, by severity.", float64(open[severity]), "severity", string(severity))
 	}
-	slices.SortStableFunc(rows, func(a, b *incidentRow) int { return cmp.Compare(a.key(), b.key()) })
-	directory := m.api.directory.Load()
+	slices.SortStableFunc(rows, func(a, b *epoch.IncidentRow) int { return cmp.Compare(a.Key(), b.Key()) })
+	directory := m.handlers.options.Directory()
 	for _, x := range rows[:min(len(rows), meteredIncidents)] {
 		id, service, owner := x.ID, label(x.Service), ""
 		if o := directory.Owner(x.Service); o != nil {
@@ -44,9 +45,9 @@ func (m *metrics) incidents(e metric.Emitter, s *snapshot) {
 }
 
 // objectives emits the metrics of the objectives.
-func (m *metrics) objectives(e metric.Emitter, s *snapshot) {
-	for i := range s.objectives {
-		o := &s.objectives[i]
+func (m *metrics) objectives(e metric.Emitter, s *epoch.Snapshot) {
+	for i := range s.Objectives {
+		o := &s.Objectives[i]
 		labels := []string{"objective", label(o.Name), "entry", label(o.Entry), "kind", string(o.Kind), "below", ""}
 		if o.BelowNs != nil {
 			labels[7] = time.Duration(*o.BelowNs).String()

@@ -1,4 +1,4 @@
-package api
+package operating
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/internal/metric"
@@ -16,7 +17,7 @@ import (
 
 // metrics serves /metrics: it reads the counters of the service at each scrape, and measures the requests of the API.
 type metrics struct {
-	api      *API
+	handlers *Operating
 	handler  http.Handler
 	requests *prometheus.HistogramVec
 }
@@ -24,8 +25,8 @@ type metrics struct {
 // scrapeTimeout limits the time for which a scrape waits for the engine. After it, the scrape shows the last snapshot.
 const scrapeTimeout = time.Second
 
-func newMetrics(a *API) *metrics {
-	m := &metrics{api: a, requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func newMetrics(a *Operating) *metrics {
+	m := &metrics{handlers: a, requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "sibyl_api_request_seconds", Help: "Duration of API requests, by operation; streams count when they end.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10},
 	}, []string{"operation"})}
@@ -39,8 +40,12 @@ func newMetrics(a *API) *metrics {
 	return m
 }
 
-func (m *metrics) observe(operation string, took time.Duration) {
-	m.requests.WithLabelValues(operation).Observe(took.Seconds())
+// Metrics returns the handler of /metrics.
+func (a *Operating) Metrics() http.Handler { return a.metrics.handler }
+
+// Observe counts a request of an operation in the metrics.
+func (a *Operating) Observe(operation string, took time.Duration) {
+	a.metrics.requests.WithLabelValues(operation).Observe(took.Seconds())
 }
 
 // Describe implements prometheus.Collector. The set of metrics depends on the configuration and on traffic.
@@ -49,16 +54,16 @@ func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	e := metric.Emitter(out)
-	o := &m.api.options
+	o := &m.handlers.options
 	e.Gauge("build_info", "Version of this build; always 1.", 1, "version", o.Version, "go", o.Go)
-	e.Flag("ready", "1 once the journal has been read.", m.api.engine.Ready())
-	space := m.api.engine.Space()
+	e.Flag("ready", "1 once the journal has been read.", m.handlers.service.Ready())
+	space := m.handlers.service.Space()
 	e.Flag("refuses_for_space", "1 while traces are refused because the disk or the journal is full.", space >= live.SpaceLow)
 	e.Flag("stopped_for_space", "1 while nothing is judged because the disk is full.", space >= live.SpaceNone)
 	m.ingest(e)
 	m.engine(e)
 	m.agents(e)
-	streams, slow := m.api.hub.readers()
+	streams, slow := m.handlers.hub.readers()
 	e.Gauge("api_streams", "Event streams.", float64(streams))
 	e.Counter("api_streams_cut_total", "Event streams closed because the reader was too slow.", int64(slow))
 	if o.Queues != nil {
@@ -77,7 +82,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 
 // ingest emits the metrics of the intake, of the journal and of traces.
 func (m *metrics) ingest(e metric.Emitter) {
-	n := m.api.engine.Counts()
+	n := m.handlers.service.Counts()
 	e.Counter("ingest_requests_total", "Accepted export requests.", n.Requests.Load())
 	e.Counter("ingest_spans_total", "Accepted spans.", n.Spans.Load())
 	e.Gauge("ingest_arrival_seconds", "Arrival of the last spans of analysed "+
@@ -124,41 +129,55 @@ func (m *metrics) ingest(e metric.Emitter) {
 func (m *metrics) engine(e metric.Emitter) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) //nolint:forbidigo // prometheus passes none
 	defer cancel()
-	s, err := m.api.current(ctx)
+	s, err := m.handlers.reader.Current(ctx)
 	if err != nil {
-		s = m.api.snapshot.last.Load()
+		s = m.handlers.reader.Latest()
 	}
 	if s == nil {
 		return
 	}
-	t := &s.tally
-	e.Flag("learning", "1 during the learning period.", !s.learned)
-	e.Gauge("epoch_end_seconds", "End of the latest published epoch, in seconds since 1970.", float64(s.ended)/1e9)
-	e.Gauge("groups", "Groups and request types.", float64(t.groups))
-	e.Gauge("request_types", "Request types.", float64(t.types))
-	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(t.openIncidents), "state", "open")
-	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(len(s.incidents)-t.openIncidents), "state", "closed")
-	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.", m.api.opened.Load())
+	t := &s.Tally
+	e.Flag("learning", "1 during the learning period.", !s.Learned)
+	e.Gauge("epoch_end_seconds", "End of the latest published epoch, in seconds since 1970.", float64(s.Ended)/1e9)
+	e.Gauge("groups", "Groups and request types.", float64(t.Groups))
+	e.Gauge("request_types", "Request types.", float64(t.Types))
+	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(t.OpenIncidents), "state", "open")
+	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(len(s.Incidents)-t.OpenIncidents), "state", "closed")
+	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.", m.handlers.opened.Load())
 	m.coverage(e, s)
 	m.incidents(e, s)
 	m.objectives(e, s)
-	e.Gauge("problems", "Open problems.", float64(len(s.problems)))
-	e.Gauge("problems_uninvestigated", "Open problems queued for investigation.", float64(t.uninvestigated))
-	e.Gauge("investigations", "Active investigations.", float64(t.investigations))
-	e.Gauge("tracepoints_on", "Enabled tracepoints.", float64(t.on))
-	e.Gauge("overrides", "Tracepoints with an override.", float64(t.overrides))
-	e.Gauge("plan_version", "Version of the plan.", float64(t.version))
-	e.Gauge("tree_nodes", "Calling contexts in the trees.", float64(t.treeNodes))
-	e.Counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.treeLost))
-	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.", int64(t.refused))
-	e.Counter("groups_evicted_total", "Groups evicted at the limit on groups.", int64(t.evicted))
-	e.Counter("calls_without_target_total", "Calls counted without their external target, because their operation calls too many.", int64(t.bare))
-	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.sites))
-	e.Counter("calls_without_site_total", "Calls that no incident can be raised from, because there are too many sites.", int64(t.uncounted))
+	e.Gauge("problems", "Open problems.", float64(len(s.Problems)))
+	e.Gauge("problems_uninvestigated", "Open problems queued for investigation.", float64(t.Uninvestigated))
+	e.Gauge("investigations", "Active investigations.", float64(t.Investigations))
+	e.Gauge("tracepoints_on", "Enabled tracepoints.", float64(t.On))
+	e.Gauge("overrides", "Tracepoints with an override.", float64(t.Overrides))
+	e.Gauge("plan_version", "Version of the plan.", float64(t.Version))
+	e.Gauge("tree_nodes", "Calling contexts in the trees.", float64(t.TreeNodes))
+	e.Counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.TreeLost))
+	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.", int64(t.Refused))
+	e.Counter("groups_evicted_total", "Groups evicted at the limit on groups.", int64(t.Evicted))
+	e.Counter("calls_without_target_total", "Calls counted without their external target, because their operation calls too many.", int64(t.Bare))
+	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.Sites))
+	e.Counter("calls_without_site_total", "Calls that no incident can be raised from, because there are too many sites.", int64(t.Uncounted))
 	const messages = "Messages taken in another trace than the one that sent them; joined: their time in the queue is known, lost: not, because the sender is not in a trace of the last hour."
-	e.Counter("linked_messages_total", messages, int64(t.joined), "outcome", "joined")
-	e.Counter("linked_messages_total", messages, int64(t.lost), "outcome", "lost")
-	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.", int64(t.unlearned))
-	e.Counter("names_refused_total", "Names beyond the limit of the dictionary.", int64(t.unnamed))
-	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, because of the limit on operations.", float64(t.unranked))
+	e.Counter("linked_messages_total", messages, int64(t.Joined), "outcome", "joined")
+	e.Counter("linked_messages_total", messages, int64(t.Lost), "outcome", "lost")
+	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.", int64(t.Unlearned))
+	e.Counter("names_refused_total", "Names beyond the limit of the dictionary.", int64(t.Unnamed))
+	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, because of the limit on operations.", float64(t.Unranked))
+}
+
+// coverage emits how many of the spans are judged, as of the last epoch.
+func (m *metrics) coverage(e metric.Emitter, s *epoch.Snapshot) {
+	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
+		s.Coverage.ShareOfSpans, "of", "spans")
+	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
+		s.Coverage.ShareOfTime, "of", "time")
+	for x, p := range s.Outcomes {
+		e.Counter("covered_spans_total", "Spans by service and outcome: judged as part of a request or of a "+
+			"request of its own, or left out for a reason.", p.Spans, "service", x.Service, "outcome", x.Outcome)
+		e.Seconds("covered_span_seconds_total", "Sum of the durations of these spans, of those shorter than an hour.",
+			time.Duration(p.Nanos), "service", x.Service, "outcome", x.Outcome)
+	}
 }

@@ -1,4 +1,4 @@
-package api
+package operating
 
 import (
 	"cmp"
@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/datafile"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -20,15 +22,16 @@ type Views struct {
 	all  []contract.View // by name; immutable; changes replace it
 }
 
-const viewsFile = "views.json"
+// ViewsFile is the name of the file in the data directory.
+const ViewsFile = "views.json"
 
 // maxViews limits the saved views.
 const maxViews = 500
 
 // OpenViews reads the saved views in a data directory.
 func OpenViews(dir string) (*Views, error) {
-	v := &Views{path: filepath.Join(dir, viewsFile), all: []contract.View{}}
-	err := readFile(v.path, &v.all)
+	v := &Views{path: filepath.Join(dir, ViewsFile), all: []contract.View{}}
+	err := datafile.Read(v.path, &v.all)
 	return v, err
 }
 
@@ -72,7 +75,7 @@ func (v *Views) Delete(id int64) error {
 
 // replace stores all views. The caller holds the lock.
 func (v *Views) replace(all []contract.View) error {
-	if err := replaceFile(v.path, all); err != nil {
+	if err := datafile.Replace(v.path, all); err != nil {
 		return err
 	}
 	v.all = all
@@ -80,13 +83,13 @@ func (v *Views) replace(all []contract.View) error {
 }
 
 // ListViews implements contract.StrictServerInterface.
-func (a *API) ListViews(context.Context, contract.ListViewsRequestObject) (contract.ListViewsResponseObject, error) {
+func (a *Operating) ListViews(context.Context, contract.ListViewsRequestObject) (contract.ListViewsResponseObject, error) {
 	return contract.ListViews200JSONResponse{Items: a.options.Views.All()}, nil
 }
 
 // SaveView implements contract.StrictServerInterface.
-func (a *API) SaveView(ctx context.Context, r contract.SaveViewRequestObject) (contract.SaveViewResponseObject, error) {
-	name, by := strings.TrimSpace(r.Body.Name), caller(ctx).name
+func (a *Operating) SaveView(ctx context.Context, r contract.SaveViewRequestObject) (contract.SaveViewResponseObject, error) {
+	name, by := strings.TrimSpace(r.Body.Name), access.Caller(ctx).Name
 	if name == "" {
 		return nil, refusal.New(refusal.Invalid, "name: want a name", "")
 	}
@@ -99,10 +102,10 @@ func (a *API) SaveView(ctx context.Context, r contract.SaveViewRequestObject) (c
 }
 
 // DeleteView implements contract.StrictServerInterface.
-func (a *API) DeleteView(ctx context.Context, r contract.DeleteViewRequestObject) (contract.DeleteViewResponseObject, error) {
+func (a *Operating) DeleteView(ctx context.Context, r contract.DeleteViewRequestObject) (contract.DeleteViewResponseObject, error) {
 	err := a.options.Views.Delete(r.View)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "view deleted", slog.Int64("id", r.View), slog.String("by", caller(ctx).name))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "view deleted", slog.Int64("id", r.View), slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.DeleteView204Response{}, err
 }

@@ -1,45 +1,44 @@
-package api
+package operating
 
 import (
 	"context"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // GetStatus implements contract.StrictServerInterface.
-func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) (contract.GetStatusResponseObject, error) {
-	s, err := a.current(ctx)
+func (a *Operating) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) (contract.GetStatusResponseObject, error) {
+	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	few, err := a.fewCalls(ctx, s)
+	few, err := a.options.Calls.FewCalls(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	n := a.engine.Counts()
+	n := a.service.Counts()
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
-		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(), Space: contract.StatusSpace(a.engine.Space().String()),
+		Version: a.options.Version, Go: a.options.Go, Ready: a.service.Ready(), Space: contract.StatusSpace(a.service.Space().String()),
 		Learning: contract.Learning{
-			Active:           !s.learned,
-			Progress:         number(s.progress),
-			LeftNs:           remaining(s.left),
-			IncidentsLeftNs:  remaining(s.unwatched),
-			SilenceLeftNs:    remaining(s.silence),
-			OperationsLeftNs: remaining(s.operations),
-			GrowthLeftNs:     remaining(s.growth),
-			Provisional:      s.unequal,
+			Active:           !s.Learned,
+			Progress:         render.Number(s.Progress),
+			LeftNs:           render.Remaining(s.Left),
+			IncidentsLeftNs:  render.Remaining(s.Unwatched),
+			SilenceLeftNs:    render.Remaining(s.Silence),
+			OperationsLeftNs: render.Remaining(s.Operations),
+			GrowthLeftNs:     render.Remaining(s.Growth),
+			Provisional:      s.Unequal,
 		},
-		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
-		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
+		Epoch:     contract.Epochs{Ended: s.Epoch(), LengthNs: s.Length.Nanoseconds(), Count: n.Epochs.Load()},
+		Incidents: s.Tally.OpenIncidents, Problems: len(s.Problems), ProblemsUninvestigated: s.Tally.Uninvestigated, Groups: s.Tally.Groups, RequestTypes: s.Tally.Types,
 		Ingest: contract.Ingest{
 			Requests:          n.Requests.Load(),
 			Spans:             n.Spans.Load(),
-			LastArrival:       instant(trace.Nanos(n.Arrived.Load())),
+			LastArrival:       render.Instant(trace.Nanos(n.Arrived.Load())),
 			DuplicateSpans:    n.Duplicates(),
 			LateSpans:         open.Late,
 			RejectedSpans:     n.Rejected.Load(),
@@ -48,12 +47,12 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 			CheckpointsFailed: n.Unsaved.Load(),
 		},
 		Refused: map[string]int64{
-			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "too_many_groups": int64(s.tally.refused),
-			"learning_full": int64(s.tally.unlearned),
+			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "too_many_groups": int64(s.Tally.Refused),
+			"learning_full": int64(s.Tally.Unlearned),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
-		Coverage: s.coverage, FewCalls: *few, Names: s.identifying.found,
+		Coverage: s.Coverage, FewCalls: *few, Names: s.Identifying.Found,
 	}
 	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()
@@ -67,22 +66,4 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		}
 	}
 	return d, nil
-}
-
-// addProvisional adds the instances that have been unlike their siblings since Sibyl started.
-func (s *snapshot) addProvisional(c *engine.View, names *describe.Names) {
-	all := c.Progress.Provisional()
-	if len(all) == 0 {
-		return
-	}
-	var list []contract.ProvisionalInstance
-	for i := range all {
-		u := &all[i]
-		list = append(list, contract.ProvisionalInstance{
-			Service: names.NamedService(u.Service), Attribute: names.Clean(names.Table.Text(u.Key)), Value: names.Clean(names.Table.Text(u.Value)),
-			Siblings: u.Siblings, Calls: int64(u.Calls), MeanNs: u.Nanos, SiblingsMeanNs: u.Usual, Failed: u.Failed, SiblingsFailed: u.UsualFailed,
-			Text: names.Unequal(u),
-		})
-	}
-	s.unequal = &list
 }

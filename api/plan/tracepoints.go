@@ -1,4 +1,4 @@
-package api
+package plan
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -75,9 +77,9 @@ func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	for _, w := range c.Searches.State().Overrides {
 		of(w.Tracepoint)
 	}
-	states, names := newStates(c), renderer{describe.New(c.Table, describe.Verbatim), c}
+	states, names := render.NewStates(c), render.New(describe.New(c.Table, describe.Verbatim), c)
 	for id, p := range points {
-		p.name, p.state = names.tracepoint(id), states.of(id)
+		p.name, p.state = names.Tracepoint(id), states.Of(id)
 		p.cost.Tracepoints = 1
 		if p.baseline {
 			p.state = contract.TracepointStateBaseline
@@ -92,29 +94,29 @@ var stateOrder = []contract.TracepointState{
 }
 
 // ListTracepoints implements contract.StrictServerInterface.
-func (a *API) ListTracepoints(ctx context.Context, r contract.ListTracepointsRequestObject) (contract.ListTracepointsResponseObject, error) {
+func (a *Plan) ListTracepoints(ctx context.Context, r contract.ListTracepointsRequestObject) (contract.ListTracepointsResponseObject, error) {
 	q := &r.Params
-	sort := value(q.Sort, contract.ListTracepointsParamsSortState)
+	sort := query.Value(q.Sort, contract.ListTracepointsParamsSortState)
 	var list contract.ListTracepoints200JSONResponse
 	var refused error
-	err := a.ask(ctx, func(c *engine.View) {
-		s := a.refresh(c)
-		names := renderer{s.names(c), c}
-		order := newNameList()
+	err := a.reader.Ask(ctx, func(c *engine.View) {
+		s := a.reader.Refresh(c)
+		names := renderer{s.Renderer(c)}
+		order := query.NewNameList()
 		var all []*point
 		for _, p := range pointsOf(c) {
-			order.entries = append(order.entries, entry[string]{sortKey(p, sort), p.name + "\x00" + hex16(p.id), int32(len(all))})
+			order.Add(sortKey(p, sort), p.name+"\x00"+render.Hex16(p.id), int32(len(all)))
 			all = append(all, p)
 		}
-		order.sort()
+		order.Sort()
 		keep := func(i int32) bool {
 			p := all[i]
-			return value(q.State, p.state) == p.state && (q.Q == nil || matches(p.name+" "+names.Op(p.op)+" "+hex16(p.id), q.Q))
+			return query.Value(q.State, p.state) == p.state && (q.Q == nil || query.Matches(p.name+" "+names.Op(p.op)+" "+render.Hex16(p.id), q.Q))
 		}
 		var items []int32
 		var next *string
-		items, next, refused = order.page(pageOf(q.Limit, q.Cursor, string(sort)), keep)
-		list = contract.ListTracepoints200JSONResponse{Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.epoch()}
+		items, next, refused = order.Page(query.PageOf(q.Limit, q.Cursor, string(sort)), keep)
+		list = contract.ListTracepoints200JSONResponse{Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
 		for _, i := range items {
 			list.Items = append(list.Items, names.point(c, all[i]))
 		}
@@ -137,8 +139,8 @@ func sortKey(p *point, sort contract.ListTracepointsParamsSort) float64 {
 
 func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 	x := contract.Tracepoint{
-		ID: hex16(p.id), Name: p.name, Operation: r.Op(p.op), Layer: contract.TracepointLayer(p.layer.String()),
-		Kind: contract.TracepointKind(p.kind.String()), State: p.state, Cost: usage(p.cost), Leases: []contract.Lease{}, RequestTypes: p.requestTypes,
+		ID: render.Hex16(p.id), Name: p.name, Operation: r.Op(p.op), Layer: contract.TracepointLayer(p.layer.String()),
+		Kind: contract.TracepointKind(p.kind.String()), State: p.state, Cost: render.Usage(p.cost), Leases: []contract.Lease{}, RequestTypes: p.requestTypes,
 	}
 	plan := c.Searches.Plan()
 	share := 0.
@@ -148,45 +150,45 @@ func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 			x.Leases = append(x.Leases, r.lease(plan, l))
 		}
 	}
-	x.Share = number(share)
+	x.Share = render.Number(share)
 	for _, w := range c.Searches.State().Overrides {
 		if w.Tracepoint == p.id {
-			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
+			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: render.Instant(w.Until)}
 		}
 	}
 	return x
 }
 
 func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
-	owner, incident := subjectOf(l.Owner)
+	owner, incident := render.Subject(l.Owner)
 	return contract.Lease{
-		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: owner, Incident: incident, Pinned: l.Pinned,
+		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: render.At(l.Since), Expires: render.At(l.Expires), Cause: l.Cause, Owner: owner, Incident: incident, Pinned: l.Pinned,
 	}
 }
 
 // GetTracepoint implements contract.StrictServerInterface.
-func (a *API) GetTracepoint(ctx context.Context, r contract.GetTracepointRequestObject) (contract.GetTracepointResponseObject, error) {
+func (a *Plan) GetTracepoint(ctx context.Context, r contract.GetTracepointRequestObject) (contract.GetTracepointResponseObject, error) {
 	x, _, err := a.tracepoint(ctx, r.Tracepoint)
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
 // tracepoint returns the tracepoint with an ID in hexadecimal. It returns a refusal if there is none, or if it belongs
 // to the baseline, which is always on.
-func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
+func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
-		return x, 0, notFound("tracepoint")
+		return x, 0, query.NotFound("tracepoint")
 	}
 	id = trace.Symbol(n)
 	found := false
-	err = a.ask(ctx, func(c *engine.View) {
+	err = a.reader.Ask(ctx, func(c *engine.View) {
 		if p := pointsOf(c)[id]; p != nil && !p.baseline {
 			found = true
-			x = a.renderer(c).point(c, p)
+			x = renderer{a.reader.Renderer(c)}.point(c, p)
 		}
 	})
 	if err == nil && !found {
-		err = notFound("tracepoint outside of the baseline")
+		err = query.NotFound("tracepoint outside of the baseline")
 	}
 	return x, id, err
 }
@@ -195,10 +197,10 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 const enabledFor = time.Hour
 
 // OverrideTracepoint implements contract.StrictServerInterface.
-func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepointRequestObject) (contract.OverrideTracepointResponseObject, error) {
+func (a *Plan) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepointRequestObject) (contract.OverrideTracepointResponseObject, error) {
 	now := a.options.Clock()
-	who := caller(ctx)
-	w := search.Override{Forced: value(r.Body.Force, false), By: who.name}
+	who := access.Caller(ctx)
+	w := search.Override{Forced: query.Value(r.Body.Force, false), By: who.Name}
 	switch r.Body.Kind {
 	case contract.OverrideRequestKindEnable:
 		w.Kind, w.Until = search.Enable, trace.Nanos(now.Add(enabledFor).UnixNano())
@@ -208,14 +210,14 @@ func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepo
 		w.Kind = search.Forbid
 	}
 	if until := r.Body.Until; until != nil {
-		if !until.After(now) || until.Year() > lastYear {
+		if !until.After(now) || until.Year() > query.LastYear {
 			return nil, refusal.New(refusal.Invalid, "until: want a time in the future", "")
 		}
 		w.Until = trace.Nanos(until.UnixNano())
 	}
 	switch {
-	case w.Forced && !who.role.Allows(access.Admin):
-		return nil, refusal.New(refusal.Forbidden, "forcing a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role), "")
+	case w.Forced && !who.Role.Allows(access.Admin):
+		return nil, refusal.New(refusal.Forbidden, "forcing a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.Role), "")
 	case w.Forced && w.Kind == search.Forbid:
 		return nil, refusal.New(refusal.Invalid, "force: a forbidden tracepoint is off anyway", "")
 	}
@@ -224,7 +226,7 @@ func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepo
 		return nil, err
 	}
 	w.Tracepoint = id
-	switch room, err := a.change(ctx, engine.Change{Override: &w}); {
+	switch room, err := a.reader.Change(ctx, engine.Change{Override: &w}); {
 	case err != nil:
 		return nil, err
 	case !room:
@@ -235,60 +237,60 @@ func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepo
 		return nil, err
 	}
 	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "tracepoint overridden", slog.String("tracepoint", x.Name),
-		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.name))
+		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.Name))
 	return contract.OverrideTracepoint200JSONResponse(x), nil
 }
 
 // WithdrawOverride implements contract.StrictServerInterface.
-func (a *API) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideRequestObject) (contract.WithdrawOverrideResponseObject, error) {
+func (a *Plan) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideRequestObject) (contract.WithdrawOverrideResponseObject, error) {
 	x, id, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {
 		return nil, err
 	}
-	withdrawn, err := a.change(ctx, engine.Change{Withdraw: id, By: caller(ctx).name})
+	withdrawn, err := a.reader.Change(ctx, engine.Change{Withdraw: id, By: access.Caller(ctx).Name})
 	if err != nil {
 		return nil, err
 	}
 	if withdrawn {
 		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "override of a tracepoint withdrawn", slog.String("tracepoint", x.Name),
-			slog.String("by", caller(ctx).name))
+			slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.WithdrawOverride204Response{}, nil
 }
 
 // GetPlan implements contract.StrictServerInterface.
-func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (contract.GetPlanResponseObject, error) {
+func (a *Plan) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (contract.GetPlanResponseObject, error) {
 	var d contract.GetPlan200JSONResponse
-	return &d, a.ask(ctx, func(c *engine.View) {
-		names := a.renderer(c)
+	return &d, a.reader.Ask(ctx, func(c *engine.View) {
+		names := renderer{a.reader.Renderer(c)}
 		plan := c.Searches.Plan()
-		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
+		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: render.Instant(c.Ended), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
 		for i := range plan.Arms {
 			x := &plan.Arms[i]
 			d.Arms[i] = contract.Arm{
-				Name: search.ArmName(x.Name), Share: number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
+				Name: search.ArmName(x.Name), Share: render.Number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
 			}
 		}
 		for i := range plan.Leases {
 			l := &plan.Leases[i]
 			x := &d.Arms[l.Arm]
 			x.Tracepoints = append(x.Tracepoints, contract.PlannedTracepoint{
-				ID: hex16(l.Tracepoint), Name: names.tracepoint(l.Tracepoint), Lease: names.lease(plan, l),
+				ID: render.Hex16(l.Tracepoint), Name: names.Tracepoint(l.Tracepoint), Lease: names.lease(plan, l),
 			})
 		}
 	})
 }
 
 // GetBudget implements contract.StrictServerInterface.
-func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
+func (a *Plan) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
 	var d contract.GetBudget200JSONResponse
-	return &d, a.ask(ctx, func(c *engine.View) {
+	return &d, a.reader.Ask(ctx, func(c *engine.View) {
 		b, overrun, m := c.Options.Budget, c.Searches.State().Overrun, c.Offers.Measured()
 		d = contract.GetBudget200JSONResponse{
-			Total: limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
-			Service: limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: usage(estimate(c)),
-			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Searches.Plan())), Hits: number(m.Hits), Bytes: number(m.Bytes), CPU: number(m.CPU)}, MeasuredPlan: m.Plan,
-			OverrunBytes: number(overrun.Bytes), OverrunCPU: number(overrun.CPU),
+			Total: render.Limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: render.Limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
+			Service: render.Limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: render.Usage(estimate(c)),
+			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Searches.Plan())), Hits: render.Number(m.Hits), Bytes: render.Number(m.Bytes), CPU: render.Number(m.CPU)}, MeasuredPlan: m.Plan,
+			OverrunBytes: render.Number(overrun.Bytes), OverrunCPU: render.Number(overrun.CPU),
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -75,7 +76,7 @@ const shownAttributes = 20
 func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
 	return contract.AttributeComparison{
 		A: len(requests[first]), B: len(requests[second]),
-		Items: attributeDifferences(r.Names, r.core.Kept.Frequencies(group, requests[first], requests[second])),
+		Items: attributeDifferences(r.Names, r.Core.Kept.Frequencies(group, requests[first], requests[second])),
 	}
 }
 
@@ -86,8 +87,8 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 		at := names.Last(f.Where)
 		all = append(all, contract.AttributeDifference{
 			Key: f.Key, Value: f.Value, Where: names.Context(f.Where), Service: names.Service(at), Text: f.Key + " = " + f.Value + " at " + names.Op(at),
-			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: number(f.Duration.Mean), WithoutNs: number(f.Duration.Rest),
-			DifferenceNs: interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
+			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: render.Number(f.Duration.Mean), WithoutNs: render.Number(f.Duration.Rest),
+			DifferenceNs: render.Interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
 		})
 	}
 	return all
@@ -98,14 +99,14 @@ const wholeOfSide = 64
 
 // addUnlisted adds to a comparison the attributes that it lacks because the setting keys does not list them, of the
 // requests that are kept with all attributes. It then keeps the first shownAttributes.
-func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {
 		known[c.Items[i].Key] = true
 	}
 	table := &trace.Table{}
 	w := wholeRequests{
-		read:      a.engine.WholeTrace,
+		read:      a.options.Whole,
 		table:     table,
 		failing:   a.options.Failing,
 		extractor: critpath.NewExtractor(options),

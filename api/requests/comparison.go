@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"cmp"
@@ -14,6 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -21,7 +24,7 @@ import (
 )
 
 // CompareGroup implements contract.StrictServerInterface.
-func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
+func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
 	q := &r.Params
 	var times [4]trace.Nanos
 	for i, x := range []struct {
@@ -29,7 +32,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		text *string
 	}{{"from", q.From}, {"to", q.To}, {"base_from", q.BaseFrom}, {"base_to", q.BaseTo}} {
 		var err error
-		if times[i], err = parseInstant(x.name, x.text); err != nil {
+		if times[i], err = query.ParseInstant(x.name, x.text); err != nil {
 			return nil, err
 		}
 	}
@@ -42,20 +45,20 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	var d contract.CompareGroup200JSONResponse
 	var requests [second + 1][]*observation.Observation // on each side
 	var options critpath.Options
-	err := a.askGroup(ctx, r.Group, func(c *engine.View, _ *snapshot, g *group.Group, names renderer) error {
+	err := a.askGroup(ctx, r.Group, func(c *engine.View, _ *epoch.Snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
 		sampled := c.Kept.Of(g)
 		var split func(o *observation.Observation) side
 		switch {
 		case byDuration:
-			b := box{times[0], times[1], value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64)}
+			b := box{times[0], times[1], query.Value(q.LongerNs, 0), query.Value(q.ShorterNs, math.MaxInt64)}
 			split = b.side
 			if one, other, note = b.compare(sampled); one.n+other.n == 0 {
 				one, other, note = b.split(g)
 			}
 		case !byTime:
-			part := value(q.Slowest, defaultSlowest)
+			part := query.Value(q.Slowest, defaultSlowest)
 			split = slowestSide(sampled, part)
 			one = populationOf("the slowest "+units.Percent(part)+" of the sampled requests", sampled, split, first)
 			other = populationOf(others, sampled, split, second)
@@ -134,7 +137,7 @@ type population struct {
 }
 
 func (p *population) contract() contract.Population {
-	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: number(p.mean), From: instant(p.from), To: instant(p.to)}
+	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: render.Number(p.mean), From: render.Instant(p.from), To: render.Instant(p.to)}
 }
 
 // slowest splits the sampled requests of a group into the slowest part and the rest.
@@ -246,7 +249,7 @@ func few(n, all int) string {
 }
 
 // instantText formats a time as in the contract, to the second.
-func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
+func instantText(t trace.Nanos) string { return render.At(t).Format(time.RFC3339) }
 
 // sample holds the sampled requests of a group: a row per request, a column per edge of the group.
 type sample struct {
@@ -368,12 +371,12 @@ func (r renderer) compare(a, b *population) contract.Comparison {
 		all = append(all, difference{e, a.edges[e] - b.edges[e]})
 	}
 	slices.SortFunc(all, func(x, y difference) int {
-		return cmp.Or(compareKeys(-math.Abs(x.difference), -math.Abs(y.difference)), cmp.Compare(x.edge, y.edge))
+		return cmp.Or(query.CompareKeys(-math.Abs(x.difference), -math.Abs(y.difference)), cmp.Compare(x.edge, y.edge))
 	})
 	for _, x := range all {
 		d.Edges = append(d.Edges, contract.EdgeDifference{
-			Place: r.placeOf(x.edge), ANs: number(a.edges[x.edge]), BNs: number(b.edges[x.edge]), DifferenceNs: number(x.difference),
-			Part: number(x.difference / (a.mean - b.mean)),
+			Place: r.EdgePlace(x.edge), ANs: render.Number(a.edges[x.edge]), BNs: render.Number(b.edges[x.edge]), DifferenceNs: render.Number(x.difference),
+			Part: render.Number(x.difference / (a.mean - b.mean)),
 		})
 	}
 	return d

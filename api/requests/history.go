@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -20,10 +22,10 @@ const (
 )
 
 // GetGroupHistory implements contract.StrictServerInterface.
-func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryRequestObject) (contract.GetGroupHistoryResponseObject, error) {
+func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryRequestObject) (contract.GetGroupHistoryResponseObject, error) {
 	id, err := analysis.ParseHash(r.Group)
 	if err != nil {
-		return nil, notFound("group")
+		return nil, query.NotFound("group")
 	}
 	q := &r.Params
 	from, to, err := a.span(q.From, q.To, group.Day)
@@ -43,7 +45,7 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 	}
 	var present []group.Numbers // those of the period that is not over
 	known := false
-	err = a.ask(ctx, func(c *engine.View) {
+	err = a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
 		if known = g != nil; !known || c.Ended == 0 {
 			return
@@ -62,12 +64,12 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 		return nil, err
 	}
 	if !known && len(windows) == 0 {
-		return nil, notFound("group")
+		return nil, query.NotFound("group")
 	}
 	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
 		present = nil // the period ended meanwhile
 	}
-	h := contract.GetGroupHistory200JSONResponse{From: at(from), To: at(to), Windows: pastWindows(windows, present), Compared: []contract.PastWindow{}}
+	h := contract.GetGroupHistory200JSONResponse{From: render.At(from), To: render.At(to), Windows: pastWindows(windows, present), Compared: []contract.PastWindow{}}
 	if before := comparedWith(q.Compare); before > 0 {
 		compared, err := a.history.Windows(id, from.Add(-before), to.Add(-before), long)
 		if err != nil {
@@ -79,8 +81,8 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 }
 
 // span returns the span of two parameters: by default it has a length and ends now.
-func (a *API) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
-	if from, to, err = parseInterval(first, last); err != nil {
+func (a *Requests) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
+	if from, to, err = query.ParseInterval(first, last); err != nil {
 		return 0, 0, err
 	}
 	if to == 0 {
@@ -90,14 +92,14 @@ func (a *API) span(first, last *string, length time.Duration) (from, to trace.Na
 		from = to.Add(-length)
 	}
 	if from >= to {
-		return 0, 0, errOrder
+		return 0, 0, query.ErrOrder
 	}
 	return from, to, nil
 }
 
 // comparedWith returns the time between a span and the one to compare it with; 0: none.
 func comparedWith(with *contract.GetGroupHistoryParamsCompare) time.Duration {
-	switch value(with, contract.GetGroupHistoryParamsCompareNone) {
+	switch query.Value(with, contract.GetGroupHistoryParamsCompareNone) {
 	case contract.GetGroupHistoryParamsCompareYesterday:
 		return group.Day
 	case contract.GetGroupHistoryParamsCompareLastWeek:
@@ -113,8 +115,8 @@ func pastWindows(lists ...[]group.Numbers) []contract.PastWindow {
 		for i := range list {
 			w := &list[i]
 			all = append(all, contract.PastWindow{
-				From: at(w.From), To: at(w.To), Count: int64(w.Count), Failed: int64(w.Failed),
-				MeanNs: number(w.Mean), Cov: number(w.CoV), P50Ns: number(w.P50), P99Ns: number(w.P99),
+				From: render.At(w.From), To: render.At(w.To), Count: int64(w.Count), Failed: int64(w.Failed),
+				MeanNs: render.Number(w.Mean), Cov: render.Number(w.CoV), P50Ns: render.Number(w.P50), P99Ns: render.Number(w.P99),
 			})
 		}
 	}

@@ -1,9 +1,8 @@
-package api
+package requests
 
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,10 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/internal/sent"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -32,7 +35,7 @@ type keptTrace struct {
 }
 
 // keptTraces returns the stored requests; of a trace the longest one.
-func (a *API) keptTraces() (map[trace.ID]*keptTrace, error) {
+func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
 	all := make(map[trace.ID]*keptTrace)
 	add := func(group analysis.Hash, e *store.Exemplars) {
 		for _, stratum := range []struct {
@@ -79,13 +82,13 @@ type traceQuery struct {
 
 func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
 	q = traceQuery{
-		trace: strings.ToLower(value(p.Trace, "")), longer: value(p.LongerNs, 0), shorter: value(p.ShorterNs, 0),
-		service: value(p.Service, ""), operation: value(p.Operation, ""), failed: p.Error,
+		trace: strings.ToLower(query.Value(p.Trace, "")), longer: query.Value(p.LongerNs, 0), shorter: query.Value(p.ShorterNs, 0),
+		service: query.Value(p.Service, ""), operation: query.Value(p.Operation, ""), failed: p.Error,
 	}
-	if q.from, q.to, err = parseInterval(p.From, p.To); err != nil {
+	if q.from, q.to, err = query.ParseInterval(p.From, p.To); err != nil {
 		return q, err
 	}
-	for _, text := range value(p.Attribute, nil) {
+	for _, text := range query.Value(p.Attribute, nil) {
 		key, value, _ := strings.Cut(text, "=")
 		q.attributes = append(q.attributes, [2]string{key, value})
 	}
@@ -133,12 +136,12 @@ func (q *traceQuery) request(now time.Time) *notify.Request {
 }
 
 // ListTraces implements contract.StrictServerInterface.
-func (a *API) ListTraces(ctx context.Context, r contract.ListTracesRequestObject) (contract.ListTracesResponseObject, error) {
+func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestObject) (contract.ListTracesResponseObject, error) {
 	q, err := newTraceQuery(&r.Params)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.current(ctx)
+	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +149,8 @@ func (a *API) ListTraces(ctx context.Context, r contract.ListTracesRequestObject
 	if err != nil {
 		return nil, err
 	}
-	sort := value(r.Params.Sort, contract.ListTracesParamsSortNewest)
-	order := newNameList()
+	sort := query.Value(r.Params.Sort, contract.ListTracesParamsSortNewest)
+	order := query.NewNameList()
 	var all []*keptTrace
 	var keys []float64
 	for _, k := range kept {
@@ -158,22 +161,22 @@ func (a *API) ListTraces(ctx context.Context, r contract.ListTracesRequestObject
 		if sort == contract.ListTracesParamsSortSlowest {
 			key = -float64(k.Duration)
 		}
-		order.entries = append(order.entries, entry[string]{key, k.Trace.String(), int32(len(all))})
+		order.Add(key, k.Trace.String(), int32(len(all)))
 		all, keys = append(all, k), append(keys, key)
 	}
-	order.sort()
+	order.Sort()
 	list := contract.ListTraces200JSONResponse{Items: []contract.KeptTrace{}, Kept: len(all), Links: []contract.Link{}}
-	limit := value(r.Params.Limit, defaultLimit)
+	limit := query.Value(r.Params.Limit, query.DefaultLimit)
 	// The page has all traces to read, so that the cursor leads behind the last one that was read.
-	candidates := page{maxRead, r.Params.Cursor, "traces by " + string(sort)}
-	items, next, err := order.page(candidates, func(int32) bool { return true })
+	candidates := query.PageOf(new(maxRead), r.Params.Cursor, "traces by "+string(sort))
+	items, next, err := order.Page(candidates, func(int32) bool { return true })
 	if err != nil {
 		return nil, err
 	}
 	for at, i := range items {
 		if len(list.Items) == limit {
 			last := items[at-1]
-			next = new(cursor{candidates.sort, math.Float64bits(keys[last]), all[last].Trace.String()}.String())
+			next = new(order.End(candidates, keys[last], all[last].Trace.String()))
 			break
 		}
 		list.Read++
@@ -186,28 +189,27 @@ func (a *API) ListTraces(ctx context.Context, r contract.ListTracesRequestObject
 		}
 	}
 	list.NextCursor = next
-	list.Links = append(list.Links, contractLinks(notify.LinksTo(a.directory.Load().Searches, q.request(a.options.Clock())))...)
+	list.Links = append(list.Links, render.Links(notify.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
 	return list, nil
 }
 
 // readKept returns a stored trace; nil if it was deleted, or if no span satisfies q.
-func (a *API) readKept(k *keptTrace, q *traceQuery, s *snapshot) (*contract.KeptTrace, error) {
+func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*contract.KeptTrace, error) {
 	data, err := a.history.Trace(k.Trace)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	v := &spanReader{trace: k.Trace[:], start: k.Start}
-	v.request(data)
+	v := sent.Read(k.Trace, k.Start, data)
 	x := &contract.KeptTrace{
-		ID: k.Trace.String(), Start: at(k.Start), DurationNs: k.Duration, Spans: len(v.spans), Group: k.group.String(), Strata: k.strata,
+		ID: k.Trace.String(), Start: render.At(k.Start), DurationNs: k.Duration, Spans: len(v.All), Group: k.group.String(), Strata: k.strata,
 	}
-	if g := s.row(k.group); g != nil {
-		x.RequestTypeName = s.types[g.requestType]
+	if g := s.Row(k.group); g != nil {
+		x.RequestTypeName = s.Types[g.RequestType]
 	}
 	services := make(map[string]bool)
 	found := false
-	for i := range v.spans {
-		span := &v.spans[i]
+	for i := range v.All {
+		span := &v.All[i]
 		services[span.Service] = true
 		if span.Error {
 			x.Errors++
@@ -215,7 +217,7 @@ func (a *API) readKept(k *keptTrace, q *traceQuery, s *snapshot) (*contract.Kept
 		if span.ID == k.Root.String() || x.Operation == "" && span.Parent == "" {
 			x.Service, x.Operation = span.Service, span.Name
 		}
-		if !found && q.aboutSpans() && q.matches(span, v.resources[i]) {
+		if !found && q.aboutSpans() && q.matches(span, v.Resources[i]) {
 			found, x.Span = true, span.ID
 		}
 	}
@@ -234,12 +236,12 @@ const mostNormal = 40
 
 // compareTrace returns the difference of a stored trace from the typical and fast ones of its request type; nil if
 // fewer than leastNormal are stored. Those of healthy times are preferred.
-func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
+func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
 	kept, err := a.keptTraces()
 	if err != nil || kept[id] == nil {
 		return nil, err
 	}
-	s, err := a.current(ctx)
+	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -281,8 +283,8 @@ func (a *API) compareTrace(ctx context.Context, id trace.ID, data []byte, option
 
 // addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
 // belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
-func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
-	return a.ask(ctx, func(c *engine.View) {
+func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
+	return a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
 		if g == nil || !e.Known() {
 			return
@@ -295,7 +297,7 @@ func (a *API) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explan
 
 func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding {
 	f := contract.TraceFinding{
-		Reason: contract.TraceFindingReason(c.Reason), Part: optional(string(c.Part)), Service: c.Service, Operation: c.Operation, Span: path.Nodes[c.Node].ID.String(),
+		Reason: contract.TraceFindingReason(c.Reason), Part: render.Optional(string(c.Part)), Service: c.Service, Operation: c.Operation, Span: path.Nodes[c.Node].ID.String(),
 		ExcessNs: c.ExcessNS, Calls: c.Calls, Missing: []string{}, Text: c.Text(),
 	}
 	for _, m := range c.Missing {
@@ -306,15 +308,15 @@ func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding
 
 // normalTraces returns the typical and fast stored traces of the request type of k, latest first: those that began
 // while no incident affected the type, if there are enough of them.
-func (a *API) normalTraces(s *snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
-	g := s.row(k.group)
+func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
+	g := s.Row(k.group)
 	if g == nil {
 		return nil
 	}
 	of := make(map[analysis.Hash]bool)
-	for i := range s.groups {
-		if s.groups[i].requestType == g.requestType {
-			of[s.groups[i].id] = true
+	for i := range s.Groups {
+		if s.Groups[i].RequestType == g.RequestType {
+			of[s.Groups[i].ID] = true
 		}
 	}
 	var all, healthy []*keptTrace
@@ -323,7 +325,7 @@ func (a *API) normalTraces(s *snapshot, kept map[trace.ID]*keptTrace, k *keptTra
 			continue
 		}
 		all = append(all, x)
-		if !s.affected(g.requestType, x.Start) {
+		if !affected(s, g.RequestType, x.Start) {
 			healthy = append(healthy, x)
 		}
 	}
@@ -335,10 +337,10 @@ func (a *API) normalTraces(s *snapshot, kept map[trace.ID]*keptTrace, k *keptTra
 }
 
 // affected reports whether an incident affected a request type at an instant.
-func (s *snapshot) affected(requestType analysis.Hash, when trace.Nanos) bool {
-	for i := range s.incidents {
-		x := &s.incidents[i]
-		if at(when).Before(x.Onset) || x.Closed != nil && at(when).After(*x.Closed) {
+func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bool {
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if render.At(when).Before(x.Onset) || x.Closed != nil && render.At(when).After(*x.Closed) {
 			continue
 		}
 		if slices.ContainsFunc(x.RequestTypes, func(t contract.IncidentRequestType) bool { return t.ID == requestType.String() }) {

@@ -1,13 +1,16 @@
-package api
+package requests
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -86,12 +89,12 @@ func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
 }
 
 // GetGroupLatency implements contract.StrictServerInterface.
-func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyRequestObject) (contract.GetGroupLatencyResponseObject, error) {
+func (a *Requests) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyRequestObject) (contract.GetGroupLatencyResponseObject, error) {
 	id, err := analysis.ParseHash(r.Group)
 	if err != nil {
-		return nil, notFound("group")
+		return nil, query.NotFound("group")
 	}
-	edge, err := parseInstant("edge", r.Params.Edge)
+	edge, err := query.ParseInstant("edge", r.Params.Edge)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,7 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 	if err != nil {
 		return nil, err
 	}
-	d := contract.GetGroupLatency200JSONResponse{From: at(l.from), To: at(l.to), BinNs: l.length.Nanoseconds(), Usual: l.usual, Windows: []contract.Window{}}
+	d := contract.GetGroupLatency200JSONResponse{From: render.At(l.from), To: render.At(l.to), BinNs: l.length.Nanoseconds(), Usual: l.usual, Windows: []contract.Window{}}
 	for i := range l.requests {
 		d.Windows = append(d.Windows, window(&l.requests[i]))
 	}
@@ -118,7 +121,7 @@ type binnedLatency struct {
 }
 
 // latency returns the requests of a group within a span, in bins. One begins at edge, as [binsOf] says.
-func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
+func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
 		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
@@ -138,7 +141,7 @@ func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trac
 	}
 	var usual *contract.UsualLatency
 	known := false
-	err = a.ask(ctx, func(c *engine.View) {
+	err = a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
 		if known = g != nil; !known {
 			return
@@ -158,9 +161,30 @@ func (a *API) latency(ctx context.Context, id analysis.Hash, from, to, edge trac
 		present = nil // the period ended meanwhile
 	}
 	if !known && len(windows) == 0 {
-		return nil, notFound("group")
+		return nil, query.NotFound("group")
 	}
 	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
+}
+
+// Around returns the durations of the requests of a group within a span, in bins, one of which begins at edge. None are
+// returned if they are not kept.
+func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
+	var all []group.Numbers
+	var err error
+	if to.Sub(from) > shortSpan {
+		all, err = a.history.Windows(id, from, to, true)
+	} else {
+		var l *binnedLatency
+		if l, err = a.latency(ctx, id, from, to, edge); l != nil {
+			for i := range l.requests {
+				all = append(all, l.requests[i].Numbers(l.requests[i].From, l.requests[i].To))
+			}
+		}
+	}
+	if errors.Is(err, refusal.NotFound) {
+		return nil, nil
+	}
+	return pastWindows(all), err
 }
 
 // usualLatency returns the durations of the healthy requests of a group; nil if there are none.
@@ -169,8 +193,8 @@ func usualLatency(g *group.Group) *contract.UsualLatency {
 	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {
 		return nil
 	}
-	q := func(p float64) *float64 { return number(float64(w.Latency.Quantile(p))) }
+	q := func(p float64) *float64 { return render.Number(float64(w.Latency.Quantile(p))) }
 	return &contract.UsualLatency{
-		Requests: int64(w.Total.N), MeanNs: number(w.Total.Mean()), P10Ns: q(0.1), P50Ns: q(0.5), P90Ns: q(0.9), P99Ns: q(0.99),
+		Requests: int64(w.Total.N), MeanNs: render.Number(w.Total.Mean()), P10Ns: q(0.1), P50Ns: q(0.5), P90Ns: q(0.9), P99Ns: q(0.99),
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -17,27 +19,25 @@ import (
 // profiledTypes limits the request types of a profile.
 const profiledTypes = 1000
 
-// getProfile serves critical paths as pprof or folded stacks.
-func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
-	s, err := a.current(r.Context())
+// WriteProfile serves critical paths as pprof or folded stacks. It has written nothing if it returns an error.
+func (a *Requests) WriteProfile(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.reader.Current(r.Context())
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return err
 	}
-	query := r.URL.Query()
-	text := query.Get("request_type")
-	requestType, unknown := s.typeParameter(&text)
+	params := r.URL.Query()
+	text := params.Get("request_type")
+	requestType, unknown := s.TypeParameter(&text)
 	if unknown {
-		a.fail(w, r, notFound("request type"))
-		return
+		return query.NotFound("request type")
 	}
-	types := s.busiest(requestType)
+	types := busiest(s, requestType)
 	var profiles []describe.Profile
-	err = a.ask(r.Context(), func(c *engine.View) {
-		names := s.names(c)
+	err = a.reader.Ask(r.Context(), func(c *engine.View) {
+		names := s.Names(c)
 		names.Clean, names.Types = printable, make(map[analysis.Hash]string, len(types))
 		for _, id := range types {
-			names.Types[id] = printable(s.types[id])
+			names.Types[id] = printable(s.Types[id])
 			if g := c.Groups.Group(id); g != nil {
 				summary := c.Groups.Summarize(g)
 				profiles = append(profiles, describe.NewProfile(names, &summary))
@@ -45,38 +45,37 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return err
 	}
 	var body bytes.Buffer
 	write, media, name := describe.Pprof, "application/octet-stream", "critical-path.pb.gz"
-	if query.Get("format") == "folded" {
+	if params.Get("format") == "folded" {
 		write, media, name = describe.Folded, "text/plain; charset=utf-8", "critical-path.folded"
 	}
 	if err := write(&body, profiles); err != nil {
-		a.fail(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	_, _ = body.WriteTo(w)
+	return nil
 }
 
 // busiest returns up to profiledTypes request types, most requests first; or only the wanted one, unless it is zero.
-func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
+func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 	if !wanted.IsZero() {
 		return []analysis.Hash{wanted}
 	}
-	var rows []*groupRow
-	for i := range s.groups {
-		if s.groups[i].level == group.LevelRequestType {
-			rows = append(rows, &s.groups[i])
+	var rows []*epoch.GroupRow
+	for i := range s.Groups {
+		if s.Groups[i].Level == group.LevelRequestType {
+			rows = append(rows, &s.Groups[i])
 		}
 	}
-	slices.SortFunc(rows, func(x, y *groupRow) int { return cmp.Or(cmp.Compare(y.count, x.count), x.id.Compare(y.id)) })
+	slices.SortFunc(rows, func(x, y *epoch.GroupRow) int { return cmp.Or(cmp.Compare(y.Count, x.Count), x.ID.Compare(y.ID)) })
 	var ids []analysis.Hash
 	for _, row := range rows[:min(len(rows), profiledTypes)] {
-		ids = append(ids, row.id)
+		ids = append(ids, row.ID)
 	}
 	return ids
 }

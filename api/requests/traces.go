@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"cmp"
@@ -12,6 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/internal/sent"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -23,16 +26,16 @@ import (
 )
 
 // ListExemplars implements contract.StrictServerInterface.
-func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestObject) (contract.ListExemplarsResponseObject, error) {
+func (a *Requests) ListExemplars(_ context.Context, r contract.ListExemplarsRequestObject) (contract.ListExemplarsResponseObject, error) {
 	group, err := analysis.ParseHash(r.Params.Group)
 	if err != nil {
-		return nil, notFound("group")
+		return nil, query.NotFound("group")
 	}
 	read := a.history.Exemplars
 	if r.Params.Problem != nil {
 		problem, err := analysis.ParseHash(*r.Params.Problem)
 		if err != nil {
-			return nil, notFound("problem")
+			return nil, query.NotFound("problem")
 		}
 		read = func(group analysis.Hash) (*store.Exemplars, error) {
 			return a.history.Kept(search.OfProblem(problem), group)
@@ -58,7 +61,7 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 		for i := range stratum.all {
 			x := &stratum.all[i]
 			list.Items = append(list.Items, contract.Exemplar{
-				Trace: x.Trace.String(), Group: group.String(), Stratum: stratum.name, Start: at(x.Start), DurationNs: x.Duration,
+				Trace: x.Trace.String(), Group: group.String(), Stratum: stratum.name, Start: render.At(x.Start), DurationNs: x.Duration,
 			})
 		}
 	}
@@ -66,10 +69,10 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 }
 
 // GetTrace implements contract.StrictServerInterface.
-func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (contract.GetTraceResponseObject, error) {
+func (a *Requests) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (contract.GetTraceResponseObject, error) {
 	id, err := trace.ParseID(r.Trace)
 	if err != nil {
-		return nil, notFound("trace")
+		return nil, query.NotFound("trace")
 	}
 	data, err := a.history.Trace(id)
 	switch {
@@ -79,7 +82,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "Sibyl stores samples of each group, and lists them at /traces; a tracing backend may have the others")
 	}
 	var options critpath.Options
-	if err := a.ask(ctx, func(c *engine.View) { options = c.Options.Path }); err != nil {
+	if err := a.reader.Ask(ctx, func(c *engine.View) { options = c.Options.Path }); err != nil {
 		return nil, err
 	}
 	d, steps, err := readTrace(id, data, options, a.options.Failing)
@@ -92,7 +95,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if d.Comparison, err = a.compareTrace(ctx, id, data, options); err != nil {
 		return nil, err
 	}
-	d.Links = append(d.Links, contractLinks(notify.LinksTo(a.directory.Load().Traces, linkTarget(id, d)))...)
+	d.Links = append(d.Links, render.Links(notify.LinksTo(a.options.Directory().Traces, linkTarget(id, d)))...)
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
@@ -100,14 +103,14 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 const minRanked = 20
 
 // rank sets the percentile of each span of d among the spans of its step. Steps holds the steps by span ID.
-func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trace.Op) error {
+func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string]trace.Op) error {
 	ranks := make(map[trace.Op]*stats.Ranks)
 	for i := range d.Spans {
 		ranks[steps[d.Spans[i].ID]] = nil
 	}
-	err := a.ask(ctx, func(c *engine.View) {
+	err := a.reader.Ask(ctx, func(c *engine.View) {
 		if since := c.Spans.Since(); since > 0 {
-			d.RankedSince = new(at(since))
+			d.RankedSince = new(render.At(since))
 		}
 		for step := range ranks {
 			ranks[step] = new(rankedSpans(c.Spans, step))
@@ -186,9 +189,8 @@ func readTrace(
 			own[path.Nodes[s.Node].ID.String()] += int64(s.End - s.Start)
 		}
 	}
-	v := &spanReader{trace: id[:], start: start}
-	v.request(data)
-	spans, steps := matchSpans(path, t, v.spans)
+	v := sent.Read(id, start, data)
+	spans, steps := matchSpans(path, t, v.All)
 	for i := range spans {
 		spans[i].ExclusiveNs = own[spans[i].ID]
 		d.DurationNs = max(d.DurationNs, spans[i].StartNs+spans[i].DurationNs)
@@ -198,7 +200,7 @@ func readTrace(
 	})
 	d.DroppedSpans = max(0, len(spans)-shownSpans)
 	d.Spans = append(d.Spans, spans[:len(spans)-d.DroppedSpans]...)
-	d.Start = at(start)
+	d.Start = render.At(start)
 	return d, steps, nil
 }
 

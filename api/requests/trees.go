@@ -1,56 +1,56 @@
-package api
+package requests
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/search"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // ListTrees implements contract.StrictServerInterface.
-func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) (contract.ListTreesResponseObject, error) {
-	var s *snapshot
+func (a *Requests) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) (contract.ListTreesResponseObject, error) {
+	var s *epoch.Snapshot
 	var trees []contract.TreeSummary
-	order := newHashList()
-	err := a.ask(ctx, func(c *engine.View) {
-		s = a.refresh(c)
-		for i := range s.groups {
-			id := s.groups[i].id
-			if s.groups[i].level != group.LevelRequestType {
+	order := query.NewHashList()
+	err := a.reader.Ask(ctx, func(c *engine.View) {
+		s = a.reader.Refresh(c)
+		for i := range s.Groups {
+			id := s.Groups[i].ID
+			if s.Groups[i].Level != group.LevelRequestType {
 				continue
 			}
 			t, some := c.Trees.Built(id)
 			if !some {
 				continue
 			}
-			x := contract.TreeSummary{RequestType: id.String(), RequestTypeName: s.types[id]}
+			x := contract.TreeSummary{RequestType: id.String(), RequestTypeName: s.Types[id]}
 			if t != nil { // nil: not built yet; a list does not build trees
 				x.Version, x.Nodes, x.Tracepoints = fmt.Sprintf("%016x", t.Version), len(t.Nodes), t.Tracepoints
 				x.Requests, x.Dropped = int64(t.Requests), int64(t.Dropped)
 			}
-			order.entries = append(order.entries, entry[analysis.Hash]{-float64(s.groups[i].count), id, int32(len(trees))})
+			order.Add(-float64(s.Groups[i].Count), id, int32(len(trees)))
 			trees = append(trees, x)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	order.sort()
-	keep := func(i int32) bool { return matches(trees[i].RequestTypeName, r.Params.Q) }
-	items, next, err := order.page(pageOf(r.Params.Limit, r.Params.Cursor, "trees"), keep)
+	order.Sort()
+	keep := func(i int32) bool { return query.Matches(trees[i].RequestTypeName, r.Params.Q) }
+	items, next, err := order.Page(query.PageOf(r.Params.Limit, r.Params.Cursor, "trees"), keep)
 	if err != nil {
 		return nil, err
 	}
-	list := contract.ListTrees200JSONResponse{Items: make([]contract.TreeSummary, 0, len(items)), NextCursor: next, Epoch: s.epoch()}
+	list := contract.ListTrees200JSONResponse{Items: make([]contract.TreeSummary, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
 	for _, i := range items {
 		list.Items = append(list.Items, trees[i])
 	}
@@ -58,76 +58,57 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 }
 
 // GetTree implements contract.StrictServerInterface.
-func (a *API) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (contract.GetTreeResponseObject, error) {
+func (a *Requests) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (contract.GetTreeResponseObject, error) {
 	q := &r.Params
 	requestType, err := analysis.ParseHash(r.RequestType)
 	if err != nil {
-		return nil, notFound("request type")
+		return nil, query.NotFound("request type")
 	}
-	p := pageOf(q.Limit, q.Cursor, "tree "+r.RequestType)
-	from, err := p.index()
+	p := query.PageOf(q.Limit, q.Cursor, "tree "+r.RequestType)
+	from, err := p.Index()
 	if err != nil {
 		return nil, err
 	}
 	var d *contract.GetTree200JSONResponse
-	err = a.ask(ctx, func(c *engine.View) {
+	err = a.reader.Ask(ctx, func(c *engine.View) {
 		t := c.Trees.Of(requestType)
 		if t == nil {
 			return
 		}
-		s := a.refresh(c)
-		names := renderer{s.names(c), c}
-		states := newStates(c)
+		s := a.reader.Refresh(c)
+		names := renderer{s.Renderer(c)}
+		states := render.NewStates(c)
 		d = &contract.GetTree200JSONResponse{
-			RequestType: r.RequestType, RequestTypeName: s.types[requestType], Version: fmt.Sprintf("%016x", t.Version), Nodes: len(t.Nodes),
+			RequestType: r.RequestType, RequestTypeName: s.Types[requestType], Version: fmt.Sprintf("%016x", t.Version), Nodes: len(t.Nodes),
 			Items: []contract.TreeNode{}, Matches: names.matches(c, t, requestType, q.Problem),
 		}
 		for i := from; i < len(t.Nodes); i++ {
 			n := &t.Nodes[i]
-			state := states.of(n.Tracepoint)
-			if q.State != nil && *q.State != state || q.Q != nil && !matches(names.nodeText(n), q.Q) {
+			state := states.Of(n.Tracepoint)
+			if q.State != nil && *q.State != state || q.Q != nil && !query.Matches(names.nodeText(n), q.Q) {
 				continue
 			}
-			if len(d.Items) == p.limit {
-				d.NextCursor = new(p.at(i))
+			if len(d.Items) == p.Limit {
+				d.NextCursor = new(p.At(i))
 				return
 			}
 			d.Items = append(d.Items, names.node(t, i, state))
 		}
 	})
 	if err == nil && d == nil {
-		err = notFound("tree")
+		err = query.NotFound("tree")
 	}
 	return d, err
 }
 
-// index returns the index at which the page begins, for lists in a fixed order.
-func (p page) index() (int, error) {
-	if p.cursor == nil || *p.cursor == "" {
-		return 0, nil
-	}
-	c, err := parseCursor(*p.cursor, p.sort)
-	if err != nil {
-		return 0, err
-	}
-	i, err := strconv.Atoi(c.ID)
-	if err != nil || i < 0 {
-		return 0, errCursor
-	}
-	return i, nil
-}
-
-// at returns the cursor that [page.index] reads.
-func (p page) at(i int) string { return cursor{Sort: p.sort, ID: strconv.Itoa(i)}.String() }
-
 func (r renderer) nodeText(n *cct.Node) string {
-	return r.nodeName(n) + " " + r.Table.Text(n.Service) + " " + r.tracepoint(n.Tracepoint)
+	return r.nodeName(n) + " " + r.Table.Text(n.Service) + " " + r.Tracepoint(n.Tracepoint)
 }
 
 // nodeName returns the operation of a node or, for a variable, the name of its tracepoint.
 func (r renderer) nodeName(n *cct.Node) string {
 	if n.Kind == cct.VariablePoint {
-		return r.tracepoint(n.Tracepoint)
+		return r.Tracepoint(n.Tracepoint)
 	}
 	return r.OpName(n.Op)
 }
@@ -135,11 +116,11 @@ func (r renderer) nodeName(n *cct.Node) string {
 func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contract.TreeNode {
 	n := &t.Nodes[i]
 	return contract.TreeNode{
-		Index: i, Parent: int(n.Parent), End: int(n.End), Depth: int(n.Depth), Context: hex16(n.Context), Service: r.Table.Text(n.Service),
+		Index: i, Parent: int(n.Parent), End: int(n.End), Depth: int(n.Depth), Context: render.Hex16(n.Context), Service: r.Table.Text(n.Service),
 		Operation: r.nodeName(n), Layer: contract.TreeNodeLayer(n.Layer.String()), Kind: contract.TreeNodeKind(n.Kind.String()),
-		Tracepoint: hex16(n.Tracepoint), TracepointName: r.tracepoint(n.Tracepoint), State: state, HitsPerRequest: number(n.HitRate()),
+		Tracepoint: render.Hex16(n.Tracepoint), TracepointName: r.Tracepoint(n.Tracepoint), State: state, HitsPerRequest: render.Number(n.HitRate()),
 		BytesPerHit: int(n.Bytes), CostNs: n.Cost.Nanoseconds(), Requests: int64(n.Requests), Errors: int64(n.Errors), Unanswered: int64(n.Unanswered),
-		History: number(n.History.Mean()), HistoryInvestigations: int64(n.History.N), ReferenceNs: number(n.Reference.Mean()), Seen: instant(n.Seen),
+		History: render.Number(n.History.Mean()), HistoryInvestigations: int64(n.History.N), ReferenceNs: render.Number(n.Reference.Mean()), Seen: render.Instant(n.Seen),
 	}
 }
 
@@ -175,11 +156,11 @@ func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash
 		}
 		place := r.Place(e)
 		x := contract.Match{
-			Problem: p.ID.String(), Place: contractPlace(&place), Score: number(e.Score), Nodes: []contract.MatchedNode{}, Distance: m.Distance,
+			Problem: p.ID.String(), Place: render.Place(&place), Score: render.Number(e.Score), Nodes: []contract.MatchedNode{}, Distance: m.Distance,
 			RunnersUp: []contract.RunnerUp{},
 		}
 		for k, n := range m.Nodes[:min(len(m.Nodes), matchedNodes)] {
-			x.Nodes = append(x.Nodes, contract.MatchedNode{Index: int(n), Weight: number(m.Weights[k])})
+			x.Nodes = append(x.Nodes, contract.MatchedNode{Index: int(n), Weight: render.Number(m.Weights[k])})
 		}
 		for _, n := range m.RunnersUp {
 			x.RunnersUp = append(x.RunnersUp, contract.RunnerUp{Index: int(n.Node), Distance: n.Distance})
@@ -187,37 +168,4 @@ func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash
 		all = append(all, x)
 	}
 	return all
-}
-
-// states returns the states of tracepoints.
-type states struct {
-	on        map[trace.Symbol]bool
-	overrides map[trace.Symbol]*search.Override
-}
-
-func newStates(c *engine.View) *states {
-	s := &states{make(map[trace.Symbol]bool), make(map[trace.Symbol]*search.Override)}
-	for _, l := range c.Searches.Plan().Leases {
-		s.on[l.Tracepoint] = true
-	}
-	for i := range c.Searches.State().Overrides {
-		w := &c.Searches.State().Overrides[i]
-		s.overrides[w.Tracepoint] = w
-	}
-	return s
-}
-
-func (s *states) of(tp trace.Symbol) contract.TracepointState {
-	w := s.overrides[tp]
-	switch {
-	case tp == 0:
-		return contract.TracepointStateBaseline
-	case w != nil && w.Kind == search.Forbid:
-		return contract.TracepointStateForbidden
-	case s.on[tp]:
-		return contract.TracepointStateOn
-	case w != nil:
-		return contract.TracepointStatePending
-	}
-	return contract.TracepointStateOff
 }

@@ -1,4 +1,4 @@
-package api
+package services
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -28,23 +29,23 @@ const (
 const fewCallsRemedy = "Set objectives for their requests: these judge an hour, and six hours, instead of minutes. " +
 	"Or sample more of the requests."
 
-// fewCalls returns the operations and services with too few calls, as of a snapshot or a later one.
-func (a *API) fewCalls(ctx context.Context, s *snapshot) (*contract.FewCalls, error) {
-	if x := s.few.Load(); x != nil {
-		return x, nil
+// FewCalls returns the operations and services with too few calls: as of a snapshot, a later one, or one shortly
+// before.
+func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.FewCalls, error) {
+	found := a.recentFew(s)
+	if found != nil {
+		return found, nil
 	}
-	var found *contract.FewCalls
 	var refused error
-	err := a.ask(ctx, func(c *engine.View) {
-		s := a.refresh(c)
-		if found = s.few.Load(); found != nil {
+	err := a.reader.Ask(ctx, func(c *engine.View) {
+		s := a.reader.Refresh(c)
+		if found = a.recentFew(s); found != nil {
 			return
 		}
 		var t *serviceTable
-		if t, refused = s.services(c, serviceKey{}); refused == nil {
+		if t, refused = a.table(c, s, serviceKey{}); refused == nil {
 			found = t.fewCalls(c.Table)
-			s.few.Store(found)
-			s.fewAt = s.ended
+			a.keepFew(found, s)
 		}
 	})
 	return found, cmp.Or(err, refused)
@@ -54,15 +55,21 @@ func (a *API) fewCalls(ctx context.Context, s *snapshot) (*contract.FewCalls, er
 // linear in the history.
 const fewCallsAge = time.Minute
 
-// keepFew takes what the last snapshot has about operations with few calls, if that is recent.
-func (s *snapshot) keepFew(last *snapshot) {
-	if last == nil || s.ended.Sub(last.fewAt) >= fewCallsAge {
-		return
+// recentFew returns the operations with few calls if they were counted recently, as of s; else nil.
+func (a *Services) recentFew(s *epoch.Snapshot) *contract.FewCalls {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.Ended.Sub(a.fewAt) >= fewCallsAge {
+		return nil
 	}
-	if x := last.few.Load(); x != nil {
-		s.few.Store(x)
-		s.fewAt = last.fewAt
-	}
+	return a.few
+}
+
+// keepFew keeps the operations with few calls as of s.
+func (a *Services) keepFew(x *contract.FewCalls, s *epoch.Snapshot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.few, a.fewAt = x, s.Ended
 }
 
 // fewCalls returns the operations and services of t that are called too seldom now.

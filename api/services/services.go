@@ -1,4 +1,5 @@
-package api
+// Package services serves services: their figures, the map of their calls, their deploys and objectives.
+package services
 
 import (
 	"cmp"
@@ -6,16 +7,21 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -34,7 +40,7 @@ const (
 	shownDeploys           = 20
 	mappedServices         = 2000
 	mappedCalls            = 10_000
-	keptServiceTables      = 8 // of a snapshot
+	keptServiceTables      = 8 // of the latest snapshot
 )
 
 // Thresholds of the states of services. Incidents have their own, which are stricter; these order a list.
@@ -68,40 +74,57 @@ type serviceTable struct {
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 
-// services returns the use of all services from an instant to another; 0: the defaults. The caller must be allowed to
-// read c now.
-func (s *snapshot) services(c *engine.View, key serviceKey) (*serviceTable, error) {
-	if key.to == 0 || key.to > s.ended {
-		key.to = s.ended
+// Services serves services, their deploys and objectives. It is safe for concurrent use.
+type Services struct {
+	reader    *epoch.Reader
+	directory func() *notify.Directory // owners of services
+
+	mu     sync.Mutex                   // guards the fields below
+	of     *epoch.Snapshot              // that tables are of
+	tables map[serviceKey]*serviceTable // nil: none yet
+	few    *contract.FewCalls           // nil: not yet known
+	fewAt  trace.Nanos                  // end of the epoch of few
+}
+
+// New returns handlers that name the owners of services from a directory.
+func New(r *epoch.Reader, directory func() *notify.Directory) *Services {
+	return &Services{reader: r, directory: directory}
+}
+
+// table returns the use of all services from an instant to another, as of s; 0: the defaults. The caller must be
+// allowed to read c now.
+func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*serviceTable, error) {
+	if key.to == 0 || key.to > s.Ended {
+		key.to = s.Ended
 	}
 	if key.from == 0 {
 		key.from = key.to.Add(-trendLength)
 	}
-	if key.from >= key.to && s.ended != 0 {
-		return nil, errOrder
+	if key.from >= key.to && s.Ended != 0 {
+		return nil, query.ErrOrder
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.serviceTables[key]; t != nil {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.tables[key]; t != nil && a.of == s {
 		return t, nil
 	}
-	t := newServiceTable(c, s, key, 0)
-	if s.serviceTables == nil || len(s.serviceTables) >= keptServiceTables {
-		s.serviceTables = make(map[serviceKey]*serviceTable)
+	if a.of != s || len(a.tables) >= keptServiceTables {
+		a.of, a.tables = s, make(map[serviceKey]*serviceTable)
 	}
-	s.serviceTables[key] = t
+	t := newServiceTable(c, s, key, 0)
+	a.tables[key] = t
 	return t, nil
 }
 
 // newServiceTable returns a table of services; with series of the operations of one.
-func newServiceTable(c *engine.View, s *snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
+func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
-	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.ended}
+	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.Ended}
 	if t.live {
-		t.affected = s.affectedEntries(c)
+		t.affected = affectedEntries(s, c)
 	}
-	deploys, incidents := latestDeploys(c, key.to), s.suspectedServices()
+	deploys, incidents := latestDeploys(c, key.to), suspectedServices(s)
 	for i := range t.uses.Services {
 		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
 	}
@@ -129,7 +152,7 @@ const deployedWith = 2 * time.Minute
 
 // changedCalls describes changed calls. deploys are all known ones, oldest first.
 func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []engine.Deploy) *contract.ChangedCalls {
-	x := &contract.ChangedCalls{Since: at(changed.Since), Per100Requests: 100 * changed.Share}
+	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
 	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
 	for _, d := range slices.Backward(deploys) {
 		if d.Service == changed.Service && d.At.Sub(changed.Since).Abs() <= deployedWith {
@@ -146,18 +169,18 @@ func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract
 	latest := make(map[trace.Symbol]contract.Deploy)
 	for _, d := range c.Deploys { // oldest first
 		if d.At < before {
-			latest[d.Service] = deployOf(c.Table, d)
+			latest[d.Service] = render.Deploy(c.Table, d)
 		}
 	}
 	return latest
 }
 
 // suspectedServices returns the open incidents that suspect a service, by its name.
-func (s *snapshot) suspectedServices() map[string][]contract.ServiceIncident {
+func suspectedServices(s *epoch.Snapshot) map[string][]contract.ServiceIncident {
 	found := make(map[string][]contract.ServiceIncident)
-	for i := range s.incidents {
-		x := &s.incidents[i]
-		if x.Closed != nil || !x.listed {
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if x.Closed != nil || !x.Listed {
 			continue
 		}
 		shares := suspectShares(x.Suspects)
@@ -170,11 +193,11 @@ func (s *snapshot) suspectedServices() map[string][]contract.ServiceIncident {
 }
 
 // affectedEntries returns the request types that open incidents affect, by the operation at which they begin.
-func (s *snapshot) affectedEntries(c *engine.View) map[trace.Op][]contract.IncidentRequestType {
+func affectedEntries(s *epoch.Snapshot, c *engine.View) map[trace.Op][]contract.IncidentRequestType {
 	found := make(map[trace.Op][]contract.IncidentRequestType)
-	for i := range s.incidents {
-		x := &s.incidents[i]
-		if x.Closed != nil || !x.listed {
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if x.Closed != nil || !x.Listed {
 			continue
 		}
 		for k := range x.RequestTypes {
@@ -218,7 +241,7 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 ) contract.Service {
 	name := c.Table.Text(x.Service)
 	s := contract.Service{
-		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
+		ID: render.Hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
 		Incidents: append([]contract.ServiceIncident{}, incidents[name]...), Trend: t.trend(x.Series),
 	}
 	var latest, usual stats.Ranks
@@ -384,7 +407,7 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
 	case worse[0] == contract.ServiceFigureFailed:
-		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
+		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(query.Value(usual.Failed, 0)) + "."
 	}
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
@@ -421,7 +444,7 @@ func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
 // fewCalls says that calls are too few to judge, and whether they fail.
 func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	text := "Too few calls to judge: " + units.Count(now.Calls) + " in ten minutes"
-	if failed, before := value(now.Failed, 0), value(usual.Failed, 0); failed > before+leastServiceFail {
+	if failed, before := query.Value(now.Failed, 0), query.Value(usual.Failed, 0); failed > before+leastServiceFail {
 		text += ", of which " + units.Percent(failed) + " fail, usually " + units.Percent(before)
 	}
 	if quiet >= incident.Window {
@@ -430,15 +453,20 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// needAttention returns the services that are unwell, without those of incidents.
-func needAttention(services []contract.Service) []contract.ServiceAttention {
+// Attention returns the services that are unwell, without those of incidents, as of s. The caller must be allowed to
+// read c now.
+func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error) {
+	t, err := a.table(c, s, serviceKey{})
+	if err != nil {
+		return nil, err
+	}
 	found := []contract.ServiceAttention{}
 	for _, state := range []contract.ServiceState{
 		contract.ServiceStateFailing,
 		contract.ServiceStateSilent, contract.ServiceStateSlower,
 	} {
-		for i := range services {
-			if x := &services[i]; x.State == state {
+		for i := range t.rows {
+			if x := &t.rows[i]; x.State == state {
 				found = append(found, contract.ServiceAttention{
 					ID:      x.ID,
 					Service: x.Service,
@@ -448,7 +476,7 @@ func needAttention(services []contract.Service) []contract.ServiceAttention {
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // mostGrown names, of the times that are worse, the one that has grown most relative to the usual one: it tells most
@@ -497,7 +525,7 @@ func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, r
 
 // failsMore reports whether clearly more calls fail than usual.
 func failsMore(now, usual *contract.ServiceLoad) bool {
-	failed, before, n := value(now.Failed, 0), value(usual.Failed, 0), float64(now.Calls)
+	failed, before, n := query.Value(now.Failed, 0), query.Value(usual.Failed, 0), float64(now.Calls)
 	chance := 3 * math.Sqrt(max(before, 1/n)*(1-min(before, 1))/n)
 	return failed*n >= leastAffectedCalls && failed-before > max(leastServiceFail, chance)
 }
@@ -511,15 +539,15 @@ var urgency = []contract.ServiceState{
 }
 
 // askServices calls read with the services in a time.
-func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *snapshot, t *serviceTable, key serviceKey)) error {
+func (a *Services) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *epoch.Snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
-	if key.from, key.to, err = parseInterval(from, to); err != nil {
+	if key.from, key.to, err = query.ParseInterval(from, to); err != nil {
 		return err
 	}
-	failure := a.ask(ctx, func(c *engine.View) {
-		s := a.refresh(c)
-		t, refused := s.services(c, key)
+	failure := a.reader.Ask(ctx, func(c *engine.View) {
+		s := a.reader.Refresh(c)
+		t, refused := a.table(c, s, key)
 		if err = refused; err == nil {
 			read(c, s, t, key)
 		}
@@ -528,39 +556,39 @@ func (a *API) askServices(ctx context.Context, from, to *string, read func(c *en
 }
 
 // ListServices implements contract.StrictServerInterface.
-func (a *API) ListServices(ctx context.Context, r contract.ListServicesRequestObject) (contract.ListServicesResponseObject, error) {
+func (a *Services) ListServices(ctx context.Context, r contract.ListServicesRequestObject) (contract.ListServicesResponseObject, error) {
 	q := &r.Params
 	var t *serviceTable
 	var list contract.ListServices200JSONResponse
-	err := a.askServices(ctx, q.From, q.To, func(c *engine.View, s *snapshot, table *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, q.From, q.To, func(c *engine.View, s *epoch.Snapshot, table *serviceTable, _ serviceKey) {
 		t = table
-		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, States: make(map[string]int)}
+		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.Epoch(), Learning: !s.Watching, States: make(map[string]int)}
 		list.FewCalls = *t.fewCalls(c.Table)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list.From, list.To, list.NowFrom, list.BinNs = at(t.uses.From), at(t.uses.Now.To), at(t.uses.Now.From), int(t.uses.Bin)
-	sort := value(q.Sort, contract.ListServicesParamsSortState)
-	order := newNameList()
+	list.From, list.To, list.NowFrom, list.BinNs = render.At(t.uses.From), render.At(t.uses.Now.To), render.At(t.uses.Now.From), int(t.uses.Bin)
+	sort := query.Value(q.Sort, contract.ListServicesParamsSortState)
+	order := query.NewNameList()
 	for i := range t.rows {
 		list.States[string(t.rows[i].State)]++
-		order.entries = append(order.entries, entry[string]{serviceSortKey(&t.rows[i], sort), t.rows[i].Service, int32(i)})
+		order.Add(serviceSortKey(&t.rows[i], sort), t.rows[i].Service, int32(i))
 	}
-	order.sort()
+	order.Sort()
 	keep := func(i int32) bool {
 		s := &t.rows[i]
-		return matches(s.Service, q.Q) && (q.State == nil || *q.State == s.State)
+		return query.Matches(s.Service, q.Q) && (q.State == nil || *q.State == s.State)
 	}
-	items, next, err := order.page(pageOf(q.Limit, q.Cursor, "services by "+string(sort)), keep)
+	items, next, err := order.Page(query.PageOf(q.Limit, q.Cursor, "services by "+string(sort)), keep)
 	if err != nil {
 		return nil, err
 	}
-	list.NextCursor, list.Total = next, order.count(keep)
-	directory := a.directory.Load()
+	list.NextCursor, list.Total = next, order.Count(keep)
+	directory := a.directory()
 	for _, i := range items {
 		x := t.rows[i]
-		x.Owner = ownerOf(directory, x.Service)
+		x.Owner = render.Owner(directory, x.Service)
 		list.Items = append(list.Items, x)
 	}
 	return list, nil
@@ -568,7 +596,7 @@ func (a *API) ListServices(ctx context.Context, r contract.ListServicesRequestOb
 
 // serviceSortKey returns the key by which services are sorted, ascending; NaN is last.
 func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) float64 {
-	falling := func(x *float64) float64 { return -value(x, math.NaN()) }
+	falling := func(x *float64) float64 { return -query.Value(x, math.NaN()) }
 	switch sort {
 	case contract.ListServicesParamsSortRate:
 		return -s.Now.Rate
@@ -588,9 +616,9 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 }
 
 // GetService implements contract.StrictServerInterface.
-func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject) (contract.GetServiceResponseObject, error) {
+func (a *Services) GetService(ctx context.Context, r contract.GetServiceRequestObject) (contract.GetServiceResponseObject, error) {
 	var d *contract.GetService200JSONResponse
-	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.View, s *snapshot, t *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.View, s *epoch.Snapshot, t *serviceTable, _ serviceKey) {
 		i := slices.IndexFunc(t.rows, func(x contract.Service) bool { return x.ID == r.Service || x.Service == r.Service })
 		if i < 0 {
 			return
@@ -598,7 +626,7 @@ func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject
 		service := t.uses.Services[i].Service
 		key := serviceKey{t.uses.From, t.uses.Now.To}
 		if t.live {
-			key.to = s.ended
+			key.to = s.Ended
 		}
 		d = newServiceTable(c, s, key, service).detail(c, i)
 	})
@@ -608,7 +636,7 @@ func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject
 	if d == nil {
 		return nil, refusal.New(refusal.NotFound, "no such service in the last two hours", "/services lists them")
 	}
-	d.Service.Owner = ownerOf(a.directory.Load(), d.Service.Service)
+	d.Service.Owner = render.Owner(a.directory(), d.Service.Service)
 	return *d, nil
 }
 
@@ -618,7 +646,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	d := &contract.GetService200JSONResponse{
 		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Inside: []contract.ServiceSpans{}, Instances: []contract.ServiceInstance{},
 		Callers: []contract.ServiceCall{}, Callees: []contract.ServiceCall{}, Deploys: []contract.Deploy{},
-		From: at(t.uses.From), To: at(t.uses.Now.To), NowFrom: at(t.uses.Now.From), BinNs: int(t.uses.Bin),
+		From: render.At(t.uses.From), To: render.At(t.uses.Now.To), NowFrom: render.At(t.uses.Now.From), BinNs: int(t.uses.Bin),
 		MoreOperations: max(0, len(x.Operations)-shownServiceOperations),
 	}
 	for k := range x.Operations[:min(len(x.Operations), shownServiceOperations)] {
@@ -634,7 +662,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	d.Inside = t.inside(c, x)
 	for _, y := range c.History.InstanceUses(x.Service, t.uses.Now, t.uses.From) {
 		d.Instances = append(d.Instances, contract.ServiceInstance{
-			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: at(y.First), LastSeen: at(y.Last),
+			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: render.At(y.First), LastSeen: render.At(y.Last),
 			Now: loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
 		})
 	}
@@ -650,7 +678,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	sortCalls(d.Callees)
 	for _, deploy := range slices.Backward(c.Deploys) {
 		if deploy.Service == x.Service && len(d.Deploys) < shownDeploys {
-			d.Deploys = append(d.Deploys, deployOf(names, deploy))
+			d.Deploys = append(d.Deploys, render.Deploy(names, deploy))
 		}
 	}
 	return d
@@ -700,21 +728,21 @@ func sortCalls(all []contract.ServiceCall) {
 }
 
 // GetServiceMap implements contract.StrictServerInterface.
-func (a *API) GetServiceMap(ctx context.Context, r contract.GetServiceMapRequestObject) (contract.GetServiceMapResponseObject, error) {
+func (a *Services) GetServiceMap(ctx context.Context, r contract.GetServiceMapRequestObject) (contract.GetServiceMapResponseObject, error) {
 	var d contract.GetServiceMap200JSONResponse
 	var t *serviceTable
-	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.View, s *snapshot, table *serviceTable, _ serviceKey) {
+	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.View, s *epoch.Snapshot, table *serviceTable, _ serviceKey) {
 		t = table
 		d = contract.GetServiceMap200JSONResponse{
-			Services: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, NowFrom: at(t.uses.Now.From), To: at(t.uses.Now.To),
+			Services: []contract.Service{}, Epoch: s.Epoch(), Learning: !s.Watching, NowFrom: render.At(t.uses.Now.From), To: render.At(t.uses.Now.To),
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	directory, mapped := a.directory.Load(), make(map[string]bool)
+	directory, mapped := a.directory(), make(map[string]bool)
 	for _, x := range t.rows {
-		x.Trend, x.Owner = nil, ownerOf(directory, x.Service)
+		x.Trend, x.Owner = nil, render.Owner(directory, x.Service)
 		d.Services = append(d.Services, x)
 	}
 	slices.SortStableFunc(d.Services, func(x, y contract.Service) int {

@@ -1,4 +1,5 @@
-package api
+// Package datafile reads and replaces the files of the data directory that hold what people wrote.
+package datafile
 
 import (
 	"encoding/json"
@@ -15,11 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Files lists the names of the files in the data directory that hold what people wrote.
-func Files() []string { return []string{notesFile, commentsFile, viewsFile} }
-
-// readFile reads a file of the data directory into x, which stays as it is if there is none.
-func readFile(path string, x any) error {
+// Read reads a file of the data directory into x, which stays as it is if there is none.
+func Read(path string, x any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -28,19 +26,19 @@ func readFile(path string, x any) error {
 		err = json.Unmarshal(data, x)
 	}
 	if err != nil {
-		return unreadable(path, err)
+		return Unreadable(path, err)
 	}
 	return nil
 }
 
-// unreadable returns the error of a file whose contents cannot be used.
-func unreadable(path string, err error) error {
+// Unreadable returns the error of a file whose contents cannot be used.
+func Unreadable(path string, err error) error {
 	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
 }
 
-// replaceFile replaces a file of the data directory by x. It is on disk when replaceFile returns; after an error the
+// Replace replaces a file of the data directory by x. It is on disk when Replace returns; after an error the
 // file is as it was.
-func replaceFile(path string, x any) error {
+func Replace(path string, x any) error {
 	data, err := json.Marshal(x)
 	if err == nil {
 		err = renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))

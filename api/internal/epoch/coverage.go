@@ -1,11 +1,8 @@
-package api
+package epoch
 
 import (
-	"time"
-
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/internal/metric"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,7 +62,7 @@ func leftOut(a *trace.Accounts) contract.SpansLeftOut {
 }
 
 // serviceOutcome is a service with what became of some of its spans.
-type serviceOutcome struct{ service, outcome string }
+type serviceOutcome struct{ Service, Outcome string }
 
 // outcomesOf returns the spans since the start by the name of their service and by what became of them.
 func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.Part {
@@ -87,38 +84,24 @@ func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.
 	return all
 }
 
-// coverage emits what became of the spans, as of the last epoch.
-func (m *metrics) coverage(e metric.Emitter, s *snapshot) {
-	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
-		s.coverage.ShareOfSpans, "of", "spans")
-	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
-		s.coverage.ShareOfTime, "of", "time")
-	for x, p := range s.outcomes {
-		e.Counter("covered_spans_total", "Spans by service and outcome: judged as part of a request or of a "+
-			"request of its own, or left out for a reason.", p.Spans, "service", x.service, "outcome", x.outcome)
-		e.Seconds("covered_span_seconds_total", "Sum of the durations of these spans, of those shorter than an hour.",
-			time.Duration(p.Nanos), "service", x.service, "outcome", x.outcome)
-	}
-}
-
 // identifying are the operations whose names seem to hold identities.
 type identifying struct {
 	entries int // of the table when they were looked for
-	found   contract.NamesWithIdentities
+	Found   contract.NamesWithIdentities
 }
 
 // shownNames bounds the operations in the status.
 const shownNames = 100
 
 // addNames looks for names with identities if there are new names, else takes those of the last snapshot.
-func (s *snapshot) addNames(table *trace.Table, last *snapshot) {
-	if last != nil && last.identifying.entries == table.Len() {
-		s.identifying = last.identifying
+func (s *Snapshot) addNames(table *trace.Table, last *Snapshot) {
+	if last != nil && last.Identifying.entries == table.Len() {
+		s.Identifying = last.Identifying
 		return
 	}
 	names, all := describe.New(table, describe.Verbatim), table.Families()
-	s.identifying.entries = table.Len()
-	x := &s.identifying.found
+	s.Identifying.entries = table.Len()
+	x := &s.Identifying.Found
 	x.Warning, x.Remedy = names.Families(all)
 	for i := range all[:min(shownNames, len(all))] {
 		x.Operations = append(x.Operations, contract.NamedOperation{

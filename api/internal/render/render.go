@@ -1,4 +1,5 @@
-package api
+// Package render converts the state of the engine to the types of the contract, with names in place of identities.
+package render
 
 import (
 	"fmt"
@@ -8,9 +9,10 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -19,37 +21,54 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// number returns x; nil, which JSON encodes as null, if it is unknown.
-func number(x float64) *float64 { return describe.Number(x).Pointer() }
-
-func interval(value, low, high float64) contract.Interval {
-	return intervalOf(describe.Number(value), describe.Number(low), describe.Number(high))
+// Deploy returns a deploy as the contract has it.
+func Deploy(names *trace.Table, d engine.Deploy) contract.Deploy {
+	return contract.Deploy{
+		ID: Hex16(trace.Mix(trace.Mix(uint64(d.Service), uint64(d.Version)), uint64(d.At))), At: At(d.At),
+		Service: names.Text(d.Service), Version: names.Text(d.Version), Before: names.Text(d.Before),
+	}
 }
 
-func intervalOf(value, low, high describe.Number) contract.Interval {
+// IncidentDigits is the length of the ID of an incident.
+const IncidentDigits = 16
+
+// ParseIncident parses the ID of an incident, as Hex16 returns it.
+func ParseIncident(id string) (uint64, error) { return strconv.ParseUint(id, 16, 64) }
+
+// Number returns x; nil, which JSON encodes as null, if it is unknown.
+func Number(x float64) *float64 { return describe.Number(x).Pointer() }
+
+// Interval returns a value with its confidence interval.
+func Interval(value, low, high float64) contract.Interval {
+	return IntervalOf(describe.Number(value), describe.Number(low), describe.Number(high))
+}
+
+// IntervalOf is like Interval for described numbers.
+func IntervalOf(value, low, high describe.Number) contract.Interval {
 	return contract.Interval{Value: value.Pointer(), Low: low.Pointer(), High: high.Pointer()}
 }
 
-// instant returns t; nil if it is 0.
-func instant(t trace.Nanos) *time.Time {
+// Instant returns t; nil if it is 0.
+func Instant(t trace.Nanos) *time.Time {
 	if t == 0 {
 		return nil
 	}
-	return new(at(t))
+	return new(At(t))
 }
 
-func at(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
+// At returns t as a time.
+func At(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
 
-// hex16 returns a 64-bit identity as text; "" if it is 0.
-func hex16[T ~uint64](x T) string {
+// Hex16 returns a 64-bit identity as text; "" if it is 0.
+func Hex16[T ~uint64](x T) string {
 	if x == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%016x", uint64(x))
 }
 
-// edgeID returns the identity of an edge as text; zeros for the remainder.
-func edgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
+// EdgeID returns the identity of an edge as text; zeros for the remainder.
+func EdgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
 
 // problemID returns the identity of a problem as text; "" if it is zero.
 func problemID(h analysis.Hash) string {
@@ -59,207 +78,124 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// subjectOf returns the identity of a problem or that of an incident; the other is empty. Both are if s is zero.
-func subjectOf(s search.Subject) (problem string, incident *string) {
+// Subject returns the identity of a problem or that of an incident; the other is empty. Both are if s is zero.
+func Subject(s search.Subject) (problem string, incident *string) {
 	if s.Kind == search.IncidentSubject {
 		return "", new(s.String())
 	}
 	return problemID(s.ID), nil
 }
 
-// renderer converts the state of a core to the types of the contract. It must not be used when [Engine.Ask] has
+// Renderer converts the state of a core to the types of the contract. It must not be used when [epoch.Engine.Ask] has
 // returned.
-type renderer struct {
+type Renderer struct {
 	*describe.Names
-	core *engine.View
+	Core *engine.View
 }
 
-// renderer returns a renderer of c, within a call of [Engine.Ask].
-func (a *API) renderer(c *engine.View) renderer { return renderer{a.refresh(c).names(c), c} }
+// New returns a renderer of c with some names.
+func New(names *describe.Names, c *engine.View) Renderer { return Renderer{names, c} }
 
-// path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
+// Path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
 // dictionary if it leads over tracepoints that were never on together; its path comes from the tree.
-func (r renderer) path(t *cct.Tree, ctx trace.Context) []string {
+func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 || t == nil {
 		return path
 	}
 	if i := t.Find(ctx); i >= 0 {
-		return r.operations(t.Path(i))
+		return r.Operations(t.Path(i))
 	}
 	return path
 }
 
-// tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
-func (r renderer) tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
+// Tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
+func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
 	if id, about := subject.Incident(); about {
-		return r.core.Searches.Tree(id)
+		return r.Core.Searches.Tree(id)
 	}
-	t, _ := r.core.Trees.Built(requestType)
+	t, _ := r.Core.Trees.Built(requestType)
 	return t
 }
 
-// tracepoint returns the name of a tracepoint; its identity if the name is unknown.
-func (r renderer) tracepoint(tp trace.Symbol) string {
+// Tracepoint returns the name of a tracepoint; its identity if the name is unknown.
+func (r Renderer) Tracepoint(tp trace.Symbol) string {
 	if name := r.Table.Text(tp); name != "" && name != trace.Overflow {
 		return name
 	}
-	return hex16(tp)
+	return Hex16(tp)
 }
 
-// optional returns s; nil if it is empty.
-func optional(s string) *string {
+// Optional returns s; nil if it is empty.
+func Optional(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func contractPlace(p *describe.Place) contract.Place {
+// Place returns a place as the contract has it.
+func Place(p *describe.Place) contract.Place {
 	return contract.Place{
-		Edge: edgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
-		Before: optional(p.Before), After: optional(p.After), Target: contractTarget(p.Target),
+		Edge: EdgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
+		Before: Optional(p.Before), After: Optional(p.After), Target: Target(p.Target),
 	}
 }
 
-func contractTarget(t *describe.Target) *contract.Target {
+// Target returns a target as the contract has it; nil for nil.
+func Target(t *describe.Target) *contract.Target {
 	if t == nil {
 		return nil
 	}
 	return &contract.Target{Service: t.Service, Operation: t.Operation, External: t.External}
 }
 
-// placeOf returns the place of an edge without its statistics.
-func (r renderer) placeOf(e trace.Edge) contract.Place {
+// EdgePlace returns the place of an edge without its statistics.
+func (r Renderer) EdgePlace(e trace.Edge) contract.Place {
 	info := r.Table.EdgeInfo(e)
 	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After})
-	return contractPlace(&p)
+	return Place(&p)
 }
 
-func (r renderer) edges(edges []group.EdgeShare) []contract.Edge {
+// Edges returns edges with their shares.
+func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
 	for _, e := range r.ProblemEdges(edges) {
 		all = append(all, contract.Edge{
-			Place: contractPlace(&e.Place), MeanNs: e.MeanNS.Pointer(), ShareMean: e.ShareMean.Pointer(),
-			ShareVariance: intervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: e.TailLiftNS.Pointer(),
-			ExcessNs: intervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS), Affected: e.Affected.Pointer(), Score: e.Score.Pointer(),
+			Place: Place(&e.Place), MeanNs: e.MeanNS.Pointer(), ShareMean: e.ShareMean.Pointer(),
+			ShareVariance: IntervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: e.TailLiftNS.Pointer(),
+			ExcessNs: IntervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS), Affected: e.Affected.Pointer(), Score: e.Score.Pointer(),
 		})
 	}
 	return all
 }
 
-func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
-	all := make([]contract.Refined, 0, len(shares))
-	for i := range shares {
-		x := &shares[i]
-		all = append(all, contract.Refined{
-			Within: edgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.tracepoint(x.Tracepoint),
-			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
-			Share: interval(x.Share, x.ShareLow, x.ShareHigh), Self: number(x.Self), ShareMean: number(x.ShareMean), ExcessNs: number(x.Excess),
-		})
-	}
-	return all
-}
-
-func (r renderer) explanations(list []detect.Explanation) []contract.Explanation {
+// Explained returns what explains a problem.
+func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for _, x := range r.Explanations(list, nil) {
 		all = append(all, contract.Explanation{
-			Variable: x.Variable, Value: x.Value, Where: x.Where, Target: hex16(x.TargetEdge), Effect: intervalOf(x.Effect, x.Low, x.High),
+			Variable: x.Variable, Value: x.Value, Where: x.Where, Target: Hex16(x.TargetEdge), Effect: IntervalOf(x.Effect, x.Low, x.High),
 			PValue: x.PValue.Pointer(), Remains: x.Remains.Pointer(), Text: x.Name,
 		})
 	}
 	return all
 }
 
-// addCauses adds what accounts for p besides its explanations.
-func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
-	causes := describe.NoCauses()
-	if f := r.core.Problems.Findings(p.ID); f != nil {
-		causes = r.Causes(p, f)
-	}
-	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))
-	for _, x := range causes.Unrelated {
-		d.Unrelated = append(d.Unrelated, contract.Unrelated{Variable: x.Variable, Where: x.Where})
-	}
-	d.Contrasts = make([]contract.Contrast, 0, len(causes.Contrasts))
-	for i := range causes.Contrasts {
-		d.Contrasts = append(d.Contrasts, contrast(&causes.Contrasts[i]))
-	}
-	d.WhatIf = make([]contract.Recovery, 0, len(causes.WhatIf))
-	for i := range causes.WhatIf {
-		d.WhatIf = append(d.WhatIf, recovery(&causes.WhatIf[i]))
-	}
-	d.Common = []contract.CommonEdges{}
-	for i, c := range r.core.Common {
-		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
-			x := r.Common(&r.core.Common[i])
-			d.Common = append(d.Common, commonEdges(&x))
-		}
-	}
-}
-
-func contrast(c *describe.Contrast) contract.Contrast {
-	x := contract.Contrast{
-		Text: c.Text, Key: c.Key, Value: c.Value, Requests: c.Requests, Rest: c.Rest, Duration: difference(&c.Duration),
-		Edges: make([]contract.Difference, 0, len(c.Edges)),
-	}
-	for i := range c.Edges {
-		x.Edges = append(x.Edges, difference(&c.Edges[i]))
-	}
-	return x
-}
-
-func difference(d *describe.Difference) contract.Difference {
-	x := contract.Difference{
-		MeanNs: d.MeanNS.Pointer(), RestNs: d.RestNS.Pointer(), ExcessNs: d.ExcessNS.Pointer(), LowNs: d.LowNS.Pointer(),
-		HighNs: d.HighNS.Pointer(), PValue: d.PValue.Pointer(),
-	}
-	if d.Edge != nil {
-		x.Edge = new(contractPlace(d.Edge))
-	}
-	return x
-}
-
-func recovery(r *describe.Recovery) contract.Recovery {
-	return contract.Recovery{
-		Text: r.Text, Edge: contractPlace(r.Edge), LevelNs: r.LevelNS, Requests: r.Requests,
-		MeanNs: r.MeanNS.Pointer(), MeanLowNs: r.MeanLowNS.Pointer(), MeanHighNs: r.MeanHighNS.Pointer(), MeanFraction: r.MeanFraction.Pointer(),
-		P99Ns: r.P99NS, P99Fraction: r.P99Fraction.Pointer(),
-	}
-}
-
-func commonEdges(c *describe.Common) contract.CommonEdges {
-	x := contract.CommonEdges{Text: c.Text, Correlation: c.Correlation.Pointer(), PValue: c.PValue.Pointer(), Edges: make([]contract.TypedEdge, 0, len(c.Edges))}
-	for _, e := range c.Edges {
-		x.Edges = append(x.Edges, contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
-	}
-	return x
-}
-
-func sizeModel(m *group.SizeModel) *contract.SizeModel {
-	if m == nil {
-		return nil
-	}
-	return &contract.SizeModel{
-		InterceptNs: number(m.Base), NsPerByte: number(m.PerByte), NsPerPacket: number(m.PerSegment), PacketBytes: m.Segment,
-		Requests: int64(m.Requests), Delayed: number(m.Delayed), TimedOut: number(m.TimedOut), CovTotal: number(m.CoVTotal),
-	}
-}
-
-func (r renderer) suspects(t *cct.Tree, list []search.Suspect) []contract.Suspect {
+func (r Renderer) suspects(t *cct.Tree, list []search.Suspect) []contract.Suspect {
 	all := make([]contract.Suspect, 0, len(list))
 	for i := range list {
 		x := &list[i]
 		all = append(all, contract.Suspect{
-			Tracepoint: r.tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.path(t, x.Context),
-			Share: interval(x.Share, x.Low, x.High), Inclusive: number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
+			Tracepoint: r.Tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.Path(t, x.Context),
+			Share: Interval(x.Share, x.Low, x.High), Inclusive: Number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
 		})
 	}
 	return all
 }
 
-func (r renderer) operations(ops []trace.Op) []string {
+// Operations returns the names of operations.
+func (r Renderer) Operations(ops []trace.Op) []string {
 	all := make([]string, 0, len(ops))
 	for _, op := range ops {
 		all = append(all, r.Op(op))
@@ -267,16 +203,14 @@ func (r renderer) operations(ops []trace.Op) []string {
 	return all
 }
 
-// shownSuspects limits the suspects of an investigation in lists.
-const shownSuspects = 3
-
-func (r renderer) investigation(v *search.Investigation, suspects int) contract.Investigation {
+// Investigation returns an investigation with some of its suspects.
+func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.Investigation {
 	x := contract.Investigation{
 		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
-		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
-		Suspects: r.suspects(r.tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
+		Opened: At(v.Opened), Changed: At(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
+		Suspects: r.suspects(r.Tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
-	if x.Problem, x.Incident = subjectOf(v.Subject); x.Incident == nil {
+	if x.Problem, x.Incident = Subject(v.Subject); x.Incident == nil {
 		x.RequestType, x.RequestTypeName, x.Group = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry), v.Group.String()
 	}
 	return x
@@ -285,34 +219,37 @@ func (r renderer) investigation(v *search.Investigation, suspects int) contract.
 // shownEvidence limits the evidence of an investigation in its detail.
 const shownEvidence = 200
 
-func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
+// InvestigationDetail returns an investigation with its evidence.
+func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.InvestigationDetail {
 	d := &contract.InvestigationDetail{
-		Investigation: r.investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
+		Investigation: r.Investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
 		Requested: make([]contract.RequestedTracepoint, 0, len(v.Requested)), Evidence: []contract.Evidence{},
 	}
 	for i := range v.Requested {
 		q := &v.Requested[i]
 		d.Requested = append(d.Requested, contract.RequestedTracepoint{
-			Tracepoint: r.tracepoint(q.Tracepoint), Since: at(q.Since), Value: number(q.Value), Cause: q.Cause,
+			Tracepoint: r.Tracepoint(q.Tracepoint), Since: At(q.Since), Value: Number(q.Value), Cause: q.Cause,
 		})
 	}
 	evidence := slices.Clone(v.Evidence)
-	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return compareKeys(-a.Share, -b.Share) })
+	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return query.CompareKeys(-a.Share, -b.Share) })
 	for i := range evidence[:min(len(evidence), shownEvidence)] {
 		e := &evidence[i]
 		d.Evidence = append(d.Evidence, contract.Evidence{
-			Tracepoint: r.tracepoint(e.Tracepoint), Operation: r.Op(e.Op), Within: hex16(e.Within), Context: r.Context(e.Context),
-			Requests: int64(e.N), Share: interval(e.Share, e.Low, e.High), MeanShare: number(e.Mean),
+			Tracepoint: r.Tracepoint(e.Tracepoint), Operation: r.Op(e.Op), Within: Hex16(e.Within), Context: r.Context(e.Context),
+			Requests: int64(e.N), Share: Interval(e.Share, e.Low, e.High), MeanShare: Number(e.Mean),
 		})
 	}
 	return d
 }
 
-func usage(u search.Usage) contract.Usage {
-	return contract.Usage{Tracepoints: u.Tracepoints, Hits: number(u.Hits), Bytes: number(u.Bytes), CPU: number(u.CPU)}
+// Usage returns the cost of tracepoints.
+func Usage(u search.Usage) contract.Usage {
+	return contract.Usage{Tracepoints: u.Tracepoints, Hits: Number(u.Hits), Bytes: Number(u.Bytes), CPU: Number(u.CPU)}
 }
 
-func limit(tracepoints int, bytes, cpu float64) contract.Limit {
+// Limit returns a budget.
+func Limit(tracepoints int, bytes, cpu float64) contract.Limit {
 	return contract.Limit{Tracepoints: tracepoints, Bytes: bytes, CPU: cpu}
 }
 
@@ -327,41 +264,42 @@ func armNames(mask uint32) []string {
 	return names
 }
 
-func (r renderer) decision(logged *loggedDecision) contract.Decision {
-	d := logged.decision
-	problem, incident := subjectOf(d.Subject)
-	tree := r.tree(d.Subject, d.Group.RequestType)
+// Decision returns a decision as the contract has it.
+func (r Renderer) Decision(logged *decisionlog.Logged) contract.Decision {
+	d := logged.Decision
+	problem, incident := Subject(d.Subject)
+	tree := r.Tree(d.Subject, d.Group.RequestType)
 	x := contract.Decision{
-		ID: logged.id.String(), At: at(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
+		ID: logged.ID.String(), At: At(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
 		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),
-		Requests: int64(d.Group.Requests), Rate: number(d.Group.Rate), Cov: number(d.Group.CoV),
+		Requests: int64(d.Group.Requests), Rate: Number(d.Group.Rate), Cov: Number(d.Group.CoV),
 		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
 		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(tree, d.Suspects), Picks: r.picks(tree, d.Picks),
 		Rejected: make([]contract.Judged, 0, len(d.Rejected)), Off: make([]contract.Judged, 0, len(d.Off)),
-		Missing: r.operations(d.Missing), Estimate: usage(d.Estimate), Limit: limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
+		Missing: r.Operations(d.Missing), Estimate: Usage(d.Estimate), Limit: Limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
 	}
 	for i := range d.Matches {
 		x.Matches = append(x.Matches, r.match(&d.Matches[i]))
 	}
 	for _, j := range d.Rejected {
-		x.Rejected = append(x.Rejected, contract.Judged{Tracepoint: hex16(j.Tracepoint), TracepointName: r.tracepoint(j.Tracepoint), Reason: j.Reason})
+		x.Rejected = append(x.Rejected, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
 	}
 	for _, j := range d.Off {
-		x.Off = append(x.Off, contract.Judged{Tracepoint: hex16(j.Tracepoint), TracepointName: r.tracepoint(j.Tracepoint), Reason: j.Reason})
+		x.Off = append(x.Off, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
 	}
 	if d.Overhead.Requests > 0 {
-		x.Overhead = &contract.Overhead{MeanNs: interval(d.Overhead.Nanos, d.Overhead.Low, d.Overhead.High)}
+		x.Overhead = &contract.Overhead{MeanNs: Interval(d.Overhead.Nanos, d.Overhead.Low, d.Overhead.High)}
 	}
 	return x
 }
 
-func (r renderer) match(m *search.Matched) contract.DecisionMatch {
+func (r Renderer) match(m *search.Matched) contract.DecisionMatch {
 	x := contract.DecisionMatch{
-		Context: r.Context(m.Context), Score: number(m.Score), Nodes: make([]string, 0, len(m.Nodes)), Distance: m.Distance,
+		Context: r.Context(m.Context), Score: Number(m.Score), Nodes: make([]string, 0, len(m.Nodes)), Distance: m.Distance,
 		RunnersUp: make([]contract.DecisionRunnerUp, 0, len(m.RunnersUp)),
 	}
 	for _, n := range m.Nodes {
-		x.Nodes = append(x.Nodes, hex16(n))
+		x.Nodes = append(x.Nodes, Hex16(n))
 	}
 	for _, n := range m.RunnersUp {
 		x.RunnersUp = append(x.RunnersUp, contract.DecisionRunnerUp{Context: r.Context(n.Context), Distance: n.Distance})
@@ -369,20 +307,20 @@ func (r renderer) match(m *search.Matched) contract.DecisionMatch {
 	return x
 }
 
-func (r renderer) picks(t *cct.Tree, picks []search.Pick) []contract.Pick {
+func (r Renderer) picks(t *cct.Tree, picks []search.Pick) []contract.Pick {
 	all := make([]contract.Pick, 0, len(picks))
 	for i := range picks {
 		p := &picks[i]
 		all = append(all, contract.Pick{
-			Tracepoint: hex16(p.Tracepoint), TracepointName: r.tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.path(t, p.Context),
-			Score: number(p.Score), Arms: armNames(p.Arms), Cost: usage(p.Cost), Reason: p.Reason,
+			Tracepoint: Hex16(p.Tracepoint), TracepointName: r.Tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.Path(t, p.Context),
+			Score: Number(p.Score), Arms: armNames(p.Arms), Cost: Usage(p.Cost), Reason: p.Reason,
 		})
 	}
 	return all
 }
 
 // decisionText describes a decision in one sentence.
-func (r renderer) decisionText(d *search.Decision) string {
+func (r Renderer) decisionText(d *search.Decision) string {
 	text := ""
 	if d.From != d.To {
 		text = d.From.String() + " → " + d.To.String()
@@ -407,11 +345,11 @@ func (r renderer) decisionText(d *search.Decision) string {
 
 // pickName returns the operation of a pick or, if the search does not know it, as for tracepoints with an override, the
 // name of the tracepoint.
-func (r renderer) pickName(p *search.Pick) string {
+func (r Renderer) pickName(p *search.Pick) string {
 	if p.Op != 0 {
 		return r.Op(p.Op)
 	}
-	return r.tracepoint(p.Tracepoint)
+	return r.Tracepoint(p.Tracepoint)
 }
 
 func andMore(n int) string {
@@ -419,4 +357,17 @@ func andMore(n int) string {
 		return ""
 	}
 	return " and " + strconv.Itoa(n-1) + " more"
+}
+
+// Remaining returns the length of a time that has not passed yet, for the API.
+func Remaining(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
+	}
+	return new(d.Nanoseconds())
+}
+
+// Wholes are the quantities that shares of problems are of.
+var Wholes = [...]contract.ProblemShareOf{
+	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }

@@ -1,4 +1,5 @@
-package api
+// Package sent reads the spans of stored traces as they were sent.
+package sent
 
 import (
 	"encoding/binary"
@@ -12,17 +13,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanReader reads the spans of a stored trace as they were sent, with all attributes. It does not follow nested
+// Spans reads the spans of a stored trace as they were sent, with all attributes. It does not follow nested
 // values, so their depth costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have
 // looked at all attributes.
-type spanReader struct {
-	trace []byte
+type Spans struct {
+	id    trace.ID
 	start trace.Nanos
 
 	service   string
 	resource  []contract.Attribute
-	spans     []contract.Span
-	resources [][]contract.Attribute // by span; spans of a resource share them
+	All       []contract.Span
+	Resources [][]contract.Attribute // by span; spans of a resource share them
+}
+
+// Read reads the spans of a trace with an ID in an OTLP request. Their times are relative to start.
+func Read(id trace.ID, start trace.Nanos, request []byte) *Spans {
+	v := &Spans{id: id, start: start}
+	v.request(request)
+	return v
 }
 
 // fields calls f for each field of a protobuf message, with bytes for length-delimited fields and word for varints and
@@ -73,7 +81,7 @@ const (
 	statusError      = 2
 )
 
-func (v *spanReader) request(data []byte) {
+func (v *Spans) request(data []byte) {
 	fields(data, func(number int32, resource []byte, _ uint64) {
 		if number != requestResource {
 			return
@@ -105,7 +113,7 @@ func (v *spanReader) request(data []byte) {
 	})
 }
 
-func (v *spanReader) span(b []byte) {
+func (v *Spans) span(b []byte) {
 	s := contract.Span{Service: v.service, Kind: trace.Unspecified.String(), Attributes: []contract.Attribute{}}
 	var id []byte
 	var start, end uint64
@@ -139,11 +147,11 @@ func (v *spanReader) span(b []byte) {
 			})
 		}
 	})
-	if string(id) != string(v.trace) || max(start, end) > uint64(trace.MaxNanos) {
+	if string(id) != string(v.id[:]) || max(start, end) > uint64(trace.MaxNanos) {
 		return
 	}
 	s.StartNs, s.DurationNs = int64(start)-int64(v.start), int64(end)-int64(start)
-	v.spans, v.resources = append(v.spans, s), append(v.resources, v.resource)
+	v.All, v.Resources = append(v.All, s), append(v.Resources, v.resource)
 }
 
 // Numbers of the fields of an attribute and of its value.

@@ -1,4 +1,4 @@
-package api
+package requests
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -14,14 +15,16 @@ import (
 
 // keepWhole returns requests of one type. A third of them are on the first side, with the attribute customer=whale.
 // They are kept with that attribute, which their observations lack.
-func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation) {
+func keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation, whole map[trace.ID][]byte) {
 	t.Helper()
-	w.whole = make(map[trace.ID][]byte)
-	table, extractor := w.core.View().Table, critpath.NewExtractor(w.core.View().Options.Path)
+	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
+	whole = make(map[trace.ID][]byte)
+	table, extractor := app.Table(), critpath.NewExtractor(critpath.DefaultOptions())
+	const begin = trace.Nanos(1_700_000_000_000_000_000)
 	var observer observation.Observer
 	var entry trace.Op
 	n := 0
-	for x := range w.app.Requests(begin, begin.Add(time.Minute), &sim.Plan{}) {
+	for x := range app.Requests(begin, begin.Add(time.Minute), &sim.Plan{}) {
 		if entry == 0 {
 			entry = x.Spans[0].Op
 		}
@@ -41,17 +44,20 @@ func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.O
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.whole[x.ID] = request
+		whole[x.ID] = request
 	}
-	return requests
+	return requests, whole
 }
 
 // An attribute that the setting keys does not list is compared among the requests that are kept with it.
 func TestUnlistedAttributes(t *testing.T) {
-	w := newHarness(t)
-	requests := w.keepWhole(t)
+	requests, whole := keepWhole(t)
+	a := New(nil, nil, Options{
+		Whole:   func(id trace.ID) ([]byte, error) { return whole[id], nil },
+		Failing: ingest.AllFailureRules,
+	})
 	var c contract.AttributeComparison
-	if err := w.addUnlisted(&c, requests, w.core.View().Options.Path); err != nil {
+	if err := a.addUnlisted(&c, requests, critpath.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
 	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
@@ -65,7 +71,7 @@ func TestUnlistedAttributes(t *testing.T) {
 	}
 
 	known := contract.AttributeComparison{Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}}}
-	if err := w.addUnlisted(&known, requests, w.core.View().Options.Path); err != nil {
+	if err := a.addUnlisted(&known, requests, critpath.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range known.Items {
@@ -74,9 +80,9 @@ func TestUnlistedAttributes(t *testing.T) {
 		}
 	}
 
-	clear(w.whole)
+	clear(whole)
 	var none contract.AttributeComparison
-	if err := w.addUnlisted(&none, requests, w.core.View().Options.Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
+	if err := a.addUnlisted(&none, requests, critpath.DefaultOptions()); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
 		t.Errorf("without whole traces: %+v, %v", none, err)
 	}
 }
