@@ -52,7 +52,7 @@ var bodies = map[string]any{
 
 // Every operation of the contract succeeds, and its answer conforms to the contract.
 func TestEveryOperation(t *testing.T) {
-	w, incident := newTroubled(t), newIncident(t)
+	w, incident := playTroubled(t), playIncident(t) // a restored core lacks some samples and trees
 	params := w.pathParams()
 	called := 0
 	letter := w.addDeadLetter(t)

@@ -16,9 +16,6 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
-	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/incident"
-	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
 // infinity is the recorded contract of Grafana's Infinity data source.
@@ -92,16 +89,6 @@ func field(x any, path string) (any, bool) {
 		}
 	}
 	return x, true
-}
-
-// newMeasured returns a harness with an open incident of a service that has an owner, and with objectives.
-func newMeasured(t *testing.T) *harness {
-	t.Helper()
-	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) {
-		o.Objectives = []incident.Objective{{Name: "Carts", Entry: "cart", Below: time.Second, Percentile: 99}, {Entry: "cart", Errors: 0.01}}
-	})
-	w.openIncident(t, func(*engine.Incident) bool { return true })
-	return w
 }
 
 // The queries of the dashboard keep to the contract of the data source, and the API answers them with values of the

@@ -53,6 +53,9 @@ type harness struct {
 	now         trace.Nanos
 	clock       func() time.Time
 	app         *sim.App
+	fault       sim.Fault
+	change      []func(*engine.Options)
+	injected    trace.Nanos // time from which the fault is active; 0: it is not
 	outbox      *store.Outbox
 	deadLetters int                // added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
@@ -172,7 +175,7 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	for _, f := range change {
 		f(&options)
 	}
-	w := &harness{dir: dir, core: engine.NewCore(app.Table(), options), now: begin, app: app}
+	w := &harness{dir: dir, core: engine.NewCore(app.Table(), options), now: begin, app: app, fault: fault, change: change}
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
 	notes, err := cases.OpenNotes(dir)
@@ -227,7 +230,12 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 // newStore returns an empty store.
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	dir := t.TempDir()
+	return openStore(t, t.TempDir())
+}
+
+// openStore opens the store in a directory.
+func openStore(t testing.TB, dir string) *store.Store {
+	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -268,6 +276,12 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return strconv.FormatUint(due[0].Number, 10)
+}
+
+// inject activates the fault from an instant on.
+func (w *harness) inject(at trace.Nanos) {
+	w.injected = at
+	w.app.Inject(at)
 }
 
 // play plays epochs until enough returns true. It fails the test after most epochs.
@@ -380,30 +394,6 @@ func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	names := w.core.View().Table
 	seen := ingest.ServiceVersion{Service: names.Symbol(service), Version: names.Symbol(version)}
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
-}
-
-// newTroubled returns a harness with deploys of two services, and a problem whose investigation has evidence.
-func newTroubled(t testing.TB) *harness {
-	t.Helper()
-	w := newHarness(t)
-	w.observeVersion("cart", "1.4", w.now)
-	w.observeVersion("bank", "7", w.now)
-	w.play(t, 8, w.learned)
-	w.observeVersion("bank", "8", w.now.Add(-5*time.Second))
-	w.observeVersion("cart", "1.5", w.now)
-	w.app.Inject(w.now)
-	w.play(t, 40, func() bool {
-		evidence, requested := false, false // of different problems: they are searched in turn
-		for i := range w.core.View().Problems.Open() {
-			if v := w.core.View().Searches.Investigation(search.OfProblem(w.core.View().Problems.Open()[i].ID)); v != nil {
-				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
-			}
-		}
-		return evidence && requested
-	})
-	w.history.group = w.problem().Group
-	w.tracepoint = w.core.View().Searches.Plan().Leases[0].Tracepoint
-	return w
 }
 
 // problem returns the open problem with most requests.
