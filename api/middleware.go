@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -46,8 +47,8 @@ func contractText() ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// loadContract parses the contract.
-func loadContract() (*openapi3.T, error) {
+// loadContract parses the contract, once. Nobody may change it.
+var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	text, err := contractText()
 	if err != nil {
 		return nil, fmt.Errorf("openapi.yaml.gz: %w", err)
@@ -57,7 +58,7 @@ func loadContract() (*openapi3.T, error) {
 		return nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
 	return doc, nil
-}
+})
 
 // policy is the Content-Security-Policy of answers. It forbids everything to an answer that a browser shows as a page.
 const policy = "default-src 'none'; frame-ancestors 'none'"
