@@ -2,16 +2,17 @@
 // also override tracepoints, acknowledge and mute problems, and resend dead letters.
 //
 // openapi.yaml is the contract. Package contract is generated from it; requests are validated against it, and in tests
-// also answers. Handlers read the engine through [Engine.Ask]. Lists come from a snapshot, which is built at most once
-// per epoch, and only if a client reads one. Decisions and traces come from the store ([History]).
+// also answers. This package has the router and the middleware, and composes the handlers. These are in a package for
+// each kind of resource: [cases], [requests], [services], [plan] and [operating]; internal packages have the parts
+// that several of them need. Handlers read the engine through an [epoch.Reader]: its core or, for lists, a snapshot,
+// which is built at most once per epoch, and only if a client reads one. Decisions and traces come from the store
+// ([History]).
 //
-// The package reads no clock and starts no goroutine: time is an option, and the HTTP server owns the goroutines.
-// Errors sent to clients carry a hint and no internal detail.
+// No handler reads a clock or starts a goroutine: time is an option, and the HTTP server owns the goroutines. Errors
+// sent to clients carry a hint and no internal detail.
 package api
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -20,17 +21,19 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/go-chi/chi/v5"
-
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/operating"
+	"github.com/sibyl-trace/sibyl/api/plan"
+	"github.com/sibyl-trace/sibyl/api/requests"
+	"github.com/sibyl-trace/sibyl/api/services"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -39,70 +42,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Engine is the running engine. [live.Service] implements it.
-type Engine interface {
-	// Ask calls read with a view of the core while nothing else uses it. Read must be quick and must not keep parts of
-	// the view.
-	Ask(ctx context.Context, read func(*engine.View)) error
-	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
-	Change(ctx context.Context, x engine.Change) (bool, error)
-	Ready() bool
-	Space() live.Space
-	Counts() *live.Counts
+// Running is the running engine. [live.Service] implements it.
+type Running interface {
+	epoch.Engine
+	operating.Service
 	// WholeTrace returns the trace of a request that is kept for comparisons, as an OTLP request in protobuf with all
 	// attributes; nil if the trace is not kept.
 	WholeTrace(id trace.ID) ([]byte, error)
 }
 
-// Agents lists the agents. [control.Plane] implements it.
-type Agents interface {
-	Agents() []control.Agent
-	Summary() control.Summary
-	Counts() *control.Counts
-}
-
-// History reads stored decisions, exemplars and traces. [store.Store] implements it.
+// History reads what is stored, and stores closed problems and the evidence of places. [store.Store] implements it.
 type History interface {
-	// Decisions returns at least limit decisions of [from, to), if there are as many, oldest first. It returns whole
-	// epochs: the oldest ones or, if newest is true, the newest.
-	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
-	// Exemplars returns the exemplars of a group or request type; none if it is unknown.
-	Exemplars(group analysis.Hash) (*store.Exemplars, error)
-	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
-	Trace(id trace.ID) ([]byte, error)
-	// EachExemplars calls f with the exemplars of every group, EachKept with those kept for problems and incidents.
-	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
-	EachKept(f func(of search.Subject, group analysis.Hash, e *store.Exemplars) error) error
-	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
-	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
-	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
-	PutLocated(x *store.Located) error
-	Located(of search.Subject) (*store.Located, error)
-	Past
-}
-
-// Past reads windows of past days, and writes and reads closed problems. [store.Store] implements it.
-type Past interface {
-	// Windows returns the windows of a group that overlap [from, to), oldest first: long ones, or the shortest.
-	Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error)
-	// Ticks returns the requests of a group in [from, to) by tick of ten seconds, of the last [live.TicksKept], and by
-	// minute before, of the last [live.MinutesKept]. Periods returns those by period of [group.Period], of the last two
-	// days; oldest first.
-	Ticks(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
-	Periods(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
-	// Kept returns the exemplars of a group that are kept for a problem or an incident.
-	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
-	PutClosedProblems(all []store.ClosedProblem) error
-	// ClosedProblems returns the closed problems without their evidence, those that closed last first.
-	ClosedProblems() ([]store.ClosedProblem, error)
-	// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
-	ClosedProblem(id analysis.Hash) (*store.ClosedProblem, error)
-}
-
-// Size is the size of a queue or of a part of the service, and its limit.
-type Size struct {
-	Name         string // a word for a label, like "arrivals"
-	Length, Most int64  // Most 0: no limit
+	cases.History
+	requests.History
 }
 
 // Options configure an API.
@@ -112,17 +64,18 @@ type Options struct {
 	Directory   notify.Directory        // owners of services, and templates of links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
-	Queues      func() []Size           // of the parts of the service; nil: none
-	Bytes       func() []Size           // on disk or in memory; nil: none
-	Agents      Agents                  // nil: the service controls no agents
+	Queues      func() []operating.Size // of the parts of the service; nil: none
+	Bytes       func() []operating.Size // on disk or in memory; nil: none
+	Agents      plan.Agents             // nil: the service controls no agents
 	Registry    *prometheus.Registry    // additional metrics; nil: none
 	Webhooks    func() []notify.Webhook // configured webhooks
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
 	Backup      func() (string, error)  // copies the data and returns the directory
 	Failing     ingest.FailureRules     // rules by which spans of stored traces fail
-	Comments    *Comments
-	Views       *Views
+	Notes       *cases.Notes
+	Comments    *cases.Comments
+	Views       *operating.Views
 	UI          string           // address of the UI, for links; empty: unknown
 	Tracer      oteltrace.Tracer // records a span of each request; nil: none
 	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
@@ -131,24 +84,29 @@ type Options struct {
 	Log   *slog.Logger
 }
 
+// handlers implements [contract.StrictServerInterface] by the handlers of all resources.
+type handlers struct {
+	*cases.Cases
+	*requests.Requests
+	*services.Services
+	*plan.Plan
+	*operating.Operating
+}
+
 // API serves all paths under /api, and /healthz, /readyz and /metrics. It is safe for concurrent use.
 type API struct {
-	engine  Engine
-	history History
+	engine  Running
+	reader  *epoch.Reader
 	tokens  *access.Tokens
-	notes   *Notes
 	options Options
 
-	doc     *openapi3.T
-	router  http.Handler
-	metrics *metrics
-	hub     hub
+	doc      *openapi3.T
+	router   http.Handler
+	handlers handlers
 
 	directory atomic.Pointer[notify.Directory]
 	failures  atomic.Uint64 // number of error answers; identifies them
 	serving   atomic.Int64  // number of requests in progress, without streams
-	opened    atomic.Int64  // number of incidents that opened or opened again, in this run
-	snapshot  snapshots
 }
 
 // Limits of requests.
@@ -162,15 +120,14 @@ const (
 const prefix = "/api/v1"
 
 // New returns an API. It returns an error if the embedded contract is invalid.
-func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, options Options) (*API, error) {
+func New(engine Running, history History, tokens *access.Tokens, options Options) (*API, error) {
 	doc, err := loadContract()
 	if err != nil {
 		return nil, err
 	}
-	a := &API{engine: engine, history: history, tokens: tokens, notes: notes, options: options, doc: doc}
+	a := &API{engine: engine, reader: epoch.NewReader(engine), tokens: tokens, options: options, doc: doc}
 	a.SetDirectory(options.Directory)
-	a.metrics = newMetrics(a)
-	a.hub.start(options.Clock())
+	a.handlers = a.newHandlers(history)
 	root := chi.NewRouter()
 	root.Use(a.harden, a.requireLocal, headAsGet)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -182,11 +139,67 @@ func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, op
 	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })
 	root.Get(options.Base+"/healthz", healthy)
 	root.Get(options.Base+"/readyz", a.readyz)
-	root.With(a.requireRole(access.Viewer)).Get(options.Base+"/metrics", a.metrics.handler.ServeHTTP)
+	root.With(a.requireRole(access.Viewer)).Get(options.Base+"/metrics", a.handlers.Metrics().ServeHTTP)
 	root.Route(options.Base+prefix, a.routes)
 	a.router = root
 	return a, nil
 }
+
+// newHandlers returns the handlers of all resources.
+func (a *API) newHandlers(history History) handlers {
+	o := &a.options
+	h := handlers{
+		Requests: requests.New(a.reader, history, requests.Options{
+			Whole:     a.engine.WholeTrace,
+			Failing:   o.Failing,
+			Directory: a.directory.Load,
+			Clock:     o.Clock,
+		}),
+		Services: services.New(a.reader, a.directory.Load),
+		Plan:     plan.New(a.reader, history, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
+	}
+	h.Cases = cases.New(a.reader, history, cases.Options{
+		Notes:     o.Notes,
+		Comments:  o.Comments,
+		Services:  h.Services,
+		Latencies: h.Requests,
+		Directory: a.directory.Load,
+		UI:        o.UI,
+		Clock:     o.Clock,
+		Log:       o.Log,
+	})
+	h.Operating = operating.New(a.reader, a.engine, operating.Options{
+		Version:     o.Version,
+		Go:          o.Go,
+		Calls:       h.Services,
+		Agents:      o.Agents,
+		Directory:   a.directory.Load,
+		Queues:      o.Queues,
+		Bytes:       o.Bytes,
+		Registry:    o.Registry,
+		Webhooks:    o.Webhooks,
+		DeadLetters: o.DeadLetters,
+		Resend:      o.Resend,
+		Backup:      o.Backup,
+		Views:       o.Views,
+		Clock:       o.Clock,
+		Log:         o.Log,
+	})
+	return h
+}
+
+// Epoch stores the problems that closed in an epoch, and publishes its events. The owner of the core calls it when the
+// epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts of
+// the core.
+func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
+	a.handlers.StoreClosed(c, before, c.Ended)
+	a.handlers.StoreLocated(c, decisions, c.Ended)
+	a.reader.Epoch(c, a.handlers.Streaming())
+	a.handlers.PublishEpoch(c, decisions)
+}
+
+// Close ends all event streams, so that a shutdown does not wait for their readers. It must be called only once.
+func (a *API) Close() { a.handlers.Close() }
 
 // SetDirectory replaces the owners of services and the links in answers.
 func (a *API) SetDirectory(d notify.Directory) { a.directory.Store(&d) }
@@ -198,7 +211,7 @@ func (a *API) routes(r chi.Router) {
 	r = r.With(a.limit, a.validate, a.answer)
 	r.Get("/openapi.yaml", a.getContract)
 	r.Get("/profile", a.getProfile)
-	strict := contract.NewStrictHandlerWithOptions(a, nil, contract.StrictHTTPServerOptions{
+	strict := contract.NewStrictHandlerWithOptions(a.handlers, nil, contract.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc: a.malformed, ResponseErrorHandlerFunc: a.fail,
 	})
 	contract.HandlerWithOptions(strict, contract.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: a.malformed})
@@ -206,6 +219,24 @@ func (a *API) routes(r chi.Router) {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+
+// streamEvents serves events as long as the token of the request is valid.
+func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
+	err := a.handlers.StreamEvents(w, r, func() bool {
+		who, err := a.identify(r)
+		return err == nil && who.Role.Allows(access.Viewer)
+	})
+	if err != nil {
+		a.fail(w, r, err)
+	}
+}
+
+// getProfile serves critical paths.
+func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
+	if err := a.handlers.WriteProfile(w, r); err != nil {
+		a.fail(w, r, err)
+	}
+}
 
 // malformed answers a request that generated code cannot decode although it passed validation. Its errors name types of
 // Go, so they go to the log only.
@@ -229,22 +260,5 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	healthy(w, r)
 }
 
-// change calls [Engine.Change]. It returns errBusy if ctx ends first.
-func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err error) {
-	changed, err = a.engine.Change(ctx, x)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, refusal.Overloaded) {
-		return false, errBusy
-	}
-	return changed, err
-}
-
-// ask calls [Engine.Ask]. It returns errBusy if ctx ends first, and another refusal if the engine has stopped.
-func (a *API) ask(ctx context.Context, read func(*engine.View)) error {
-	if err := a.engine.Ask(ctx, read); err != nil {
-		if ctx.Err() != nil {
-			return errBusy
-		}
-		return refusal.New(refusal.Overloaded, "the service is stopping", "").Later(5 * time.Second)
-	}
-	return nil
-}
+// Files lists the names of the files in the data directory that hold what people wrote.
+func Files() []string { return []string{cases.NotesFile, cases.CommentsFile, operating.ViewsFile} }

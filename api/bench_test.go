@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -32,16 +33,16 @@ func crowded(b *testing.B, groups, problems int) *harness {
 		w.core.Observe(&o, nil)
 	}
 	w.end(begin.Add(10 * time.Second))
-	w.ask(b.Context(), func(c *engine.View) {
-		s := w.refresh(c)
-		if len(s.groups) < groups*9/10 {
-			b.Fatalf("got %d groups, want about %d", len(s.groups), groups)
+	err := w.reader.Ask(b.Context(), func(c *engine.View) {
+		s := w.reader.Refresh(c)
+		if len(s.Groups) < groups*9/10 {
+			b.Fatalf("got %d groups, want about %d", len(s.Groups), groups)
 		}
 		for i := range problems {
 			id := analysis.HashOf(uint64(i), 7)
-			s.byID[id.String()] = i
-			s.ids = append(s.ids, id)
-			s.problems = append(s.problems, contract.Problem{
+			s.ByID[id.String()] = i
+			s.IDs = append(s.IDs, id)
+			s.Problems = append(s.Problems, contract.Problem{
 				ID: id.String(), Rank: i + 1, Kind: contract.KindSlow, Onset: contract.OnsetChanged, Level: contract.LevelGroup, State: contract.StateNone,
 				Diagnosis:      "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
 				DiagnosisParts: []contract.DiagnosisPart{},
@@ -49,6 +50,9 @@ func crowded(b *testing.B, groups, problems int) *harness {
 			})
 		}
 	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	return w
 }
 
@@ -74,7 +78,7 @@ func BenchmarkLists(b *testing.B) {
 	b.Run("snapshot", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			newSnapshot(w.core.View(), nil)
+			epoch.NewReader(w).Refresh(w.core.View())
 		}
 	})
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -39,8 +41,11 @@ func TestClosedProblemIsKept(t *testing.T) {
 		}
 		return i < 0
 	})
+	if last := w.published(t); !slices.ContainsFunc(last, func(e contract.Event) bool { return e.Type == "problem.closed" && *e.Problem == open.ID }) {
+		t.Errorf("no event tells that the problem closed: %v", kindsOf(last))
+	}
 	list := closed("")
-	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil || !list.Items[0].Closed.Equal(at(w.now)) {
+	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil || !list.Items[0].Closed.Equal(render.At(w.now)) {
 		t.Fatalf("closed problems: %+v", list)
 	}
 	if x := &list.Items[0]; last.P99 == 0 || x.P50Ns == nil || *x.P50Ns != last.P50.Nanoseconds() || x.P99Ns == nil || *x.P99Ns != last.P99.Nanoseconds() || x.MeanNs != last.Mean.Nanoseconds() {
@@ -75,8 +80,8 @@ func TestPagesOfClosedProblems(t *testing.T) {
 		gone := p
 		gone.ID.Lo += uint64(1 + i/2)
 		ended := w.now.Add(time.Duration(i) * time.Hour)
-		w.storeClosed(w.core.View(), []detect.Problem{p, gone}, ended)
-		want = append(want, gone.ID.String()+" "+at(ended).String())
+		w.handlers.StoreClosed(w.core.View(), []detect.Problem{p, gone}, ended)
+		want = append(want, gone.ID.String()+" "+render.At(ended).String())
 	}
 	slices.Reverse(want)
 	var got []string
@@ -143,7 +148,7 @@ func TestGroupHistory(t *testing.T) {
 			t.Errorf("compared with %s: means %v, want %v", compare, got, want)
 		}
 		last := h.Windows[len(h.Windows)-1]
-		if !last.From.Equal(at(base)) || !last.To.Equal(at(w.now)) || last.Count == 0 {
+		if !last.From.Equal(render.At(base)) || !last.To.Equal(render.At(w.now)) || last.Count == 0 {
 			t.Errorf("the present window is %+v", last)
 		}
 	}
@@ -187,8 +192,8 @@ func TestKeptTraces(t *testing.T) {
 		t.Errorf("exemplars of the problem: %+v", list)
 	}
 	types := []engine.AffectedType{{RequestType: p.RequestType, Usual: 1e6}}
-	slow, err := SampleTraces(&w.history, 3, types, w.now.Add(-time.Minute), w.now)
-	if err != nil || !slices.ContainsFunc(slow, func(x SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }) {
+	slow, err := cases.SampleTraces(&w.history, 3, types, w.now.Add(-time.Minute), w.now)
+	if err != nil || !slices.ContainsFunc(slow, func(x cases.SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }) {
 		t.Errorf("slow traces of the incident: %+v, %v", slow, err)
 	}
 }

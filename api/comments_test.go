@@ -17,7 +17,10 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -34,7 +37,7 @@ func created[T any](t *testing.T, out *httptest.ResponseRecorder) (x T) {
 // A comment shows in the incident, its timeline and its number in lists, until it is deleted, also after a restart.
 func TestComments(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID)
+	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
 	for i, text := range []string{" first\n\nline ", "second <b>"} {
 		out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": text})
 		c := created[contract.Comment](t, out)
@@ -62,7 +65,7 @@ func TestComments(t *testing.T) {
 			t.Errorf("deleting: %d: %s", out.Code, out.Body)
 		}
 	}
-	reopened, err := OpenComments(filepath.Dir(w.options.Comments.path))
+	reopened, err := cases.OpenComments(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,39 +78,16 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// Comments on incidents that are not kept any more make room; those on others do not.
-func TestCommentLimits(t *testing.T) {
-	c, err := OpenComments(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxComments / maxIncidentComments {
-		for k := range maxIncidentComments {
-			c.all[fmt.Sprintf("%016x", i)] = append(c.all[fmt.Sprintf("%016x", i)], contract.Comment{ID: int64(k + 1)})
-		}
-	}
-	incident, text := fmt.Sprintf("%016x", 99), contract.Comment{Text: "x"}
-	if _, err := c.Add(incident, text, func(string) bool { return true }); err == nil {
-		t.Error("no error beyond the limit")
-	}
-	if _, err := c.Add(incident, text, func(id string) bool { return id != fmt.Sprintf("%016x", 3) }); err != nil || len(c.Of(fmt.Sprintf("%016x", 3))) != 0 || len(c.Of(fmt.Sprintf("%016x", 4))) == 0 {
-		t.Errorf("with room to make: %v", err)
-	}
-	if _, err := c.Add(fmt.Sprintf("%016x", 4), text, func(string) bool { return true }); err == nil {
-		t.Error("no error beyond the limit of an incident")
-	}
-}
-
 // A damaged file stops the service instead of losing what people wrote.
 func TestDamagedFiles(t *testing.T) {
-	for name, text := range map[string]string{commentsFile: `{"../../x":[]}`, viewsFile: `[{]`, notesFile: `{`} {
+	for name, text := range map[string]string{cases.CommentsFile: `{"../../x":[]}`, operating.ViewsFile: `[{]`, cases.NotesFile: `{`} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := OpenComments(dir)
-		_, err2 := OpenViews(dir)
-		_, err3 := OpenNotes(dir)
+		_, err := cases.OpenComments(dir)
+		_, err2 := operating.OpenViews(dir)
+		_, err3 := cases.OpenNotes(dir)
 		all := slices.DeleteFunc([]error{err, err2, err3}, func(err error) bool { return err == nil })
 		path := filepath.Join(dir, name)
 		if len(all) != 1 || !strings.Contains(all[0].Error(), "mv "+path+" "+path+".aside") {
@@ -142,7 +122,7 @@ func TestViews(t *testing.T) {
 		}
 	}
 	w.call(t, http.MethodDelete, "/api/v1/views/2", nil)
-	reopened, err := OpenViews(filepath.Dir(w.options.Views.path))
+	reopened, err := operating.OpenViews(w.dir)
 	if err != nil || len(reopened.All()) != 1 || reopened.All()[0].Name != "Worst" {
 		t.Errorf("after a restart: %v, %v", reopened, err)
 	}
@@ -157,7 +137,7 @@ func TestViews(t *testing.T) {
 // The report of an incident is a file of either format. Its chart has the durations that are kept, by the minute.
 func TestIncidentReport(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID)
+	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
 	w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "<script>alert(1)</script>"})
 	for format, want := range map[string]string{
 		"": "# Requests", "?format=markdown": `\<script\>alert(1)\</script\>`, "?format=html": "&lt;script&gt;alert(1)&lt;/script&gt;",
@@ -217,12 +197,5 @@ func TestIncidentSeverity(t *testing.T) {
 	w.epoch(t)
 	if got := w.incidents(t, "?from="+stamp(1)).Total; got != 0 {
 		t.Errorf("%d incidents after it closed", got)
-	}
-	s := w.API.snapshot.last.Load()
-	again := s.incidents[0]
-	again.ID = "00000000000000aa"
-	s.incidents = append(s.incidents, again)
-	if earlier := s.earlier(1); len(earlier) != 1 || earlier[0].ID != x.ID || earlier[0].Severity != x.Severity {
-		t.Errorf("earlier: %+v", earlier)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	yaml "go.yaml.in/yaml/v3"
 )
 
 // readContract returns the contract. It fails the test if the compressed copy in the program differs.

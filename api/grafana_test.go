@@ -14,9 +14,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/incident"
-	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 )
 
 // infinity is the recorded contract of Grafana's Infinity data source.
@@ -90,16 +89,6 @@ func field(x any, path string) (any, bool) {
 		}
 	}
 	return x, true
-}
-
-// newMeasured returns a harness with an open incident of a service that has an owner, and with objectives.
-func newMeasured(t *testing.T) *harness {
-	t.Helper()
-	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) {
-		o.Objectives = []incident.Objective{{Name: "Carts", Entry: "cart", Below: time.Second, Percentile: 99}, {Entry: "cart", Errors: 0.01}}
-	})
-	w.openIncident(t, func(*engine.Incident) bool { return true })
-	return w
 }
 
 // The queries of the dashboard keep to the contract of the data source, and the API answers them with values of the
@@ -241,11 +230,11 @@ func TestGrafanaMetrics(t *testing.T) {
 // Open incidents beyond the limit have no metrics of their own, but count.
 func TestMeteredIncidents(t *testing.T) {
 	w := newHarness(t)
-	s := newSnapshot(w.core.View(), nil)
+	s := w.reader.Refresh(w.core.View())
+	const meteredIncidents = 50
 	for i := range 2 * meteredIncidents {
-		s.incidents = append(s.incidents, incidentRow{Incident: contract.Incident{ID: hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, listed: true})
+		s.Incidents = append(s.Incidents, epoch.IncidentRow{Incident: contract.Incident{ID: render.Hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, Listed: true})
 	}
-	w.API.snapshot.last.Store(s)
 	text := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
 	if n := strings.Count(text, "\nsibyl_incident_score{"); n != meteredIncidents || !strings.Contains(text, "sibyl_incident_open{severity=\"minor\"} 100\n") || !strings.Contains(text, "a�b") {
 		t.Errorf("%d incidents with metrics", n)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
@@ -41,6 +45,7 @@ import (
 // harness is an API in front of a real core, which receives the traces of a simulated application.
 type harness struct {
 	*API
+	dir         string // of data
 	core        *engine.Core
 	counts      live.Counts
 	mu          sync.Mutex // guards core
@@ -48,11 +53,13 @@ type harness struct {
 	now         trace.Nanos
 	clock       func() time.Time
 	app         *sim.App
+	fault       sim.Fault
+	change      []func(*engine.Options)
+	injected    trace.Nanos // time from which the fault is active; 0: it is not
 	outbox      *store.Outbox
 	deadLetters int                // added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
-	whole       map[trace.ID][]byte
-	tracepoint  trace.Symbol // one that the plan enables
+	tracepoint  trace.Symbol       // one that the plan enables
 }
 
 // Ask implements Engine.
@@ -75,8 +82,8 @@ func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
 
-// WholeTrace implements Engine.
-func (w *harness) WholeTrace(id trace.ID) ([]byte, error) { return w.whole[id], nil }
+// WholeTrace implements Running: no trace is kept whole.
+func (w *harness) WholeTrace(trace.ID) ([]byte, error) { return nil, nil }
 
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
@@ -168,18 +175,18 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	for _, f := range change {
 		f(&options)
 	}
-	w := &harness{core: engine.NewCore(app.Table(), options), now: begin, app: app}
+	w := &harness{dir: dir, core: engine.NewCore(app.Table(), options), now: begin, app: app, fault: fault, change: change}
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
-	notes, err := OpenNotes(dir)
+	notes, err := cases.OpenNotes(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	comments, err := OpenComments(dir)
+	comments, err := cases.OpenComments(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	views, err := OpenViews(dir)
+	views, err := operating.OpenViews(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +203,8 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 		Owners: []notify.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
 	}
 	w.outbox, w.history.Store = newOutbox(t), newStore(t)
-	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
+	w.API, err = New(w, &w.history, access.Open(dir), Options{
+		Notes:     notes,
 		Failing:   ingest.AllFailureRules,
 		Version:   "test",
 		Go:        "go",
@@ -205,8 +213,8 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 		Views:     views,
 		Clock:     func() time.Time { return w.clock() },
 		Log:       slog.New(slog.DiscardHandler),
-		Queues:    func() []Size { return []Size{{"arrivals", 1, 2}} },
-		Bytes:     func() []Size { return []Size{{"journal", 1, 2}} },
+		Queues:    func() []operating.Size { return []operating.Size{{Name: "arrivals", Length: 1, Most: 2}} },
+		Bytes:     func() []operating.Size { return []operating.Size{{Name: "journal", Length: 1, Most: 2}} },
 		Agents:    &fakeAgents{},
 		Webhooks: func() []notify.Webhook {
 			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
@@ -222,7 +230,12 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 // newStore returns an empty store.
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	dir := t.TempDir()
+	return openStore(t, t.TempDir())
+}
+
+// openStore opens the store in a directory.
+func openStore(t testing.TB, dir string) *store.Store {
+	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +275,13 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	if err := w.outbox.MoveToDeadLetters(&due[0], "404 Not Found"); err != nil {
 		t.Fatal(err)
 	}
-	return decimal(due[0].Number)
+	return strconv.FormatUint(due[0].Number, 10)
+}
+
+// inject activates the fault from an instant on.
+func (w *harness) inject(at trace.Nanos) {
+	w.injected = at
+	w.app.Inject(at)
 }
 
 // play plays epochs until enough returns true. It fails the test after most epochs.
@@ -315,6 +334,44 @@ func (w *harness) end(at trace.Nanos) {
 	w.Epoch(w.core.View(), before, made)
 }
 
+// publish publishes an epoch without decisions and returns its events.
+func (w *harness) publish(t testing.TB) []contract.Event {
+	t.Helper()
+	seen := len(w.published(t))
+	w.handlers.PublishEpoch(w.core.View(), nil)
+	return w.published(t)[seen:]
+}
+
+// published returns all events but the first one.
+func (w *harness) published(t testing.TB) (all []contract.Event) {
+	t.Helper()
+	gone, leave := context.WithCancel(t.Context()) // a reader that has left gets what there is
+	leave()
+	r := httptest.NewRequestWithContext(gone, http.MethodGet, "http://localhost"+prefix+"/events", nil)
+	r.RemoteAddr = "127.0.0.1:4711"
+	r.Header.Set("Last-Event-ID", strconv.FormatInt(int64(begin), 36)+"-0") // the run is named after its start
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	for line := range strings.Lines(out.Body.String()) {
+		if data, some := strings.CutPrefix(line, "data: "); some {
+			var x contract.Event
+			if err := json.Unmarshal([]byte(data), &x); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// kindsOf returns the kinds of events.
+func kindsOf(events []contract.Event) (all []string) {
+	for i := range events {
+		all = append(all, events[i].Type)
+	}
+	return all
+}
+
 // keepExemplar stores x as the exemplar of the history.
 func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	t.Helper()
@@ -327,6 +384,7 @@ func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	w.history.exemplar, w.history.request = kept, request
 }
 
+// learned reports whether the core has learned.
 func (w *harness) learned() bool { return w.core.View().Progress.Learned() }
 
 // observeVersion passes a span of a version of a service to the core.
@@ -336,30 +394,6 @@ func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	names := w.core.View().Table
 	seen := ingest.ServiceVersion{Service: names.Symbol(service), Version: names.Symbol(version)}
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
-}
-
-// newTroubled returns a harness with deploys of two services, and a problem whose investigation has evidence.
-func newTroubled(t testing.TB) *harness {
-	t.Helper()
-	w := newHarness(t)
-	w.observeVersion("cart", "1.4", w.now)
-	w.observeVersion("bank", "7", w.now)
-	w.play(t, 8, w.learned)
-	w.observeVersion("bank", "8", w.now.Add(-5*time.Second))
-	w.observeVersion("cart", "1.5", w.now)
-	w.app.Inject(w.now)
-	w.play(t, 40, func() bool {
-		evidence, requested := false, false // of different problems: they are searched in turn
-		for i := range w.core.View().Problems.Open() {
-			if v := w.core.View().Searches.Investigation(search.OfProblem(w.core.View().Problems.Open()[i].ID)); v != nil {
-				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
-			}
-		}
-		return evidence && requested
-	})
-	w.history.group = w.problem().Group
-	w.tracepoint = w.core.View().Searches.Plan().Leases[0].Tracepoint
-	return w
 }
 
 // problem returns the open problem with most requests.

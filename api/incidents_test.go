@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -11,24 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 	"github.com/sibyl-trace/sibyl/search"
-	"github.com/sibyl-trace/sibyl/store"
-	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// newIncident returns a harness with an open incident, whose first suspect was deployed shortly before.
-func newIncident(t testing.TB) *harness {
-	t.Helper()
-	w := newHarnessOf(t, sim.CPU)
-	w.openIncident(t, func(x *engine.Incident) bool { return len(x.Problems) > 0 })
-	return w
-}
 
 // openIncident plays until an incident that affects some request types satisfies a condition.
 func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool) {
@@ -37,7 +24,7 @@ func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool)
 	const healthy = 90
 	w.play(t, healthy+1, func() bool { return w.now == begin.Add(healthy*10*time.Second) })
 	w.observeVersion("checkout", "1.5", w.now)
-	w.app.Inject(w.now)
+	w.inject(w.now)
 	w.history.exemplar = nil // the next request is the exemplar
 	w.play(t, 60, func() bool {
 		all := w.core.View().Incidents.All()
@@ -53,7 +40,7 @@ func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
 
 func (w *harness) incident(t *testing.T) contract.IncidentDetail {
 	t.Helper()
-	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+hex16(w.core.View().Incidents.All()[0].ID), nil))
+	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+render.Hex16(w.core.View().Incidents.All()[0].ID), nil))
 }
 
 // kinds returns the kinds of the events of a timeline.
@@ -74,31 +61,17 @@ func TestIncidents(t *testing.T) {
 		}
 	}
 	for _, id := range w.core.View().Incidents.All()[0].Problems {
-		p := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil)).Problem
-		r := w.renderer(w.core.View())
-		x := r.incidentOf(&p, id)
-		if x == nil || r.advice(x) != w.incident(t).Next {
-			t.Fatalf("the advice for %s is not that for its incident", id)
+		d := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil))
+		if p := d.Problem; p.State == contract.StateNone && !strings.HasSuffix(d.Next, w.incident(t).Next) {
+			t.Errorf("next of %s: %q is not that of its incident", id, d.Next)
 		}
-		unseen := *x // as after a replay
-		unseen.Enter(incident.Transition{At: w.core.View().Ended, State: incident.Closed, Why: incident.NoTraces})
-		for _, next := range []string{r.nextOfOpen(&unseen, nil, nil), r.nextOfClosed(&unseen, "")} {
-			if want := "It was part of an incident. " + r.advice(&unseen); next != want || !strings.Contains(next, "nobody knows") {
-				t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
-			}
-		}
-		if next := r.nextOfClosed(x, ""); !strings.Contains(next, "still open") {
-			t.Errorf("next of a closed problem of an open incident: %q", next)
-		}
-		if next := r.nextOfClosed(nil, ""); next != "Nothing to do: the problem has closed." {
-			t.Errorf("next of a closed problem without an incident: %q", next)
-		}
-		if p.Incident == nil || *p.Incident != hex16(w.core.View().Incidents.All()[0].ID) || p.Since == nil {
+		p := d.Problem
+		if p.Incident == nil || *p.Incident != render.Hex16(w.core.View().Incidents.All()[0].ID) || p.Since == nil {
 			t.Errorf("a problem of the incident: %+v", p)
 		}
 	}
 	x := w.incidents(t, "").Items[0]
-	if len(x.Suspects) > listedSuspects || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") || x.Closed != nil {
+	if len(x.Suspects) > 3 || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") || x.Closed != nil {
 		t.Errorf("listed: %+v", x)
 	}
 	for _, y := range x.RequestTypes {
@@ -114,7 +87,7 @@ func TestIncidents(t *testing.T) {
 	if got := w.incidents(t, ""); got.Total != 0 {
 		t.Errorf("%d incidents while it is muted", got.Total)
 	}
-	if !w.notes.IsMuted(w.core.View().Incidents.All()[0].ID, w.clock()) {
+	if !w.options.Notes.IsMuted(w.core.View().Incidents.All()[0].ID, w.clock()) {
 		t.Error("the notes do not know that it is muted")
 	}
 	d := w.incident(t)
@@ -173,37 +146,11 @@ func TestTimelineStays(t *testing.T) {
 	}
 }
 
-// A place is located once; another one that is located later is a change.
-func TestTimelineOfPlaces(t *testing.T) {
-	w := newIncident(t)
-	x := w.core.View().Incidents.All()[0]
-	places := w.app.Table()
-	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
-	x.Milestones = []engine.Milestone{
-		{At: x.Opened(), Place: a},
-		{At: x.Opened() + 1, Place: b},
-		{
-			At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
-			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow,
-		},
-	}
-	var texts []string
-	for _, e := range w.renderer(w.core.View()).timeline(&x) {
-		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
-			texts = append(texts, e.Text)
-		}
-	}
-	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 (group 3f2a91c0) takes longer than usual."}
-	if diff := cmp.Diff(want, texts); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
 // An accepted incident closes at the end of the epoch, with the name and the note of the person, and cannot be accepted
 // again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + hex16(w.core.View().Incidents.All()[0].ID) + "/accept"
+	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID) + "/accept"
 	if out := w.call(t, http.MethodPost, path, map[string]string{"text": "more items"}); out.Code != http.StatusNoContent {
 		t.Fatalf("%d: %s", out.Code, out.Body)
 	}
@@ -226,43 +173,48 @@ func TestAcceptIncident(t *testing.T) {
 	}
 }
 
-// An incident causes an event when it opens, when it changes, when its place is known, and when it closes; each at most
-// once in an epoch.
+// about returns the kinds of the events about an incident.
+func about(t *testing.T, id string, events []contract.Event) (kinds []string) {
+	t.Helper()
+	for _, e := range events {
+		kind, some := strings.CutPrefix(e.Type, "incident.")
+		if !some {
+			continue
+		}
+		kinds = append(kinds, kind)
+		if *e.Incident != id || *e.Service == "" || *e.Sentence == "" {
+			t.Errorf("event %+v", e)
+		}
+	}
+	return kinds
+}
+
+// An incident causes an event when it closes, with the sentence that lists have, and none without a change.
 func TestIncidentEvents(t *testing.T) {
 	w := newIncident(t)
-	id := w.core.View().Incidents.All()[0].ID
-	kinds := func() (all []string) {
-		for _, e := range w.incidentEvents(w.core.View(), w.now) {
-			if *e.Incident != hex16(id) || *e.Service == "" || *e.Sentence == "" {
-				t.Errorf("event %+v", e)
-			}
-			if sentence := w.incidents(t, "").Items[0].Sentence; e.Type != "incident.located" && *e.Sentence != sentence {
-				t.Errorf("%s: %q, the incident says %q", e.Type, *e.Sentence, sentence)
-			}
-			all = append(all, e.Type)
-		}
-		return all
+	id := render.Hex16(w.core.View().Incidents.All()[0].ID)
+	if kinds := about(t, id, w.publish(t)); kinds != nil {
+		t.Errorf("without a change: events %v", kinds)
 	}
-	expect := func(when string, want ...string) {
-		t.Helper()
-		if got := kinds(); !slices.Equal(got, want) {
-			t.Errorf("%s: events %v, want %v", when, got, want)
-		}
-	}
-	expect("without a change")
-	w.hub.incidents = map[uint64]knownIncident{id: {types: 7, located: true}}
-	expect("changed", "incident.changed")
-	w.hub.incidents = map[uint64]knownIncident{}
-	expect("opened, with a place that a problem located before", "incident.opened", "incident.located")
-	w.hub.incidents = nil
-	expect("in the first epoch of a run")
-	w.call(t, http.MethodPost, "/api/v1/incidents/"+hex16(id)+"/accept", nil)
-	known := w.hub.incidents
+	w.call(t, http.MethodPost, "/api/v1/incidents/"+id+"/accept", nil)
+	seen := len(w.published(t))
 	w.epoch(t)
-	w.hub.incidents = known
-	expect("closed", "incident.closed")
+	events := w.published(t)[seen:]
+	if kinds := about(t, id, events); !slices.Equal(kinds, []string{"closed"}) {
+		t.Errorf("after it closed: events %v", kinds)
+	}
+	sentence := w.incidents(t, "").Items[0].Sentence
+	for _, e := range events {
+		if e.Type == "incident.closed" && *e.Sentence != sentence {
+			t.Errorf("%q, the incident says %q", *e.Sentence, sentence)
+		}
+	}
 	metrics := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
-	for _, want := range []string{"sibyl_incidents{state=\"open\"} 0\n", "sibyl_incidents{state=\"closed\"} 1\n", "sibyl_incidents_opened_total 2\n"} {
+	for _, want := range []string{
+		"sibyl_incidents{state=\"open\"} 0\n",
+		"sibyl_incidents{state=\"closed\"} 1\n",
+		"sibyl_incidents_opened_total 0\n", // it opened before the start
+	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
@@ -274,10 +226,10 @@ func TestIncidentInvestigation(t *testing.T) {
 	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) { o.Watch.MinImpact = math.MaxFloat64 }) // no problem opens
 	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.View().Searches.Plan().Leases) > 0 })
 	id := w.core.View().Incidents.All()[0].ID
-	path := "/api/v1/incidents/" + hex16(id)
+	path := "/api/v1/incidents/" + render.Hex16(id)
 	for _, p := range decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=on", nil)).Items {
 		for _, l := range p.Leases {
-			if l.Owner != "" || l.Incident == nil || *l.Incident != hex16(id) {
+			if l.Owner != "" || l.Incident == nil || *l.Incident != render.Hex16(id) {
 				t.Errorf("a lease of the incident: %+v", l)
 			}
 		}
@@ -297,84 +249,35 @@ func TestIncidentInvestigation(t *testing.T) {
 			t.Errorf("%s has no context", s.Operation)
 		}
 	}
-	v := decode[contract.InvestigationDetail](t, w.call(t, http.MethodGet, "/api/v1/investigations/"+hex16(id), nil)).Investigation
-	if v.Incident == nil || *v.Incident != hex16(id) || v.Problem != "" || v.RequestType != "" || v.State != contract.StateLocated {
+	v := decode[contract.InvestigationDetail](t, w.call(t, http.MethodGet, "/api/v1/investigations/"+render.Hex16(id), nil)).Investigation
+	if v.Incident == nil || *v.Incident != render.Hex16(id) || v.Problem != "" || v.RequestType != "" || v.State != contract.StateLocated {
 		t.Errorf("investigation %+v", v)
 	}
-	for _, x := range decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?incident="+hex16(id), nil)).Items {
-		if x.Incident == nil || *x.Incident != hex16(id) || x.Problem != "" {
+	for _, x := range decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?incident="+render.Hex16(id), nil)).Items {
+		if x.Incident == nil || *x.Incident != render.Hex16(id) || x.Problem != "" {
 			t.Errorf("decision %+v", x)
 		}
 	}
-	both := w.call(t, http.MethodGet, "/api/v1/decisions?incident="+hex16(id)+"&problem="+strings.Repeat("1", 32), nil)
+	both := w.call(t, http.MethodGet, "/api/v1/decisions?incident="+render.Hex16(id)+"&problem="+strings.Repeat("1", 32), nil)
 	if both.Code != http.StatusUnprocessableEntity {
 		t.Errorf("decisions of a problem and an incident: %d", both.Code)
 	}
-	events, _, _, _ := w.hub.since(0)
-	if strings.Count(events, "event: incident.located\n") != 1 || strings.Contains(events, "problem.gone") {
-		t.Errorf("events: %s", events)
+	events := w.published(t)
+	for _, e := range events {
+		if e.Type == "problem.gone" {
+			t.Errorf("event %+v", e)
+		}
+	}
+	all := slices.DeleteFunc(about(t, render.Hex16(id), events), func(kind string) bool { return kind == "changed" })
+	if !slices.Equal(all, []string{"opened", "located"}) {
+		t.Errorf("events about the incident: %v", all)
+	}
+	if !strings.Contains(w.callUnchecked(http.MethodGet, "/metrics").Body.String(), "sibyl_incidents_opened_total 1\n") {
+		t.Error("the metrics do not count the incident")
 	}
 	w.call(t, http.MethodPost, path+"/accept", nil)
 	w.epoch(t)
 	if d = w.incident(t); !slices.Contains(kinds(d.Timeline), "located") {
 		t.Errorf("the timeline of the closed incident: %v", d.Timeline)
-	}
-}
-
-// storedExemplars is a history of exemplars only.
-type storedExemplars struct {
-	History
-	kept map[analysis.Hash]*store.Exemplars
-}
-
-func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
-	return s.kept[group], nil
-}
-
-func (s storedExemplars) Kept(_ search.Subject, group analysis.Hash) (*store.Exemplars, error) {
-	if group.Lo != 2 {
-		return &store.Exemplars{}, nil
-	}
-	return &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{8}, Start: 20, Duration: 700}}}, nil
-}
-
-// Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
-func TestSampleTraces(t *testing.T) {
-	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
-		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
-	}
-	failing, slow := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
-	h := storedExemplars{kept: map[analysis.Hash]*store.Exemplars{
-		failing: {Slow: []store.Exemplar{of(1, 30, 3)}, Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)}},
-		slow:    {Slow: []store.Exemplar{of(5, 30, 900), of(3, 20, 1)}, Failed: []store.Exemplar{of(6, 30, 1)}},
-	}}
-	types := []engine.AffectedType{
-		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
-	}
-	found, err := SampleTraces(h, 0, types, 10, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, x := range found {
-		got = append(got, fmt.Sprint(x.Trace[0], x.Failed))
-	}
-	if want := []string{"4 true", "3 true", "5 false", "8 false", "1 false"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if closed, err := SampleTraces(h, 0, types, 10, 50); err != nil || len(closed) != 1 || closed[0].Trace[0] != 8 {
-		t.Errorf("of the closed incident: %v, %v; want only those that are kept for it", closed, err)
-	}
-	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but least in relation to its type
-	all := exemplarsOf(found)
-	got = nil
-	for _, x := range all {
-		got = append(got, x.Trace[:2])
-	}
-	if want := []string{"04", "03", "07", "05", "08", "01"}; !slices.Equal(got, want) {
-		t.Errorf("listed %v, want %v", got, want)
-	}
-	if all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
-		t.Errorf("strata %s, %s", all[0].Stratum, all[2].Stratum)
 	}
 }

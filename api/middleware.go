@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	_ "embed" // the contract
 	"errors"
 	"fmt"
 	"io"
@@ -16,21 +17,20 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
-
 	otelattr "go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	_ "embed" // the contract
-
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -47,8 +47,8 @@ func contractText() ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// loadContract parses the contract.
-func loadContract() (*openapi3.T, error) {
+// loadContract parses the contract, once. Nobody may change it.
+var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	text, err := contractText()
 	if err != nil {
 		return nil, fmt.Errorf("openapi.yaml.gz: %w", err)
@@ -58,7 +58,7 @@ func loadContract() (*openapi3.T, error) {
 		return nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
 	return doc, nil
-}
+})
 
 // policy is the Content-Security-Policy of answers. It forbids everything to an answer that a browser shows as a page.
 const policy = "default-src 'none'; frame-ancestors 'none'"
@@ -166,20 +166,6 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// principal is the caller of a request.
-type principal struct {
-	name string
-	role access.Role
-}
-
-type principalKey struct{}
-
-// caller returns the principal of a request, for notes and the log.
-func caller(ctx context.Context) principal {
-	p, _ := ctx.Value(principalKey{}).(principal)
-	return p
-}
-
 // operation returns the operation of a request in the contract, with its path; nil if the contract has none.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
 	pattern := strings.TrimPrefix(chi.RouteContext(r.Context()).RoutePattern(), a.options.Base+prefix)
@@ -209,8 +195,8 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
-			if err == nil && !who.role.Allows(needed) {
-				err = refusal.New(refusal.Forbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.role), "")
+			if err == nil && !who.Role.Allows(needed) {
+				err = refusal.New(refusal.Forbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.Role), "")
 			}
 			if err == nil {
 				err = sameSite(r)
@@ -219,13 +205,13 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 				a.fail(w, r, err)
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, who)))
+			next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), who)))
 		})
 	}
 }
 
 // identify returns the caller of a request.
-func (a *API) identify(r *http.Request) (principal, error) {
+func (a *API) identify(r *http.Request) (access.Principal, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		secret = ""
@@ -233,13 +219,13 @@ func (a *API) identify(r *http.Request) (principal, error) {
 	token, some, err := a.tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, a.options.Clock())
 	switch {
 	case err != nil:
-		return principal{}, err
+		return access.Principal{}, err
 	case !some:
-		return principal{"local", access.Admin}, nil
+		return access.Principal{Name: "local", Role: access.Admin}, nil
 	case token != nil && token.Name != "":
-		return principal{token.Name, token.Role}, nil
+		return access.Principal{Name: token.Name, Role: token.Role}, nil
 	case token != nil:
-		return principal{"token " + token.ID, token.Role}, nil
+		return access.Principal{Name: "token " + token.ID, Role: token.Role}, nil
 	}
 	refused := refusal.New(refusal.Unauthenticated, "this needs a token", "send Authorization: Bearer … with one from sibyl token create")
 	challenge := `Bearer realm="sibyl"`
@@ -247,7 +233,7 @@ func (a *API) identify(r *http.Request) (principal, error) {
 		refused.Detail, challenge = "the token is not known, was revoked, or has expired", challenge+`, error="invalid_token"`
 	}
 	refused.Header = http.Header{"Www-Authenticate": {challenge}}
-	return principal{}, refused
+	return access.Principal{}, refused
 }
 
 // sameSite refuses changes by pages of other sites. There are no cookies to misuse, but on the loopback there may be no
@@ -444,7 +430,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // fails only for recorders in tests
 		}
-		_ = conn.SetWriteDeadline(now.Add(requestTimeout + writeTimeout))
+		_ = conn.SetWriteDeadline(now.Add(requestTimeout + operating.WriteTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
@@ -482,7 +468,7 @@ func (a *API) observe(next http.Handler) http.Handler {
 		} else {
 			a.trace(op.OperationID, next, w, r)
 		}
-		a.metrics.observe(op.OperationID, a.options.Clock().Sub(began))
+		a.handlers.Observe(op.OperationID, a.options.Clock().Sub(began))
 	})
 }
 

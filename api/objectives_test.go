@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
@@ -32,7 +33,7 @@ func TestObjectives(t *testing.T) {
 	list := w.call(t, http.MethodGet, "/api/v1/objectives", nil)
 	compareGolden(t, "listObjectives", list.Body.Bytes())
 	items := decode[contract.ObjectiveList](t, list).Items
-	id := hex16(w.core.View().Incidents.All()[0].ID)
+	id := render.Hex16(w.core.View().Incidents.All()[0].ID)
 	if len(items) != 3 || items[0].Incident == nil || *items[0].Incident != id || items[0].Burning == nil || items[0].Remaining >= 0 {
 		t.Errorf("objectives %+v, want the first one with the incident %s", items, id)
 	}

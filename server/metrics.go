@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/metric"
@@ -95,15 +95,15 @@ func (c collector) fetches(e metric.Emitter) {
 }
 
 // queues returns the lengths of all queues.
-func (s *Server) queues() []api.Size {
-	var all []api.Size
+func (s *Server) queues() []operating.Size {
+	var all []operating.Size
 	for _, q := range s.live.Queues() {
-		all = append(all, api.Size(q))
+		all = append(all, operating.Size(q))
 	}
-	all = append(all, api.Size{Name: "outbox", Length: int64(s.outbound.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
+	all = append(all, operating.Size{Name: "outbox", Length: int64(s.outbound.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
 	if x := s.outbound.exporting; x != nil {
 		length, most := x.exporter.Queue()
-		all = append(all, api.Size{Name: "export", Length: int64(length), Most: int64(most)})
+		all = append(all, operating.Size{Name: "export", Length: int64(length), Most: int64(most)})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -32,7 +32,7 @@ type outbound struct {
 	config       *config.Config // at the start, for keys that need a restart
 	log          *slog.Logger
 	store        *store.Store
-	notes        *api.Notes // written by people, who can mute incidents
+	notes        *cases.Notes // written by people, who can mute incidents
 	directory    atomic.Pointer[notify.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
@@ -46,7 +46,7 @@ type outbound struct {
 }
 
 // newOutbound sets up the integrations that c configures. Fetched requests go to into.
-func newOutbound(c *config.Config, s *store.Store, notes *api.Notes, into intake, log *slog.Logger) (*outbound, error) {
+func newOutbound(c *config.Config, s *store.Store, notes *cases.Notes, into intake, log *slog.Logger) (*outbound, error) {
 	o := &outbound{
 		config: c, log: log, store: s, notes: notes, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
 		fetching: &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
@@ -141,7 +141,7 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 // sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, if none is
 // configured, to the UI.
 func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.Trace {
-	found, err := api.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
+	found, err := cases.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
 		o.log.Error("sample traces of an incident cannot be read", slog.Any("error", err))
 	}

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
-	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
@@ -34,9 +34,9 @@ import (
 )
 
 // notesIn returns the notes in a data directory.
-func notesIn(t *testing.T, dir string) *api.Notes {
+func notesIn(t *testing.T, dir string) *cases.Notes {
 	t.Helper()
-	notes, err := api.OpenNotes(dir)
+	notes, err := cases.OpenNotes(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/control/opamp"
@@ -111,7 +113,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
-	notes, err := api.OpenNotes(c.DataDir)
+	notes, err := cases.OpenNotes(c.DataDir)
 	if err != nil {
 		return s, err
 	}
@@ -248,16 +250,16 @@ func (s *Server) closeData() (err error) {
 type Build struct{ Version, Go string }
 
 // newAPI returns the handler of the API, the UI and /metrics.
-func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*api.API, error) {
+func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *cases.Notes) (*api.API, error) {
 	ui, err := web.New(s.config.API.BasePath)
 	if err != nil {
 		return nil, err
 	}
-	comments, err := api.OpenComments(s.config.DataDir)
+	comments, err := cases.OpenComments(s.config.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	views, err := api.OpenViews(s.config.DataDir)
+	views, err := operating.OpenViews(s.config.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -266,20 +268,20 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*
 		return nil, err
 	}
 	o := api.Options{
-		Failing:  failing,
-		Comments: comments, Views: views, UI: s.config.UI(),
+		Failing: failing,
+		Notes:   notes, Comments: comments, Views: views, UI: s.config.UI(),
 		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
 		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Backup: s.backup, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer
 	}
-	return api.New(s.live, s.store, tokens, notes, o)
+	return api.New(s.live, s.store, tokens, o)
 }
 
 // sizes returns the sizes of the databases.
-func (s *Server) sizes() []api.Size {
-	return []api.Size{
+func (s *Server) sizes() []operating.Size {
+	return []operating.Size{
 		{Name: "journal", Length: int64(s.journal.Stats().Bytes), Most: s.config.Journal.MaxBytes},
 		{Name: "store", Length: int64(s.store.Bytes()), Most: s.applied.Load().Retention.Bytes},
 	}

@@ -4,6 +4,7 @@
 package access
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -51,6 +52,25 @@ func (r Role) Allows(needed Role) bool {
 		return r == needed
 	}
 	return false
+}
+
+// Principal is the caller of a request.
+type Principal struct {
+	Name string
+	Role Role
+}
+
+type principalKey struct{}
+
+// WithCaller returns a context of a request by a caller.
+func WithCaller(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// Caller returns the caller of a request, for notes and the log.
+func Caller(ctx context.Context) Principal {
+	p, _ := ctx.Value(principalKey{}).(Principal)
+	return p
 }
 
 // Token is the stored part of a token.

@@ -1,0 +1,78 @@
+// Package cases serves incidents and problems with their evidence, notes, comments and reports.
+package cases
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// History reads decisions, exemplars and traces, and keeps closed problems and the evidence of places.
+// [store.Store] implements it.
+type History interface {
+	decisionlog.Reader
+	SamplesHistory
+	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
+	Trace(id trace.ID) ([]byte, error)
+	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
+	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
+	PutLocated(x *store.Located) error
+	Located(of search.Subject) (*store.Located, error)
+	PutClosedProblems(all []store.ClosedProblem) error
+	// ClosedProblems returns the closed problems without their evidence, those that closed last first.
+	ClosedProblems() ([]store.ClosedProblem, error)
+	// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
+	ClosedProblem(id analysis.Hash) (*store.ClosedProblem, error)
+}
+
+// ServiceStates judges services. [services.Services] implements it.
+type ServiceStates interface {
+	// Attention returns the unwell services as of s, without those of incidents. The caller must be allowed to read c.
+	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
+}
+
+// Latencies returns durations over time. [requests.Requests] implements it.
+type Latencies interface {
+	// Around returns the durations of the requests of a group within a span, in bins, one of which begins at edge. None
+	// are returned if they are not kept.
+	Around(ctx context.Context, group analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error)
+}
+
+// Options configure Cases.
+type Options struct {
+	Notes     *Notes
+	Comments  *Comments
+	Services  ServiceStates
+	Latencies Latencies
+	Directory func() *notify.Directory // owners of services, and links
+	UI        string                   // address of the UI, for links; empty: unknown
+	Clock     func() time.Time
+	Log       *slog.Logger
+}
+
+// Cases serves incidents and problems. It is safe for concurrent use.
+type Cases struct {
+	reader  *epoch.Reader
+	history History
+	options Options
+}
+
+// New returns handlers.
+func New(r *epoch.Reader, history History, options Options) *Cases {
+	return &Cases{r, history, options}
+}
+
+// renderer renders incidents and problems.
+type renderer struct{ render.Renderer }

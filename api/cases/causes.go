@@ -1,0 +1,90 @@
+package cases
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
+	all := make([]contract.Refined, 0, len(shares))
+	for i := range shares {
+		x := &shares[i]
+		all = append(all, contract.Refined{
+			Within: render.EdgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.Tracepoint(x.Tracepoint),
+			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: render.Number(x.Mean), ExclusiveNs: render.Number(x.Exclusive),
+			Share: render.Interval(x.Share, x.ShareLow, x.ShareHigh), Self: render.Number(x.Self), ShareMean: render.Number(x.ShareMean), ExcessNs: render.Number(x.Excess),
+		})
+	}
+	return all
+}
+
+// addCauses adds the causes of p other than its explanations.
+func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
+	causes := describe.NoCauses()
+	if f := r.Core.Problems.Findings(p.ID); f != nil {
+		causes = r.Causes(p, f)
+	}
+	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))
+	for _, x := range causes.Unrelated {
+		d.Unrelated = append(d.Unrelated, contract.Unrelated{Variable: x.Variable, Where: x.Where})
+	}
+	d.Contrasts = make([]contract.Contrast, 0, len(causes.Contrasts))
+	for i := range causes.Contrasts {
+		d.Contrasts = append(d.Contrasts, contrast(&causes.Contrasts[i]))
+	}
+	d.WhatIf = make([]contract.Recovery, 0, len(causes.WhatIf))
+	for i := range causes.WhatIf {
+		d.WhatIf = append(d.WhatIf, recovery(&causes.WhatIf[i]))
+	}
+	d.Common = []contract.CommonEdges{}
+	for i, c := range r.Core.Common {
+		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
+			x := r.Common(&r.Core.Common[i])
+			d.Common = append(d.Common, commonEdges(&x))
+		}
+	}
+}
+
+func contrast(c *describe.Contrast) contract.Contrast {
+	x := contract.Contrast{
+		Text: c.Text, Key: c.Key, Value: c.Value, Requests: c.Requests, Rest: c.Rest, Duration: difference(&c.Duration),
+		Edges: make([]contract.Difference, 0, len(c.Edges)),
+	}
+	for i := range c.Edges {
+		x.Edges = append(x.Edges, difference(&c.Edges[i]))
+	}
+	return x
+}
+
+func difference(d *describe.Difference) contract.Difference {
+	x := contract.Difference{
+		MeanNs: d.MeanNS.Pointer(), RestNs: d.RestNS.Pointer(), ExcessNs: d.ExcessNS.Pointer(), LowNs: d.LowNS.Pointer(),
+		HighNs: d.HighNS.Pointer(), PValue: d.PValue.Pointer(),
+	}
+	if d.Edge != nil {
+		x.Edge = new(render.Place(d.Edge))
+	}
+	return x
+}
+
+func recovery(r *describe.Recovery) contract.Recovery {
+	return contract.Recovery{
+		Text: r.Text, Edge: render.Place(r.Edge), LevelNs: r.LevelNS, Requests: r.Requests,
+		MeanNs: r.MeanNS.Pointer(), MeanLowNs: r.MeanLowNS.Pointer(), MeanHighNs: r.MeanHighNS.Pointer(), MeanFraction: r.MeanFraction.Pointer(),
+		P99Ns: r.P99NS, P99Fraction: r.P99Fraction.Pointer(),
+	}
+}
+
+func commonEdges(c *describe.Common) contract.CommonEdges {
+	x := contract.CommonEdges{Text: c.Text, Correlation: c.Correlation.Pointer(), PValue: c.PValue.Pointer(), Edges: make([]contract.TypedEdge, 0, len(c.Edges))}
+	for _, e := range c.Edges {
+		x.Edges = append(x.Edges, contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
+	}
+	return x
+}

@@ -1,0 +1,62 @@
+package cases
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of estimates.
+const (
+	leastEstimated = 20 // requests
+	mostEstimated  = 64 // edges, the first ones
+)
+
+// withEstimates returns the shares of the edges of a problem with the intervals and tail lifts that they lack: those of
+// a chronic problem come from the reference, which has no sample of requests. The others are as they were.
+func withEstimates(edges []group.EdgeShare, requests []*observation.Observation) []group.EdgeShare {
+	lacks := func(s *group.EdgeShare) bool {
+		return s.Edge != 0 && math.IsNaN(s.ShareLow) && !math.IsNaN(s.ShareVariance)
+	}
+	var columns []trace.Edge
+	var lacking []int // the index of each column in edges
+	for i := range edges {
+		if lacks(&edges[i]) && len(columns) < mostEstimated {
+			columns, lacking = append(columns, edges[i].Edge), append(lacking, i)
+		}
+	}
+	if len(columns) == 0 || len(requests) < leastEstimated {
+		return edges
+	}
+	estimates, _ := timesOf(columns, requests).Estimates()
+	all := slices.Clone(edges)
+	for column, i := range lacking {
+		s, e := &all[i], &estimates[column]
+		s.ShareLow = s.ShareVariance - (e.Share.Value - e.Share.Low)
+		s.ShareHigh = s.ShareVariance + (e.Share.High - e.Share.Value)
+		s.TailLift = e.TailLift.Value
+	}
+	return all
+}
+
+// timesOf returns a table with a row for each request and a column for each edge.
+func timesOf(edges []trace.Edge, requests []*observation.Observation) stats.Table {
+	t := stats.Table{Edges: len(edges)}
+	for _, o := range requests {
+		t.Total = append(t.Total, float64(o.Duration))
+		for _, e := range edges {
+			at, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
+			nanos := 0.0
+			if found {
+				nanos = float64(o.Edges[at].Nanos)
+			}
+			t.Cells = append(t.Cells, nanos)
+		}
+	}
+	return t
+}

@@ -1,0 +1,443 @@
+package cases
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of an incident.
+const (
+	listedSuspects    = 3 // in lists
+	incidentExemplars = 10
+)
+
+// newIncidentList returns an empty list of incidents.
+func newIncidentList() *query.List[uint64] {
+	return query.NewList(cmp.Compare[uint64], render.Hex16[uint64], render.ParseIncident)
+}
+
+// ListIncidents implements contract.StrictServerInterface.
+func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsRequestObject) (contract.ListIncidentsResponseObject, error) {
+	var s *epoch.Snapshot
+	var attention []contract.ServiceAttention
+	var refused error
+	err := a.reader.Ask(ctx, func(c *engine.View) {
+		s = a.reader.Refresh(c)
+		attention, refused = a.options.Services.Attention(c, s)
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return nil, err
+	}
+	q := &r.Params
+	notes := a.options.Notes.All(a.options.Clock())
+	from, to, err := query.ParseInterval(q.From, q.To)
+	if err != nil {
+		return nil, err
+	}
+	state, muted := string(query.Value(q.State, contract.ListIncidentsParamsStateAll)), query.Value(q.Muted, contract.ListIncidentsParamsMutedFalse)
+	matches := func(i int32) bool {
+		x := &s.Incidents[i]
+		return x.Listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && query.Value(q.Service, x.Service) == x.Service &&
+			query.Value(q.Severity, x.Severity) == x.Severity && query.Value(q.Kind, x.Kind) == x.Kind && x.Overlaps(from, to)
+	}
+	isMuted := func(i int32) bool { return notes[s.Incidents[i].ID].Muted != nil }
+	keep := func(i int32) bool {
+		return matches(i) && (muted == contract.ListIncidentsParamsMutedAll || isMuted(i) == (muted == contract.ListIncidentsParamsMutedTrue))
+	}
+	order := newIncidentList()
+	for i := range s.Incidents {
+		order.Add(s.Incidents[i].Key(), s.Incidents[i].Number, int32(i))
+	}
+	order.Sort()
+	items, next, err := order.Page(query.PageOf(q.Limit, q.Cursor, "incidents"), keep)
+	if err != nil {
+		return nil, err
+	}
+	list := contract.ListIncidents200JSONResponse{
+		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.Count(keep), Epoch: s.Epoch(), Learning: !s.Watching, LearningLeftNs: render.Remaining(s.Unwatched),
+		Open: s.Tally.OpenIncidents, Attention: attention,
+	}
+	if muted == contract.ListIncidentsParamsMutedFalse {
+		list.Muted = order.Count(func(i int32) bool { return matches(i) && isMuted(i) })
+	}
+	for _, i := range items {
+		x := s.Incidents[i].Incident
+		x.Notes, x.Suspects = notes[x.ID], x.Suspects[:min(len(x.Suspects), listedSuspects)]
+		x.Comments = int64(len(a.options.Comments.Of(x.ID)))
+		a.addDirectory(&x, s.Ended)
+		list.Items = append(list.Items, x)
+	}
+	return list, nil
+}
+
+// addDirectory adds the owners of suspects and links to pages about them, which a reload may have changed since the
+// epoch ended.
+func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
+	directory, end := a.options.Directory(), ended
+	if x.Closed != nil {
+		end = trace.Nanos(x.Closed.UnixNano())
+	}
+	x.Suspects = slices.Clone(x.Suspects) // the snapshot shares them
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		s.Owner = render.Owner(directory, s.Service)
+		r := &notify.Request{Service: s.Service, Incident: x.ID, Start: trace.Nanos(x.Onset.UnixNano()), End: end}
+		if len(s.Operations) > 0 {
+			r.Operation = s.Operations[0].Operation
+		}
+		for _, part := range s.Instances {
+			r.AddInstance(part.Key, part.Value)
+		}
+		if links := directory.ServiceLinks(r); len(links) > 0 {
+			s.Links = new(render.Links(links))
+		}
+	}
+	x.Owner = render.Owner(directory, x.Service)
+}
+
+// GetIncident implements contract.StrictServerInterface.
+func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
+	var d *contract.GetIncident200JSONResponse
+	var types []engine.AffectedType
+	var id uint64
+	var onset, closed, ended trace.Nanos
+	var subjects []search.Subject
+	enabled := make(map[string]bool)
+	share := 0. // of the place
+	err := a.reader.Ask(ctx, func(c *engine.View) {
+		s := a.reader.Refresh(c)
+		row, ok := s.IncidentByID[r.Incident]
+		if !ok {
+			return
+		}
+		all := c.Incidents.All()
+		i := slices.IndexFunc(all, func(x engine.Incident) bool { return x.ID == s.Incidents[row].Number })
+		if i < 0 {
+			return
+		}
+		x, names := &all[i], renderer{s.Renderer(c)}
+		id, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed(), c.Ended
+		if x.Place.Operation != 0 {
+			subjects = []search.Subject{x.Place.Of}
+		}
+		enabled = names.enabled()
+		v := c.Searches.Investigation(search.OfIncident(x.ID))
+		d = &contract.GetIncident200JSONResponse{
+			Incident: s.Incidents[row].Incident,
+			Earlier:  earlier(s, row),
+			Next:     notify.Advice(names.Names, x, v, c.Deploys),
+			Timeline: names.timeline(x),
+		}
+		if v != nil {
+			d.Investigation = names.InvestigationDetail(v)
+			shareOfAll(&d.Investigation.Investigation, x, v)
+		}
+		share = x.Place.Share
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, query.NotFound(string(aboutIncident))
+	}
+	d.Incident.Notes = a.options.Notes.All(a.options.Clock())[r.Incident]
+	d.Comments = append([]contract.Comment{}, a.options.Comments.Of(r.Incident)...)
+	d.Incident.Comments = int64(len(d.Comments))
+	a.addDirectory(&d.Incident, ended)
+	if d.Located, err = a.locatedPlace(enabled, d.Incident.Service, subjects...); err != nil {
+		return nil, err
+	}
+	if d.Located != nil {
+		framesOfAll(d.Located, share)
+	}
+	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
+	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
+	samples, err := SampleTraces(a.history, id, types, onset, closed)
+	d.Exemplars = exemplarsOf(samples)
+	return d, err
+}
+
+// shareOfAll has the shares of the investigation of an incident be those of all time that it costs, as in the texts
+// about it, and leaves the one in the reason to these.
+func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
+	d.Reason = search.WithoutShare(d.Reason)
+	whole := x.ShareOf(v, 1)
+	for i := range d.Suspects {
+		scale(&d.Suspects[i].Share, whole)
+	}
+}
+
+// framesOfAll is like shareOfAll for the evidence of the place, whose share is given. If that is unknown, nothing
+// changes.
+func framesOfAll(d *contract.LocatedPlace, share float64) {
+	located := query.Value(d.Share.Value, 0)
+	if share <= 0 || located <= 0 {
+		return
+	}
+	d.Of = contract.LocatedPlaceOfAddedLatency
+	scale(&d.Share, share/located)
+	for i := range d.Frames {
+		scale(&d.Frames[i].Share, share/located)
+	}
+}
+
+// scale multiplies an interval by a factor.
+func scale(x *contract.Interval, factor float64) {
+	for _, bound := range []**float64{&x.Value, &x.Low, &x.High} {
+		if *bound != nil {
+			*bound = new(**bound * factor)
+		}
+	}
+}
+
+// timelineKinds has the kinds of the entries about transitions, by state.
+var timelineKinds = [...]contract.TimelineEntryKind{
+	incident.Open:     contract.TimelineEntryKindOpened,
+	incident.Steady:   contract.TimelineEntryKindSteady,
+	incident.Closed:   contract.TimelineEntryKindClosed,
+	incident.Merged:   contract.TimelineEntryKindClosed,
+	incident.Accepted: contract.TimelineEntryKindClosed,
+}
+
+// timeline returns the events of an incident, but for its notes, in any order. They are facts, which stay as they are.
+func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
+	events := []contract.TimelineEntry{{
+		At:   render.At(x.Onset),
+		Kind: contract.TimelineEntryKindOnset,
+		Text: "The change began, by estimate.",
+	}}
+	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text string) {
+		events = append(events, contract.TimelineEntry{At: render.At(when), Kind: kind, Text: text})
+	}
+	for i := range x.History {
+		t := &x.History[i]
+		add(t.At, timelineKinds[t.State], r.Transition(t))
+	}
+	for _, d := range x.Deploys(r.Core.Deploys) {
+		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
+	}
+	located := "Sibyl located the place: "
+	for i := range x.Milestones {
+		if m := &x.Milestones[i]; m.Place == 0 {
+			add(m.At, contract.TimelineEntryKindProblem, r.problemOpened(m))
+		} else {
+			add(m.At, contract.TimelineEntryKindLocated, located+r.Op(m.Place)+".")
+			located = "The place changed to "
+		}
+	}
+	return events
+}
+
+// problemOpened describes the opening of a problem of an incident.
+func (r renderer) problemOpened(m *engine.Milestone) string {
+	name := cmp.Or(r.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
+	if !m.Group.IsZero() {
+		name = describe.InGroup(name, m.Group)
+	}
+	switch m.Kind {
+	case detect.KindVariable:
+		return "A problem opened: the durations of " + name + " vary more than usual."
+	case detect.KindShifted:
+		return "A problem opened: requests of " + name + " changed their call flow."
+	case detect.KindSlow:
+	}
+	return "A problem opened: " + name + " takes longer than usual."
+}
+
+// noted returns the notes about an incident as events.
+func noted(n *contract.Notes) []contract.TimelineEntry {
+	var events []contract.TimelineEntry
+	for _, x := range []struct {
+		kind contract.TimelineEntryKind
+		note *contract.Note
+	}{{contract.TimelineEntryKindAcknowledged, n.Acknowledged}, {contract.TimelineEntryKindMuted, n.Muted}} {
+		if x.note == nil {
+			continue
+		}
+		text := x.note.By + " " + string(x.kind) + " the incident"
+		if x.note.Text != "" {
+			text += ": " + x.note.Text
+		}
+		events = append(events, contract.TimelineEntry{At: x.note.At, Kind: x.kind, Text: text})
+	}
+	return events
+}
+
+// SampleTrace is a slow or failed trace of a request type that an incident affects.
+type SampleTrace struct {
+	store.Exemplar
+	RequestType analysis.Hash
+	Failed      bool
+}
+
+// SamplesHistory reads exemplars. [store.Store] implements it.
+type SamplesHistory interface {
+	// Exemplars returns the exemplars of a group or request type; none if it is unknown.
+	Exemplars(group analysis.Hash) (*store.Exemplars, error)
+	// Kept returns the exemplars of a group that are kept for a problem or an incident.
+	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
+}
+
+// SampleTraces returns stored traces of the affected request types that began between the onset and the end of an
+// incident, 0 while it is open: failed ones of types that lose more by failures than by time, latest first; then slow
+// ones, those that are slowest in relation to the usual time of their type first. Of a closed incident they are those
+// that were kept for it, and do not change.
+func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
+	var found []SampleTrace
+	slowness := make(map[trace.ID]float64)
+	for i := range types {
+		t := &types[i]
+		present := &store.Exemplars{}
+		if closed == 0 {
+			var err error
+			if present, err = h.Exemplars(t.RequestType); err != nil {
+				return nil, err
+			}
+		}
+		kept, err := h.Kept(search.OfIncident(incident), t.RequestType)
+		if err != nil {
+			return nil, err
+		}
+		add := func(list []store.Exemplar, failed bool) {
+			for _, e := range list {
+				if _, twice := slowness[e.Trace]; !twice && e.Start >= onset && (closed == 0 || e.Start <= closed) {
+					slowness[e.Trace] = float64(e.Duration) / max(1, t.Usual)
+					found = append(found, SampleTrace{e, t.RequestType, failed})
+				}
+			}
+		}
+		if t.Fails() {
+			add(slices.Concat(present.Failed, kept.Failed), true)
+		}
+		add(slices.Concat(present.Slow, kept.Slow), false)
+	}
+	slices.SortStableFunc(found, func(a, b SampleTrace) int {
+		switch {
+		case a.Failed && b.Failed:
+			return cmp.Compare(b.Start, a.Start)
+		case a.Failed:
+			return -1
+		case b.Failed:
+			return 1
+		}
+		return cmp.Compare(slowness[b.Trace], slowness[a.Trace])
+	})
+	return found, nil
+}
+
+// exemplarsOf returns the first traces of found, failed before slow ones, as exemplars, the slow ones slowest first.
+func exemplarsOf(found []SampleTrace) []contract.Exemplar {
+	first := slices.Clone(found[:min(len(found), incidentExemplars)])
+	failed := 0
+	for failed < len(first) && first[failed].Failed {
+		failed++
+	}
+	slices.SortStableFunc(first[failed:], func(a, b SampleTrace) int { return cmp.Compare(b.Duration, a.Duration) })
+	all := []contract.Exemplar{}
+	for i := range first {
+		x, stratum := &first[i], contract.ExemplarStratumSlow
+		if x.Failed {
+			stratum = contract.ExemplarStratumFailed
+		}
+		all = append(all, contract.Exemplar{
+			Trace: x.Trace.String(), Group: x.RequestType.String(), Stratum: stratum, Start: render.At(x.Start), DurationNs: x.Duration,
+		})
+	}
+	return all
+}
+
+// maxEarlier limits the earlier incidents of an incident.
+const maxEarlier = 10
+
+// earlier returns the closed incidents with the same first suspect that opened before the one at an index, latest
+// first.
+func earlier(s *epoch.Snapshot, row int) []contract.EarlierIncident {
+	all := []contract.EarlierIncident{}
+	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {
+		if x := &s.Incidents[i]; x.Listed && x.Closed != nil && x.Service == s.Incidents[row].Service {
+			all = append(all, contract.EarlierIncident{
+				ID:       x.ID,
+				Severity: x.Severity,
+				Onset:    x.Onset,
+				Opened:   x.Opened,
+				Ended:    *x.Ended,
+				Closed:   *x.Closed,
+				End:      *x.End,
+				Sentence: x.Sentence,
+			})
+		}
+	}
+	return all
+}
+
+// commented returns comments as events.
+func commented(all []contract.Comment) []contract.TimelineEntry {
+	var events []contract.TimelineEntry
+	for i := range all {
+		events = append(events, contract.TimelineEntry{At: all[i].At, Kind: contract.TimelineEntryKindCommented, Text: all[i].By + ": " + all[i].Text})
+	}
+	return events
+}
+
+// AcknowledgeIncident implements contract.StrictServerInterface.
+func (a *Cases) AcknowledgeIncident(ctx context.Context, r contract.AcknowledgeIncidentRequestObject) (contract.AcknowledgeIncidentResponseObject, error) {
+	notes, err := a.note(ctx, aboutIncident, r.Incident, Acknowledged, r.Body)
+	return contract.AcknowledgeIncident200JSONResponse(notes), err
+}
+
+// UnacknowledgeIncident implements contract.StrictServerInterface.
+func (a *Cases) UnacknowledgeIncident(_ context.Context, r contract.UnacknowledgeIncidentRequestObject) (contract.UnacknowledgeIncidentResponseObject, error) {
+	return contract.UnacknowledgeIncident204Response{}, a.removeNote(r.Incident, Acknowledged)
+}
+
+// MuteIncident implements contract.StrictServerInterface.
+func (a *Cases) MuteIncident(ctx context.Context, r contract.MuteIncidentRequestObject) (contract.MuteIncidentResponseObject, error) {
+	notes, err := a.note(ctx, aboutIncident, r.Incident, Muted, r.Body)
+	return contract.MuteIncident200JSONResponse(notes), err
+}
+
+// UnmuteIncident implements contract.StrictServerInterface.
+func (a *Cases) UnmuteIncident(_ context.Context, r contract.UnmuteIncidentRequestObject) (contract.UnmuteIncidentResponseObject, error) {
+	return contract.UnmuteIncident204Response{}, a.removeNote(r.Incident, Muted)
+}
+
+// AcceptIncident implements contract.StrictServerInterface.
+func (a *Cases) AcceptIncident(ctx context.Context, r contract.AcceptIncidentRequestObject) (contract.AcceptIncidentResponseObject, error) {
+	s, err := a.reader.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i, known := s.IncidentByID[r.Incident]
+	if !known {
+		return nil, query.NotFound(string(aboutIncident))
+	}
+	change := engine.Change{Accept: s.Incidents[i].Number, By: access.Caller(ctx).Name}
+	if r.Body != nil && r.Body.Text != nil {
+		change.Text = *r.Body.Text
+	}
+	accepted, err := a.reader.Change(ctx, change)
+	if err != nil {
+		return nil, err
+	}
+	if !accepted {
+		return nil, refusal.New(refusal.Conflict, "the incident is closed", "")
+	}
+	return contract.AcceptIncident204Response{}, nil
+}

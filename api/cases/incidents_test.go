@@ -1,0 +1,120 @@
+package cases
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// An incident knows the closed ones before it with the same first suspect.
+func TestEarlierIncidents(t *testing.T) {
+	row := func(id, service string, closed bool) epoch.IncidentRow {
+		x := epoch.IncidentRow{Incident: contract.Incident{ID: id, Service: service, Severity: contract.SeverityMajor}, Listed: true}
+		if closed {
+			x.Ended, x.Closed, x.End = new(time.Time), new(time.Time), new(contract.IncidentEnd)
+		}
+		return x
+	}
+	s := &epoch.Snapshot{Incidents: []epoch.IncidentRow{row("a", "cart", true), row("b", "shop", true), row("c", "cart", false), row("d", "cart", false)}}
+	if all := earlier(s, 3); len(all) != 1 || all[0].ID != "a" || all[0].Severity != contract.SeverityMajor {
+		t.Errorf("earlier: %+v", all)
+	}
+}
+
+// A place is located once; another one that is located later is a change.
+func TestTimelineOfPlaces(t *testing.T) {
+	r := newRenderer()
+	x := engine.Incident{Incident: incident.Incident{Onset: 10}}
+	x.Enter(incident.Transition{At: 20, State: incident.Open})
+	places := r.Table
+	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
+	x.Milestones = []engine.Milestone{
+		{At: x.Opened(), Place: a},
+		{At: x.Opened() + 1, Place: b},
+		{
+			At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
+			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow,
+		},
+	}
+	var texts []string
+	for _, e := range r.timeline(&x) {
+		if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
+			texts = append(texts, e.Text)
+		}
+	}
+	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 (group 3f2a91c0) takes longer than usual."}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// storedExemplars is a history of exemplars only.
+type storedExemplars struct {
+	SamplesHistory
+	kept map[analysis.Hash]*store.Exemplars
+}
+
+func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+	return s.kept[group], nil
+}
+
+func (s storedExemplars) Kept(_ search.Subject, group analysis.Hash) (*store.Exemplars, error) {
+	if group.Lo != 2 {
+		return &store.Exemplars{}, nil
+	}
+	return &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{8}, Start: 20, Duration: 700}}}, nil
+}
+
+// Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
+func TestSampleTraces(t *testing.T) {
+	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
+		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
+	}
+	failing, slow := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	h := storedExemplars{kept: map[analysis.Hash]*store.Exemplars{
+		failing: {Slow: []store.Exemplar{of(1, 30, 3)}, Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)}},
+		slow:    {Slow: []store.Exemplar{of(5, 30, 900), of(3, 20, 1)}, Failed: []store.Exemplar{of(6, 30, 1)}},
+	}}
+	types := []engine.AffectedType{
+		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
+	}
+	found, err := SampleTraces(h, 0, types, 10, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range found {
+		got = append(got, fmt.Sprint(x.Trace[0], x.Failed))
+	}
+	if want := []string{"4 true", "3 true", "5 false", "8 false", "1 false"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if closed, err := SampleTraces(h, 0, types, 10, 50); err != nil || len(closed) != 1 || closed[0].Trace[0] != 8 {
+		t.Errorf("of the closed incident: %v, %v; want only those that are kept for it", closed, err)
+	}
+	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but least in relation to its type
+	all := exemplarsOf(found)
+	got = nil
+	for _, x := range all {
+		got = append(got, x.Trace[:2])
+	}
+	if want := []string{"04", "03", "07", "05", "08", "01"}; !slices.Equal(got, want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+	if all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
+		t.Errorf("strata %s, %s", all[0].Stratum, all[2].Stratum)
+	}
+}

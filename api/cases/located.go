@@ -1,0 +1,274 @@
+package cases
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/internal/sent"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of the evidence of a place.
+const (
+	locatedFrames = 200
+	locatedTraces = 2
+	leastFrame    = 0.005 // share, or part of the time, of a frame
+)
+
+// StoreLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
+// tracepoints that showed them, and with these their statistics end. The owner of the core calls it.
+func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
+	for i := range decisions {
+		d := &decisions[i]
+		v := c.Searches.State().Investigation(d.Subject)
+		if v.Answer() == 0 || d.From >= search.Located && d.From <= search.Explained {
+			continue
+		}
+		evidence, err := json.Marshal(renderer{a.reader.Renderer(c)}.located(v, ended))
+		if err == nil {
+			err = a.history.PutLocated(&store.Located{Of: v.Subject, At: ended, Evidence: evidence})
+		}
+		if err != nil {
+			a.options.Log.Error("the evidence of a place could not be stored", slog.Any("error", err))
+		}
+	}
+}
+
+// storedPlace is the stored form of the evidence of a place.
+type storedPlace struct {
+	contract.LocatedPlace
+	SpanName string `json:"span_name"`
+	Callee   string `json:"callee"` // service that the operation calls; empty: none
+}
+
+// located returns the evidence of the place that v located, without traces.
+func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPlace {
+	p, top, tree := r.Core.Searches.Searched(v.Subject), &v.Suspects[0], r.Tree(v.Subject, v.RequestType)
+	x := &storedPlace{SpanName: r.OpName(top.Op)}
+	x.LocatedPlace = contract.LocatedPlace{
+		At: render.At(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
+		Share: atMostAll(top), Requests: int64(top.Requests), Frames: []contract.LocatedFrame{}, Traces: []contract.LocatedTrace{},
+	}
+	if callee := r.Table.Target(top.Op); callee != 0 {
+		x.Callee = r.Service(callee)
+	}
+	if top.Tracepoint != 0 {
+		x.Tracepoint = r.Tracepoint(top.Tracepoint)
+	}
+	if p != nil {
+		x.Of = contract.LocatedPlaceOf(render.Wholes[p.Whole])
+	}
+	inclusive := inclusiveTimes(r.Table, p, v)
+	for i := range v.Suspects[:min(len(v.Suspects), locatedFrames)] {
+		s := &v.Suspects[i]
+		f := contract.LocatedFrame{
+			Context: r.Path(tree, s.Context), Operation: r.Op(s.Op), Located: i == 0, Share: atMostAll(s), Requests: int64(s.Requests),
+			SelfNs: render.Number(inclusive[placeKey{s.Op, s.Tracepoint}]),
+		}
+		if s.Tracepoint != 0 {
+			f.Tracepoint = r.Tracepoint(s.Tracepoint)
+		}
+		x.Frames = append(x.Frames, f)
+	}
+	atMostRest(x.Frames)
+	total := excludeCallees(x.Frames)
+	x.MeanNs = render.Number(total)
+	x.Frames = slices.DeleteFunc(x.Frames, func(f contract.LocatedFrame) bool {
+		return !f.Located && math.Abs(query.Value(f.Share.Value, 0)) < leastFrame && query.Value(f.SelfNs, 0) < leastFrame*total
+	})
+	return x
+}
+
+// atMostAll returns the share of a suspect: an estimate can exceed all.
+func atMostAll(s *search.Suspect) contract.Interval {
+	return render.Interval(min(1, s.Share), min(1, s.Low), min(1, s.High))
+}
+
+// placeKey identifies a suspect.
+type placeKey struct {
+	op         trace.Op
+	tracepoint trace.Symbol // 0: baseline
+}
+
+// inclusiveTimes returns the mean ns of a request of p in the suspects of v: for operations of the baseline without
+// their baseline callees, for tracepoints with all that they contain. Suspects without times are missing.
+func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigation) map[placeKey]float64 {
+	times := make(map[placeKey]float64)
+	if p == nil {
+		return times
+	}
+	edges := make(map[trace.Edge]float64, len(p.Edges))
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		edges[e.Edge] = e.Mean
+		times[placeKey{table.Context(e.Context).Op, 0}] += e.Mean
+	}
+	// A tracepoint appears under other contexts in each batch: only one batch of each edge counts, that with the most
+	// requests.
+	type part struct {
+		within trace.Edge
+		place  placeKey
+	}
+	best, sums := make(map[part]*search.Evidence), make(map[part]float64)
+	for i := range v.Evidence {
+		e := &v.Evidence[i]
+		x := part{e.Within, placeKey{e.Op, e.Tracepoint}}
+		b := best[x]
+		if b == nil || e.Batch != b.Batch && cmp.Or(cmp.Compare(e.N, b.N), cmp.Compare(e.Batch, b.Batch)) > 0 {
+			best[x], sums[x] = e, 0
+		}
+		if best[x].Batch == e.Batch {
+			sums[x] += e.Mean * edges[e.Within]
+		}
+	}
+	for x, ns := range sums {
+		times[x.place] += ns
+	}
+	return times
+}
+
+// excludeCallees turns the times of frames into those without the frames below them, and returns their sum.
+func excludeCallees(frames []contract.LocatedFrame) (total float64) {
+	order := make([]int, len(frames)) // the deepest first
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(frames[b].Context), len(frames[a].Context)) })
+	own := make([]float64, len(frames))
+	for i := range frames {
+		own[i] = query.Value(frames[i].SelfNs, math.NaN())
+	}
+	for at, i := range order {
+		if frames[i].Tracepoint == "" || math.IsNaN(own[i]) {
+			continue
+		}
+		inclusive := query.Value(frames[i].SelfNs, 0)
+		for _, above := range order[at+1:] {
+			if within(frames[i].Context, frames[above].Context) && !math.IsNaN(own[above]) {
+				own[above] -= inclusive
+				break
+			}
+		}
+	}
+	for i := range frames {
+		if !math.IsNaN(own[i]) {
+			own[i] = max(0, own[i]) // times of different requests
+			total += own[i]
+		}
+		frames[i].SelfNs = render.Number(own[i])
+	}
+	return total
+}
+
+// atMostRest has all frames together carry at most all. Shares are net of the places that became faster, so that those
+// of the others together can exceed it: these share what the located one leaves.
+func atMostRest(frames []contract.LocatedFrame) {
+	rest, others := 1., 0.
+	for i := range frames {
+		if share := max(0, query.Value(frames[i].Share.Value, 0)); frames[i].Located {
+			rest -= share
+		} else {
+			others += share
+		}
+	}
+	if others <= rest {
+		return
+	}
+	part := max(0, rest) / others
+	for i := range frames {
+		if f := &frames[i]; !f.Located {
+			f.Share = render.Interval(part*query.Value(f.Share.Value, 0), part*query.Value(f.Share.Low, 0), part*query.Value(f.Share.High, 0))
+		}
+	}
+}
+
+// within reports whether a context is below another.
+func within(context, above []string) bool {
+	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
+}
+
+// locatedPlace returns the stored evidence of the first of several problems and incidents that has some; with a service
+// only if the place runs in it or calls it. It is nil if none has.
+func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
+	for _, id := range of {
+		stored, err := a.history.Located(id)
+		if err != nil {
+			return nil, err
+		}
+		if stored == nil {
+			continue
+		}
+		x := &storedPlace{}
+		if err := json.Unmarshal(stored.Evidence, x); err != nil {
+			return nil, fmt.Errorf("read the evidence of the place of %s: %w", id, err)
+		}
+		if service != "" && service != x.Service && service != x.Callee {
+			continue
+		}
+		x.Enabled = enabled[x.Tracepoint]
+		x.Traces, err = a.tracesAt(id, x)
+		return &x.LocatedPlace, err
+	}
+	return nil, nil
+}
+
+// tracesAt returns stored traces of a problem or an incident with a span of its place, the longest span first.
+func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
+	found := []contract.LocatedTrace{}
+	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
+		for _, kept := range slices.Concat(e.Located, e.Slow) {
+			t, err := a.traceAt(&kept, x)
+			if err != nil {
+				return err
+			}
+			if t != nil && !slices.ContainsFunc(found, func(o contract.LocatedTrace) bool { return o.Trace == t.Trace }) {
+				found = append(found, *t)
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(found, func(a, b contract.LocatedTrace) int { return cmp.Compare(b.SpanNs, a.SpanNs) })
+	return found[:min(len(found), locatedTraces)], err
+}
+
+// traceAt returns an exemplar with its longest span of a place; nil if it has none.
+func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
+	data, err := a.history.Trace(e.Trace)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	v := sent.Read(e.Trace, e.Start, data)
+	var t *contract.LocatedTrace
+	for i := range v.All {
+		if s := &v.All[i]; x.has(s) && (t == nil || s.DurationNs > t.SpanNs) {
+			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: render.At(e.Start), DurationNs: max(e.Duration, s.DurationNs), SpanNs: s.DurationNs}
+		}
+	}
+	return t, nil
+}
+
+// has reports whether a span is one of the place.
+func (x *storedPlace) has(s *contract.Span) bool {
+	return s.Service == x.Service && s.Tracepoint == x.Tracepoint && (s.Name == x.SpanName || x.Tracepoint != "")
+}
+
+// enabled returns the names of the tracepoints in the plan.
+func (r renderer) enabled() map[string]bool {
+	all := make(map[string]bool)
+	for i := range r.Core.Searches.Plan().Leases {
+		all[r.Tracepoint(r.Core.Searches.Plan().Leases[i].Tracepoint)] = true
+	}
+	return all
+}

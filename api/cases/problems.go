@@ -1,0 +1,300 @@
+package cases
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// ListProblems implements contract.StrictServerInterface.
+func (a *Cases) ListProblems(ctx context.Context, r contract.ListProblemsRequestObject) (contract.ListProblemsResponseObject, error) {
+	s, err := a.reader.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &r.Params
+	notes := a.options.Notes.All(a.options.Clock())
+	if query.Value(q.Closed, false) {
+		problems, order, err := a.closedProblems()
+		if err != nil {
+			return nil, err
+		}
+		return listProblems(q, s, problems, order, "closed", notes)
+	}
+	sort := string(query.Value(q.Sort, contract.ListProblemsParamsSortRank))
+	order := s.Sorted("problems by "+sort, func(l *query.List[analysis.Hash]) { addProblems(l, s, sort) })
+	return listProblems(q, s, s.Problems, order, sort, notes)
+}
+
+// listProblems returns a page of problems in an order, with that of their cursors.
+func listProblems[ID any](
+	q *contract.ListProblemsParams, s *epoch.Snapshot, problems []contract.Problem, order *query.List[ID], sort string, notes map[string]contract.Notes,
+) (contract.ListProblemsResponseObject, error) {
+	requestType, unknown := s.TypeParameter(q.RequestType)
+	muted := query.Value(q.Muted, contract.ListProblemsParamsMutedFalse)
+	keep := func(i int32) bool {
+		p := &problems[i]
+		n := notes[p.ID]
+		named := requestType.IsZero() && !unknown || p.RequestType == requestType.String() || p.RequestTypeName == query.Value(q.RequestType, "")
+		return named &&
+			query.Value(q.Level, p.Level) == p.Level && query.Value(q.Kind, p.Kind) == p.Kind && query.Value(q.Onset, p.Onset) == p.Onset &&
+			query.Value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
+			(q.Q == nil || query.Matches(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
+	}
+	items, next, err := order.Page(query.PageOf(q.Limit, q.Cursor, sort), keep)
+	if err != nil {
+		return nil, err
+	}
+	list := contract.ListProblems200JSONResponse{
+		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.Count(keep), Epoch: s.Epoch(), Learning: !s.Learned, LearningLeftNs: render.Remaining(s.Left),
+	}
+	for _, i := range items {
+		p := problems[i]
+		p.Notes = notes[p.ID]
+		if query.Value(q.Explain, false) {
+			p.Why = new(why(&p))
+		}
+		list.Items = append(list.Items, p)
+	}
+	return list, nil
+}
+
+// addProblems adds the problems of s to a list, with the keys by which they are sorted.
+func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
+	for i := range s.Problems {
+		p := &s.Problems[i]
+		key := float64(p.Rank)
+		switch contract.ListProblemsParamsSort(sort) {
+		case contract.ListProblemsParamsSortRank:
+		case contract.ListProblemsParamsSortImpact:
+			key = -query.Value(p.Impact, math.NaN())
+		case contract.ListProblemsParamsSortSince:
+			key = float64(query.Value(p.Since, time.Time{}).UnixNano())
+			if p.Since == nil {
+				key = math.NaN()
+			}
+		case contract.ListProblemsParamsSortCov:
+			key = -query.Value(p.Cov.Value, math.NaN())
+		case contract.ListProblemsParamsSortP99:
+			key = -float64(query.Value(p.P99Ns, 0))
+		case contract.ListProblemsParamsSortRate:
+			key = -query.Value(p.Rate, math.NaN())
+		}
+		l.Add(key, s.IDs[i], int32(i))
+	}
+}
+
+// shownDecisions limits the decisions shown with a problem.
+const shownDecisions = 100
+
+// GetProblem implements contract.StrictServerInterface.
+func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObject) (contract.GetProblemResponseObject, error) {
+	id, err := analysis.ParseHash(r.Problem)
+	if err != nil {
+		return nil, query.NotFound("problem")
+	}
+	decisions, _, err := decisionlog.Find(ctx, a.history, decisionlog.Query{Subject: search.OfProblem(id), Limit: shownDecisions})
+	if err != nil {
+		return nil, err
+	}
+	var d *contract.GetProblem200JSONResponse
+	enabled := make(map[string]bool)
+	err = a.reader.Ask(ctx, func(c *engine.View) {
+		s := a.reader.Refresh(c)
+		names := renderer{s.Renderer(c)}
+		enabled = names.enabled()
+		problems := c.Problems.Open()
+		i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.ID == id })
+		row, known := s.ByID[id.String()]
+		if i < 0 || !known {
+			return
+		}
+		v := c.Searches.Investigation(search.OfProblem(id))
+		d = names.problemDetail(&s.Problems[row], &problems[i], v)
+		names.addDecisions(d, decisions)
+		d.Next = names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		if d, err = a.closedProblem(ctx, id, decisions); err != nil {
+			return nil, err
+		}
+	}
+	if d.Located, err = a.locatedPlace(enabled, "", search.OfProblem(id)); err != nil {
+		return nil, err
+	}
+	d.Problem.Notes = a.options.Notes.All(a.options.Clock())[id.String()]
+	return d, nil
+}
+
+// problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
+func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
+	edges := p.Edges
+	if g := r.Core.Groups.Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
+		edges = withEstimates(edges, r.Core.Kept.Of(g))
+	}
+	d := &contract.GetProblem200JSONResponse{
+		Problem: *row, EValue: render.Number(p.EValue), Shift: render.Number(p.Shift), Edges: r.Edges(edges), Refined: r.refined(r.ownRefined(p, v)),
+		Explanations: r.Explained(p.Explanations), Decisions: []contract.Decision{}, Missing: []string{},
+	}
+	r.addCauses(d, p)
+	if v != nil {
+		d.Investigation = r.InvestigationDetail(v)
+	}
+	return d
+}
+
+// ownRefined returns the shares of p that tracepoints showed which its investigation v, that of its incident, or a
+// person has enabled. Requests also run the tracepoints of other investigations, which say nothing about p.
+func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detect.RefinedShare {
+	if id, within := r.Core.Incidents.With(p.ID); within && v == nil {
+		v = r.Core.Searches.Investigation(search.OfIncident(id))
+	}
+	return slices.DeleteFunc(slices.Clone(p.Refined), func(x detect.RefinedShare) bool {
+		overridden := slices.ContainsFunc(r.Core.Searches.State().Overrides, func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
+		return !overridden && (v == nil || !slices.Contains(v.Tried, x.Tracepoint))
+	})
+}
+
+// addDecisions adds decisions about a problem, latest first.
+func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions []decisionlog.Logged) {
+	for k := range decisions {
+		d.Decisions = append(d.Decisions, r.Decision(&decisions[k]))
+		if len(d.Missing) == 0 {
+			d.Missing = r.Operations(decisions[k].Decision.Missing)
+		}
+	}
+}
+
+// incidentOf returns the latest incident that contained a problem while it was open; nil if there is none.
+func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
+	all := r.Core.Incidents.All()
+	for i := range slices.Backward(all) {
+		x := &all[i]
+		before := !x.IsOpen() && p.Since != nil && render.At(x.Closed()).Before(*p.Since)
+		if slices.Contains(x.Problems, id) && !before {
+			return x
+		}
+	}
+	return nil
+}
+
+// advice returns the next step for an incident.
+func (r renderer) advice(x *engine.Incident) string {
+	return notify.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Deploys)
+}
+
+// nextOfOpen returns the next step for an open problem of an incident with an investigation v; nil: none. It begins
+// with that for the incident if that closed without requests: nothing has shown since that the cause is gone.
+func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) string {
+	var advice *string
+	switch {
+	case x == nil:
+	case x.IsOpen() && r.Core.Searches.Investigation(search.OfIncident(x.ID)) != nil:
+		advice = new(r.advice(x))
+	case x.NobodyKnows():
+		return strings.TrimSpace("It was part of an incident. " + r.advice(x) + " " + r.finding(v))
+	}
+	return r.next(v, advice, missing)
+}
+
+// finding returns the finding of an investigation; empty if it has none, or for nil.
+func (r renderer) finding(v *search.Investigation) string {
+	if v == nil || v.Status != search.Located && v.Status != search.Explained {
+		return ""
+	}
+	return r.next(v, nil, nil)
+}
+
+// next describes the next step for a problem: Sibyl's, or a remedy for people. advice is that for the incident to which
+// the problem belongs; nil: none.
+func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
+	if v == nil || v.Status == search.Gone {
+		if advice != nil {
+			return strings.TrimSpace("It is part of an incident, which Sibyl investigates as a whole. " + *advice)
+		}
+		return "Queued: too many other problems are being investigated."
+	}
+	switch v.Status {
+	case search.Opened:
+		return "Just opened: tracepoints are chosen when the epoch ends, if any fit the budget."
+	case search.Investigating:
+		return units.Plural(len(v.Requested), "tracepoint") + " on: waiting for requests that show where the time goes."
+	case search.Located, search.Explained:
+		if op := v.Answer(); op != 0 {
+			return "Look at " + r.Op(op) + ". " + sentenceOf(v.Reason)
+		}
+		return sentenceOf(v.Reason)
+	case search.Exhausted:
+		if len(v.Tried) == 0 && v.BudgetStarved == 0 {
+			within := "where the time is lost"
+			if len(missing) > 0 {
+				within = "within " + strings.Join(missing, ", ")
+			}
+			return strings.TrimSpace("Add tracepoints " + within + ": Sibyl found none to try. " + sentenceOf(v.Reason))
+		}
+		if len(missing) > 0 {
+			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
+		}
+		return strings.TrimSpace("The available tracepoints show no more. " + sentenceOf(v.Reason))
+	case search.Gone: // above
+	}
+	return ""
+}
+
+// sentenceOf returns a reason as a sentence.
+func sentenceOf(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return strings.ToUpper(reason[:1]) + reason[1:] + "."
+}
+
+// AcknowledgeProblem implements contract.StrictServerInterface.
+func (a *Cases) AcknowledgeProblem(ctx context.Context, r contract.AcknowledgeProblemRequestObject) (contract.AcknowledgeProblemResponseObject, error) {
+	notes, err := a.note(ctx, aboutProblem, r.Problem, Acknowledged, r.Body)
+	return contract.AcknowledgeProblem200JSONResponse(notes), err
+}
+
+// UnacknowledgeProblem implements contract.StrictServerInterface.
+func (a *Cases) UnacknowledgeProblem(_ context.Context, r contract.UnacknowledgeProblemRequestObject) (contract.UnacknowledgeProblemResponseObject, error) {
+	return contract.UnacknowledgeProblem204Response{}, a.removeNote(r.Problem, Acknowledged)
+}
+
+// MuteProblem implements contract.StrictServerInterface.
+func (a *Cases) MuteProblem(ctx context.Context, r contract.MuteProblemRequestObject) (contract.MuteProblemResponseObject, error) {
+	notes, err := a.note(ctx, aboutProblem, r.Problem, Muted, r.Body)
+	return contract.MuteProblem200JSONResponse(notes), err
+}
+
+// UnmuteProblem implements contract.StrictServerInterface.
+func (a *Cases) UnmuteProblem(_ context.Context, r contract.UnmuteProblemRequestObject) (contract.UnmuteProblemResponseObject, error) {
+	return contract.UnmuteProblem204Response{}, a.removeNote(r.Problem, Muted)
+}
+
+// why explains the rank of a problem.
+func why(p *contract.Problem) string {
+	text := "changed: significantly worse than its own history"
+	if p.Onset == contract.OnsetChronic {
+		text = "chronic: high without a change, ranked after problems that changed"
+	}
+	return text + "; by impact, " + describe.PerSecond(query.Value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
+}

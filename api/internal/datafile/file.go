@@ -1,0 +1,58 @@
+// Package datafile reads and replaces the files of the data directory that hold what people wrote.
+package datafile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Read reads a file of the data directory into x, which stays as it is if there is none.
+func Read(path string, x any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, x)
+	}
+	if err != nil {
+		return Unreadable(path, err)
+	}
+	return nil
+}
+
+// Unreadable returns the error of a file whose contents cannot be used.
+func Unreadable(path string, err error) error {
+	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
+}
+
+// Replace replaces a file of the data directory by x. It is on disk when Replace returns; after an error the
+// file is as it was.
+func Replace(path string, x any) error {
+	data, err := json.Marshal(x)
+	if err == nil {
+		err = renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
+	}
+	if err != nil {
+		return notStored(err)
+	}
+	return nil
+}
+
+// notStored returns the error for a file that could not be written.
+func notStored(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)
+	}
+	return fmt.Errorf("store: %w", err)
+}

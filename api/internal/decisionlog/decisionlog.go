@@ -1,0 +1,119 @@
+// Package decisionlog identifies the decisions that are stored, and finds them.
+package decisionlog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ID identifies a decision by the end of its epoch and its index within the epoch.
+type ID struct {
+	At    trace.Nanos
+	index int
+}
+
+// String returns the ID as in the contract.
+func (id ID) String() string { return fmt.Sprintf("%d-%d", id.At, id.index) }
+
+// less reports whether id is earlier in the log than other.
+func (id ID) less(other ID) bool {
+	return id.At < other.At || id.At == other.At && id.index < other.index
+}
+
+// ParseID parses the text that String returns.
+func ParseID(text string) (id ID, ok bool) {
+	at, index, found := strings.Cut(text, "-")
+	n, err := strconv.ParseInt(at, 10, 64)
+	i, indexErr := strconv.Atoi(index)
+	return ID{trace.Nanos(n), i}, found && err == nil && indexErr == nil && n > 0 && n < int64(trace.MaxNanos) && i >= 0
+}
+
+// Logged is a decision with its ID.
+type Logged struct {
+	ID       ID
+	Decision *search.Decision
+}
+
+// WithIDs returns decisions with their IDs. The decisions are in the order of the log, and of whole epochs.
+func WithIDs(decisions []search.Decision) []Logged {
+	all := make([]Logged, len(decisions))
+	for i := range decisions {
+		d := &decisions[i]
+		all[i] = Logged{ID{d.At, 0}, d}
+		if i > 0 && all[i-1].ID.At == d.At {
+			all[i].ID.index = all[i-1].ID.index + 1
+		}
+	}
+	return all
+}
+
+// Reader reads decisions. [store.Store] implements it.
+type Reader interface {
+	// Decisions returns at least limit decisions of [from, to), if there are as many, oldest first. It returns whole
+	// epochs: the oldest ones or, if newest is true, the newest.
+	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
+}
+
+// Query selects decisions.
+type Query struct {
+	From, To trace.Nanos    // end of the epoch in [from, to); to 0: no bound
+	Subject  search.Subject // only of its investigation; zero: all
+	Before   ID             // only earlier ones; zero: all
+	Limit    int            // maximum number
+}
+
+// Limits of a search through the log. The next page continues with older decisions.
+const (
+	readAtOnce = 1000 // per read of the store
+	maxReads   = 20
+)
+
+// Find returns the selected decisions, latest first, and the ID before which the next page begins; nil if this is the
+// last one.
+func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *ID, err error) {
+	to := q.To
+	if to == 0 {
+		to = trace.MaxNanos
+	}
+	if q.Before.At > 0 {
+		to = min(to, q.Before.At+1)
+	}
+	for range maxReads {
+		decisions, err := history.Decisions(q.From, to, readAtOnce, true)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range slices.Backward(WithIDs(decisions)) {
+			if q.Before.At > 0 && !d.ID.less(q.Before) || !q.Subject.IsZero() && d.Decision.Subject != q.Subject {
+				continue
+			}
+			if len(found) == q.Limit {
+				return found, &found[q.Limit-1].ID, nil
+			}
+			found = append(found, d)
+		}
+		if len(decisions) < readAtOnce {
+			return found, nil, nil
+		}
+		to = decisions[0].At
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return found, &ID{to, 0}, nil
+}
+
+// Get returns the decision with an ID, with it as its only item; none if there is no such decision.
+func Get(history Reader, id ID) ([]Logged, error) {
+	decisions, err := history.Decisions(id.At, id.At+1, readAtOnce, false)
+	if err != nil || id.index >= len(decisions) {
+		return nil, err
+	}
+	return WithIDs(decisions)[id.index : id.index+1], nil
+}

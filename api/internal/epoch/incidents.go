@@ -1,0 +1,238 @@
+package epoch
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// IncidentRow is an incident with all of its evidence but without notes.
+type IncidentRow struct {
+	contract.Incident
+	Number   uint64
+	severity engine.Severity
+	Listed   bool // it was not merged into another
+}
+
+// Bounds of the suspects of an incident.
+const (
+	incidentSuspects = 20
+	shownOperations  = 10 // of a suspect
+	shownInstances   = 10 // of a suspect
+)
+
+// addIncidents adds the incidents, with names of request types.
+func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
+	all := c.Incidents.All()
+	s.Incidents = make([]IncidentRow, 0, len(all))
+	closed := make(map[string]int64) // listed ones by their first suspect
+	for i := range all {             // in the order in which they opened
+		x := IncidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into() == 0}
+		x.Earlier = closed[x.Service]
+		if x.Listed && x.Closed != nil {
+			closed[x.Service]++
+		}
+		s.Incidents = append(s.Incidents, x)
+	}
+	for i := range s.Incidents {
+		s.IncidentByID[s.Incidents[i].ID] = i
+		if s.Incidents[i].Closed == nil {
+			s.Tally.OpenIncidents++
+		}
+	}
+}
+
+// incidentOf returns an incident as its page shows it.
+func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contract.Incident {
+	suspects, impact := x.Shown(), x.Impact(c.Ended)
+	d := contract.Incident{
+		Kind:           contract.IncidentKind(notify.Kind(x)),
+		Severity:       contract.Severity(x.Severity().String()),
+		SeverityReason: notify.SeverityReason(names, x),
+		Impact:         contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
+		ID:             render.Hex16(x.ID),
+		State:          contract.IncidentStateOpen,
+		Onset:          render.At(x.Onset),
+		Opened:         render.At(x.Opened()),
+		Ended:          render.Instant(x.End()),
+		Closed:         render.Instant(x.Closed()),
+		Reopened:       render.Instant(x.Reopened()),
+		Sentence:       IncidentSentence(c, names, x),
+		Requests:       int64(x.Requests),
+		Suspects:       []contract.IncidentSuspect{},
+		Objectives:     []contract.IncidentObjective{},
+		RequestTypes:   []contract.IncidentRequestType{},
+		Problems:       []contract.ID{},
+		Deploys:        []contract.Deploy{},
+	}
+	if size := notify.Size(x); size.Types > 0 {
+		d.Size = &contract.IncidentSize{
+			Ratio:           size.Ratio(),
+			BeforeNs:        size.Before,
+			NowNs:           size.Now,
+			ShareOfRequests: x.Share,
+		}
+	}
+	if rate := notify.Stopped(x); rate > 0 {
+		d.StoppedPerSecond = &rate
+	}
+	if !x.IsOpen() {
+		d.State = contract.IncidentStateClosed
+	}
+	if last := x.Last(); last.State == incident.Accepted {
+		d.AcceptedBy = &last.By
+		if last.Text != "" {
+			d.AcceptedText = &last.Text
+		}
+	}
+	if x.Proposed() != 0 {
+		d.Proposed = new(render.At(x.Proposed()))
+	}
+	if x.Into() != 0 {
+		d.MergedInto = new(render.Hex16(x.Into()))
+	}
+	d.End = endOf(names, x)
+	if x.Place.Operation != 0 {
+		d.Place = new(names.Op(x.Place.Operation))
+		d.Wait = waitOf(names, &x.Place.Reason)
+	}
+	for i := range suspects[:min(len(suspects), incidentSuspects)] {
+		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
+	}
+	if len(d.Suspects) > 0 {
+		d.Service, d.Score = d.Suspects[0].Service, d.Suspects[0].Score
+	}
+	for i := range x.Objectives {
+		d.Objectives = append(d.Objectives,
+			missedObjective(names, &notify.Objectives(x)[i], &x.Objectives[i], !x.IsOpen()))
+	}
+	for i := range x.Types {
+		d.RequestTypes = append(d.RequestTypes, affectedType(c, names, &x.Types[i]))
+	}
+	for _, p := range x.Problems {
+		d.Problems = append(d.Problems, p.String())
+	}
+	for _, deploy := range slices.Backward(x.Deploys(c.Deploys)) {
+		d.Deploys = append(d.Deploys, render.Deploy(c.Table, deploy))
+	}
+	return d
+}
+
+// endOf returns why an incident closed; nil while it is open.
+func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
+	if x.IsOpen() {
+		return nil
+	}
+	last := x.Last()
+	end := &contract.IncidentEnd{Reason: contract.IncidentEndReason(describe.EndReasons[last.Why]), Text: names.Ending(&last)}
+	if last.Into != 0 {
+		end.Incident = new(render.Hex16(last.Into))
+	}
+	if last.Service != 0 {
+		end.Service = new(names.NamedService(last.Service))
+	}
+	return end
+}
+
+// waitOf returns the waits in the kernel that are the reason of a place; nil if none are.
+func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
+	if why.Wait == 0 {
+		return nil
+	}
+	class := detect.WaitClass(names.Table, why.Wait)
+	w := &contract.IncidentWait{Class: class, Text: detect.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
+	if why.Function != 0 {
+		w.Function = new(names.Op(why.Function))
+	}
+	if why.Host != 0 {
+		w.Host = new(names.Clean(names.Table.Text(why.Host)))
+	}
+	return w
+}
+
+// IncidentSentence returns the sentence about an incident.
+func IncidentSentence(c *engine.View, names *describe.Names, x *engine.Incident) string {
+	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended)).String()
+}
+
+func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspect {
+	d := names.Suspect(s)
+	x := contract.IncidentSuspect{
+		Service:    d.Service,
+		EmitsSpans: d.EmitsSpans,
+		Score:      float64(d.Score),
+		Operations: []contract.SuspectOperation{},
+		AddedCalls: []contract.AddedCall{},
+		Instances:  []contract.SuspectInstance{},
+		Parts: contract.SuspectParts{
+			Own:        float64(d.Parts.Own),
+			Added:      float64(d.Parts.Added),
+			In:         float64(d.Parts.In),
+			Out:        float64(d.Parts.Out),
+			Errors:     float64(d.Parts.Errors),
+			Unanswered: float64(d.Parts.Unanswered),
+			Silent:     float64(d.Parts.Silent),
+			Shape:      float64(d.Parts.Shape),
+			Rest:       float64(d.Parts.Rest),
+		},
+	}
+	for _, o := range d.Operations[:min(len(d.Operations), shownOperations)] {
+		x.Operations = append(x.Operations, contract.SuspectOperation{
+			Service: o.Service, Operation: o.Operation, Kind: o.Kind, Target: render.Target(o.Target), Score: float64(o.Score),
+		})
+	}
+	for _, c := range d.AddedCalls[:min(len(d.AddedCalls), shownOperations)] {
+		x.AddedCalls = append(x.AddedCalls, contract.AddedCall{
+			Name: c.Name, Caller: c.Caller, Before: float64(c.Before), Now: float64(c.Now), AddedNs: float64(c.Added),
+		})
+	}
+	for _, i := range s.Instances[:min(len(s.Instances), shownInstances)] {
+		x.Instances = append(x.Instances, contract.SuspectInstance{
+			Key: names.Table.Text(i.Key), Value: names.Table.Text(i.Value), Calls: int64(i.Calls), Part: i.Part,
+		})
+	}
+	return x
+}
+
+func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType) contract.IncidentRequestType {
+	name := "request type " + x.RequestType.String()[:8] // its group was evicted
+	if g := c.Groups.Group(x.RequestType); g != nil {
+		name = names.RequestType(g.ID, g.Entry)
+	}
+	return contract.IncidentRequestType{
+		ID: x.RequestType.String(), Name: name, Requests: int64(x.Requests), MeanNs: x.Mean, UsualNs: x.Usual, Failed: x.Failed, UsualFailed: x.UsualFailed,
+		SpanNs: int64(x.Span), P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
+	}
+}
+
+// positive returns a number that is unknown unless it is positive.
+func positive(x float64) *float64 {
+	if x > 0 {
+		return &x
+	}
+	return nil
+}
+
+// Overlaps reports whether x went on between two times; 0: ever.
+func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
+	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
+}
+
+// Key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents, and a larger one
+// for severe ones.
+func (x *IncidentRow) Key() float64 {
+	const bonus = 1e19 // more than any time
+	key := -float64(x.Opened.UnixNano())
+	if x.Closed == nil {
+		key -= bonus * float64(1+x.severity)
+	}
+	return key
+}

@@ -1,0 +1,57 @@
+package epoch
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+)
+
+// addObjectives adds the objectives.
+func (s *Snapshot) addObjectives(c *engine.View) {
+	s.Objectives = []contract.Objective{}
+	open := c.Incidents.All()
+	for _, x := range c.Objectives() {
+		s.Objectives = append(s.Objectives, objectiveOf(&x, open))
+	}
+}
+
+// objectiveOf returns an objective with the open incident, among all, that makes requests miss it.
+func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
+	d := contract.Objective{
+		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
+		Requests: int64(x.Month.Requests), Missed: int64(x.Month.Missed), From: render.Instant(x.From), Remaining: x.Remaining,
+		Burning: render.Instant(x.Burning), Waived: x.Waived, Windows: make([]contract.BurnRate, 0, len(x.Rates)),
+	}
+	if x.Below > 0 {
+		d.BelowNs, d.Percentile = new(x.Below.Nanoseconds()), &x.Percentile
+	}
+	for _, r := range x.Rates {
+		d.Windows = append(d.Windows, contract.BurnRate{
+			WindowNs: r.Window.Nanoseconds(), Requests: int64(r.Requests.Requests), Missed: int64(r.Requests.Missed), Rate: r.Rate, Alert: r.Alert,
+		})
+	}
+	for i := range all {
+		if all[i].IsOpen() && slices.ContainsFunc(all[i].Objectives,
+			func(m incident.Missed) bool { return m.SameRequests(&x.Objective) }) {
+			d.Incident = new(render.Hex16(all[i].ID))
+		}
+	}
+	return d
+}
+
+// missedObjective returns an objective that requests miss, or did until the incident was over.
+func missedObjective(names *describe.Names, o *describe.Objective, m *incident.Missed, over bool) contract.IncidentObjective {
+	x := contract.IncidentObjective{
+		Name: o.Name, Entry: m.Entry, Kind: contract.ObjectiveKind(m.Kind()), Budget: o.Budget, Share: o.Share, BurnRate: m.Rate,
+		WindowNs: m.Window.Nanoseconds(), At: render.At(m.At), Sentence: names.Missed(o, over) + ".",
+	}
+	if m.Below > 0 {
+		x.BelowNs, x.Percentile = new(m.Below.Nanoseconds()), &m.Percentile
+	}
+	return x
+}

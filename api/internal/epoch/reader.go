@@ -1,0 +1,103 @@
+// Package epoch reads the state of the engine for the handlers of the API: from its core, or from a snapshot of the end
+// of an epoch, from which lists are served.
+package epoch
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Engine is the running engine. [live.Service] implements it.
+type Engine interface {
+	// Ask calls read with a view of the core while nothing else uses it. Read must be quick and must not keep parts of
+	// the view.
+	Ask(ctx context.Context, read func(*engine.View)) error
+	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
+	Change(ctx context.Context, x engine.Change) (bool, error)
+	Counts() *live.Counts
+}
+
+// Reader reads the state of an engine: from its core, or from a snapshot. It is safe for concurrent use.
+type Reader struct {
+	engine        Engine
+	last          atomic.Pointer[Snapshot]
+	ended, before atomic.Int64 // ends of the last two epochs that [Reader.Epoch] reported; 0: none
+	wanted        atomic.Bool  // the latest snapshot was read
+}
+
+// NewReader returns a reader of an engine.
+func NewReader(e Engine) *Reader { return &Reader{engine: e} }
+
+// ErrBusy refuses a request that the engine did not answer in time.
+var ErrBusy = refusal.New(refusal.Overloaded, "the engine did not answer in time", "try again").Later(time.Second)
+
+// Ask calls [Engine.Ask]. It returns ErrBusy if ctx ends first, and another refusal if the engine has stopped.
+func (r *Reader) Ask(ctx context.Context, read func(*engine.View)) error {
+	if err := r.engine.Ask(ctx, read); err != nil {
+		if ctx.Err() != nil {
+			return ErrBusy
+		}
+		return refusal.New(refusal.Overloaded, "the service is stopping", "").Later(5 * time.Second)
+	}
+	return nil
+}
+
+// Change calls [Engine.Change]. It returns ErrBusy if ctx ends first.
+func (r *Reader) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
+	changed, err = r.engine.Change(ctx, x)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, refusal.Overloaded) {
+		return false, ErrBusy
+	}
+	return changed, err
+}
+
+// Current returns the snapshot of the last epoch or, while that is being built, of the one before.
+func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
+	wanted := r.wanted.Swap(true)
+	last := r.last.Load()
+	if ended := r.ended.Load(); last != nil && ended != 0 {
+		if at := int64(last.Ended); at == ended || wanted && at == r.before.Load() { // the next one is being built
+			return last, nil
+		}
+	}
+	var made *Snapshot
+	err := r.Ask(ctx, func(c *engine.View) { made = r.Refresh(c) })
+	return made, err
+}
+
+// Latest returns the latest snapshot that was made; nil if there is none.
+func (r *Reader) Latest() *Snapshot { return r.last.Load() }
+
+// Refresh returns the snapshot of the last epoch. Nothing else may use the core meanwhile.
+func (r *Reader) Refresh(c *engine.View) *Snapshot {
+	last := r.last.Load()
+	if last != nil && last.Ended == c.Ended && last.Learned == c.Progress.Learned() && last.Tally.Groups == c.Groups.Len() {
+		return last
+	}
+	made := newSnapshot(c, last)
+	counts := r.engine.Counts()
+	made.Coverage = coverageOf(describe.New(c.Table, describe.Verbatim), counts.RecentCoverage(c.Ended), counts.Coverage())
+	made.Outcomes = outcomesOf(c.Table, counts.Coverage())
+	made.addNames(c.Table, last)
+	r.last.Store(made)
+	return made
+}
+
+// Renderer returns a renderer of c, within a call of [Engine.Ask].
+func (r *Reader) Renderer(c *engine.View) render.Renderer { return r.Refresh(c).Renderer(c) }
+
+// Epoch makes the snapshot of an epoch that has ended if it is needed, or if somebody read the one before.
+func (r *Reader) Epoch(c *engine.View, needed bool) {
+	if r.wanted.Swap(false) || needed {
+		r.Refresh(c)
+	}
+	r.before.Store(r.ended.Swap(int64(c.Ended)))
+}

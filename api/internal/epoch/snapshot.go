@@ -1,0 +1,341 @@
+package epoch
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Row returns the row of a group; nil if there is none.
+func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
+	for i := range s.Groups {
+		if s.Groups[i].ID == id {
+			return &s.Groups[i]
+		}
+	}
+	return nil
+}
+
+// Snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of
+// sorted lists.
+type Snapshot struct {
+	Ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
+	Learned    bool
+	Watching   bool // see [engine.Progress.Watching]
+	Progress   float64
+	Left       time.Duration                   // see [engine.Progress.LearningLeft]
+	Unwatched  time.Duration                   // see [engine.Progress.WatchingLeft]
+	Silence    time.Duration                   // see [engine.Progress.SilenceLeft]
+	Operations time.Duration                   // see [engine.Progress.OperationsLeft]
+	Growth     time.Duration                   // see [engine.Progress.GrowthLeft]
+	Unequal    *[]contract.ProvisionalInstance // see [engine.Progress.Provisional]
+	Length     time.Duration                   // of an epoch
+	Types      map[analysis.Hash]string
+	Problems   []contract.Problem // ranked; without notes
+	ByID       map[string]int     // indices of problems
+	Incidents  []IncidentRow      // open ones first, then those that opened last
+	// incidentByID holds the indices of incidents, also of those that were merged into others, which are not listed.
+	IncidentByID map[string]int
+	Objectives   []contract.Objective
+	Groups       []GroupRow
+	Tally        tally
+	Coverage     contract.Coverage             // recent
+	Outcomes     map[serviceOutcome]trace.Part // since the start
+	Identifying  identifying
+	IDs          []analysis.Hash // of problems, in their order
+
+	mu     sync.Mutex // guards sorted
+	sorted map[string]*query.List[analysis.Hash]
+}
+
+// tally holds the counts of status and metrics.
+type tally struct {
+	Groups, Types, Uninvestigated int
+	On, Overrides, Investigations int
+	OpenIncidents                 int
+	Refused, Evicted, Unlearned   uint64
+	Bare                          uint64 // calls without their target
+	Sites                         int
+	Uncounted                     uint64 // calls at sites for which there was no room
+	Joined, Lost                  uint64 // see [history.Sites.Messages]
+	Unnamed, TreeNodes, TreeLost  int
+	Unranked                      uint64
+	Version                       int64
+}
+
+// GroupRow is a group in a list.
+type GroupRow struct {
+	ID, RequestType analysis.Hash
+	Level           group.Level
+	Count, Failed   uint64
+	Mean, Cov, Rate float64
+	Since, Seen     trace.Nanos
+}
+
+func newSnapshot(c *engine.View, last *Snapshot) *Snapshot {
+	s := &Snapshot{
+		Ended:        c.Ended,
+		Learned:      c.Progress.Learned(),
+		Watching:     c.Progress.Watching(),
+		Progress:     c.Progress.Part(),
+		Left:         c.Progress.LearningLeft(),
+		Unwatched:    c.Progress.WatchingLeft(),
+		Silence:      c.Progress.SilenceLeft(),
+		Operations:   c.Progress.OperationsLeft(),
+		Growth:       c.Progress.GrowthLeft(),
+		Length:       c.Options.Epoch,
+		ByID:         make(map[string]int),
+		IncidentByID: make(map[string]int),
+		sorted:       make(map[string]*query.List[analysis.Hash]),
+	}
+	names := describe.New(c.Table, describe.Verbatim)
+	s.Types = names.Types
+	s.addGroups(c, names, last)
+	s.addProblems(c, names)
+	s.addIncidents(c, names)
+	s.addObjectives(c)
+	s.addProvisional(c, names)
+	s.count(c)
+	return s
+}
+
+func (s *Snapshot) addGroups(c *engine.View, names *describe.Names, last *Snapshot) {
+	g := c.Groups
+	s.Groups = make([]GroupRow, 0, g.Len())
+	for one := range g.Each() {
+		total, failed := one.Retained()
+		row := GroupRow{
+			ID: one.ID, RequestType: one.RequestType, Level: one.Level, Count: total.N, Failed: failed,
+			Mean: math.NaN(), Cov: total.CoV(), Rate: one.Rate(), Since: one.Since, Seen: one.Seen,
+		}
+		if total.N > 0 {
+			row.Mean = total.Mean()
+		}
+		s.Groups = append(s.Groups, row)
+		if one.Level != group.LevelRequestType {
+			continue
+		}
+		s.Tally.Types++
+		if name := last.nameOf(one.ID, s.Learned); name != "" { // expensive to compute
+			names.SetName(one.ID, name)
+			continue
+		}
+		names.Add(new(c.TypeSummary(one)))
+	}
+}
+
+// nameOf returns the name of a request type in s; "" if it has none or may change: names do while Sibyl is learning.
+func (s *Snapshot) nameOf(requestType analysis.Hash, learned bool) string {
+	if s == nil || !s.Learned || !learned {
+		return ""
+	}
+	return s.Types[requestType]
+}
+
+func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
+	investigations := make(map[search.Subject]*search.Investigation)
+	for i := range c.Searches.State().Investigations {
+		v := &c.Searches.State().Investigations[i]
+		investigations[v.Subject] = v
+	}
+	problems := c.Problems.Open()
+	ranked := Ranks(problems)
+	s.Problems = make([]contract.Problem, 0, len(problems))
+	for i := range problems {
+		p := &problems[i]
+		v := investigations[search.OfProblem(p.ID)]
+		x := ProblemOf(c, names, p, v, ranked[i])
+		if id, within := c.Incidents.With(p.ID); within && c.Searches.Investigation(search.OfIncident(id)) != nil {
+			x.Incident = new(render.Hex16(id))
+		} else if v == nil {
+			s.Tally.Uninvestigated++
+		}
+		s.ByID[x.ID] = i
+		s.IDs = append(s.IDs, p.ID)
+		s.Problems = append(s.Problems, x)
+	}
+}
+
+// Ranks returns the rank of each problem, from 1: changed ones before chronic ones, then by falling impact. People look
+// first at the requests that lose most time. The order of detection breaks ties.
+func Ranks(problems []detect.Problem) []int {
+	order := make([]int, len(problems))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &problems[i], &problems[j]
+		return cmp.Or(cmp.Compare(a.Onset, b.Onset), cmp.Compare(b.Impact, a.Impact))
+	})
+	ranks := make([]int, len(problems))
+	for i, at := range order {
+		ranks[at] = i + 1
+	}
+	return ranks
+}
+
+// ProblemOf returns a problem as lists show it.
+func ProblemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
+	d := names.Problem(p, v.Answer(), v.AnswerShare())
+	x := contract.Problem{
+		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
+		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: render.IntervalOf(d.CoV, d.CoVLow, d.CoVHigh),
+		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: render.Instant(p.Opened),
+		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: windowMeans(c, p.Group), ShareOf: render.Wholes[p.Whole],
+	}
+	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
+		x.State = contract.State(v.Status.String())
+	}
+	if e := describe.Leading(p); e != nil {
+		x.Leading, x.Share = names.Edge(e), render.Number(e.Score)
+	}
+	return x
+}
+
+// windowMeans returns the means of the windows of a group, oldest first; not nil.
+func windowMeans(c *engine.View, id analysis.Hash) []float64 {
+	means := []float64{}
+	g := c.Groups.Group(id)
+	if g == nil {
+		return means
+	}
+	for _, past := range g.Windows() {
+		means = append(means, past.Total.Mean())
+	}
+	return means
+}
+
+// diagnosisParts returns the parts of a diagnosis with references to their evidence.
+func diagnosisParts(names *describe.Names, s describe.Sentence) []contract.DiagnosisPart {
+	parts := s.Parts()
+	all := make([]contract.DiagnosisPart, 0, len(parts))
+	for _, p := range parts {
+		all = append(all, contract.DiagnosisPart{Text: p.Text, Evidence: diagnosisEvidence(names, p.Evidence)})
+	}
+	return all
+}
+
+func diagnosisEvidence(names *describe.Names, e describe.Evidence) *contract.DiagnosisEvidence {
+	if e.Kind == "" {
+		return nil
+	}
+	x := &contract.DiagnosisEvidence{Kind: contract.EvidenceKind(e.Kind)}
+	switch {
+	case e.Kind == describe.EdgeEvidence:
+		x.Edge = new(render.EdgeID(e.Edge))
+	case e.Kind == describe.LocationEvidence:
+		x.Operation = new(names.Op(e.Operation))
+	case e.Explained:
+		x.Explanation = &e.Explanation
+	}
+	return x
+}
+
+func (s *Snapshot) count(c *engine.View) {
+	t := &s.Tally
+	t.Groups = c.Groups.Len()
+	t.Refused, t.Evicted, t.Unlearned = c.Groups.Refused, c.Groups.Evicted, c.Progress.Dropped()
+	t.Bare = c.Groups.Bare
+	t.Sites, t.Uncounted = c.History.Len(), c.History.Refused()
+	t.Joined, t.Lost = c.History.Messages()
+	t.Unnamed = c.Table.Refused()
+	t.Unranked = c.Spans.Dropped()
+	state := c.Searches.State()
+	t.Overrides, t.Version = len(state.Overrides), state.Plan.Version
+	on := make(map[trace.Symbol]bool)
+	for _, l := range state.Plan.Leases {
+		on[l.Tracepoint] = true
+	}
+	t.On = len(on)
+	for i := range state.Investigations {
+		if state.Investigations[i].Status.Active() {
+			t.Investigations++
+		}
+	}
+	for _, tree := range c.Trees.All() {
+		t.TreeNodes += len(tree.Nodes)
+		t.TreeLost += int(tree.Dropped)
+	}
+}
+
+// Sorted returns the groups or problems in an order. On its first use fill adds them.
+func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.sorted[order]
+	if l == nil {
+		l = query.NewHashList()
+		fill(l)
+		l.Sort()
+		s.sorted[order] = l
+	}
+	return l
+}
+
+// Names returns names with the request types of s, over the table of c. The caller must be allowed to read c now.
+func (s *Snapshot) Names(c *engine.View) *describe.Names {
+	n := describe.New(c.Table, describe.Verbatim)
+	n.Types = s.Types
+	return n
+}
+
+// Renderer returns a renderer with the request types of s. The caller must be allowed to read c now.
+func (s *Snapshot) Renderer(c *engine.View) render.Renderer { return render.New(s.Names(c), c) }
+
+// requestType returns the request type with the given identity or name, and whether it exists.
+func (s *Snapshot) requestType(text string) (analysis.Hash, bool) {
+	if id, err := analysis.ParseHash(text); err == nil {
+		_, ok := s.Types[id]
+		return id, ok
+	}
+	for id, name := range s.Types {
+		if name == text {
+			return id, true
+		}
+	}
+	return analysis.Hash{}, false
+}
+
+// TypeParameter returns the request type that a parameter names; zero if the parameter is empty. It reports unknown if
+// there is no such request type.
+func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) {
+	if text == nil || *text == "" {
+		return analysis.Hash{}, false
+	}
+	id, ok := s.requestType(*text)
+	return id, !ok
+}
+
+// Epoch returns the end of the epoch; nil if none ended yet.
+func (s *Snapshot) Epoch() *time.Time { return render.Instant(s.Ended) }
+
+// addProvisional adds the instances that have been unlike their siblings since Sibyl started.
+func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
+	all := c.Progress.Provisional()
+	if len(all) == 0 {
+		return
+	}
+	var list []contract.ProvisionalInstance
+	for i := range all {
+		u := &all[i]
+		list = append(list, contract.ProvisionalInstance{
+			Service: names.NamedService(u.Service), Attribute: names.Clean(names.Table.Text(u.Key)), Value: names.Clean(names.Table.Text(u.Value)),
+			Siblings: u.Siblings, Calls: int64(u.Calls), MeanNs: u.Nanos, SiblingsMeanNs: u.Usual, Failed: u.Failed, SiblingsFailed: u.UsualFailed,
+			Text: names.Unequal(u),
+		})
+	}
+	s.Unequal = &list
+}

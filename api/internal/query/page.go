@@ -1,0 +1,186 @@
+// Package query reads the parameters of requests, and selects pages of sorted lists by them. It refuses those that are
+// wrong.
+package query
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// entry is an entry of a sorted list: ascending by key, NaN last, then by ID.
+type entry[ID any] struct {
+	key float64
+	id  ID
+	at  int32 // index of the item
+}
+
+// List is a sorted list whose cursors hold the key and the ID of the last item of a page, so that items that appear or
+// vanish between two pages do not shift the others.
+type List[ID any] struct {
+	entries []entry[ID]
+	compare func(a, b ID) int
+	text    func(ID) string
+	parse   func(string) (ID, error)
+}
+
+// Add adds the item at an index, which is sorted by key and then by id.
+func (l *List[ID]) Add(key float64, id ID, at int32) {
+	l.entries = append(l.entries, entry[ID]{key, id, at})
+}
+
+func (l *List[ID]) order(a, b entry[ID]) int {
+	return cmp.Or(CompareKeys(a.key, b.key), l.compare(a.id, b.id))
+}
+
+// CompareKeys compares keys, in ascending order with NaN last.
+func CompareKeys(a, b float64) int {
+	switch {
+	case a != a && b != b:
+		return 0
+	case a != a:
+		return 1
+	case b != b:
+		return -1
+	}
+	return cmp.Compare(a, b)
+}
+
+// Sort sorts the list, which must be done once after the last item was added.
+func (l *List[ID]) Sort() { slices.SortFunc(l.entries, l.order) }
+
+// NewList returns an empty list of items with the order and the text of their IDs.
+func NewList[ID any](compare func(a, b ID) int, text func(ID) string, parse func(string) (ID, error)) *List[ID] {
+	return &List[ID]{compare: compare, text: text, parse: parse}
+}
+
+// NewHashList returns an empty list of items identified by hashes.
+func NewHashList() *List[analysis.Hash] {
+	return NewList(analysis.Hash.Compare, analysis.Hash.String, analysis.ParseHash)
+}
+
+// NewNameList returns an empty list of items identified by names.
+func NewNameList() *List[string] {
+	verbatim := func(s string) string { return s }
+	return NewList(strings.Compare, verbatim, func(s string) (string, error) { return s, nil })
+}
+
+// Cursor is the end of a page. Clients treat it as opaque.
+type Cursor struct {
+	Sort string `json:"s"` // order of the list
+	Key  uint64 `json:"k"` // bits of the float, which may be infinite
+	ID   string `json:"i"`
+}
+
+func (c Cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // it holds text and numbers
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// ErrCursor refuses a cursor that another list returned.
+var ErrCursor = refusal.New(refusal.Malformed, "the cursor does not belong to this list and order", "begin without one")
+
+// ParseCursor parses the text that String returns. It returns ErrCursor if the cursor belongs to another order.
+func ParseCursor(text, sort string) (Cursor, error) {
+	var c Cursor
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || json.Unmarshal(data, &c) != nil || c.Sort != sort {
+		return Cursor{}, ErrCursor
+	}
+	return c, nil
+}
+
+// Page selects a part of a list.
+type Page struct {
+	Limit  int
+	Cursor *string // nil: from the beginning
+	Sort   string
+}
+
+// DefaultLimit is the default length of pages.
+const DefaultLimit = 100
+
+// PageOf returns the page that parameters select, of a list in an order.
+func PageOf(limit *int, cursor *string, sort string) Page {
+	p := Page{DefaultLimit, cursor, sort}
+	if limit != nil {
+		p.Limit = *limit
+	}
+	return p
+}
+
+// Page returns the items of a page, among those that keep returns true for, and the cursor of the next page; nil if
+// this is the last one.
+func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *string, err error) {
+	from := 0
+	if p.Cursor != nil && *p.Cursor != "" {
+		c, err := ParseCursor(*p.Cursor, p.Sort)
+		if err != nil {
+			return nil, nil, err
+		}
+		id, err := l.parse(c.ID)
+		if err != nil {
+			return nil, nil, ErrCursor
+		}
+		last := entry[ID]{key: math.Float64frombits(c.Key), id: id}
+		at, found := slices.BinarySearchFunc(l.entries, last, l.order)
+		if from = at; found {
+			from++
+		}
+	}
+	var last entry[ID]
+	for _, e := range l.entries[from:] {
+		if !keep(e.at) {
+			continue
+		}
+		if len(items) == p.Limit {
+			return items, new(l.End(p, last.key, last.id)), nil
+		}
+		items, last = append(items, e.at), e
+	}
+	return items, nil, nil
+}
+
+// End returns the cursor of a page that ends with the item of a key and an ID.
+func (l *List[ID]) End(p Page, key float64, id ID) string {
+	return Cursor{p.Sort, math.Float64bits(key), l.text(id)}.String()
+}
+
+// Count returns the number of items that keep returns true for.
+func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
+	for i := range l.entries {
+		if keep(l.entries[i].at) {
+			n++
+		}
+	}
+	return n
+}
+
+// Index returns the index at which the page begins, for lists in a fixed order.
+func (p Page) Index() (int, error) {
+	if p.Cursor == nil || *p.Cursor == "" {
+		return 0, nil
+	}
+	c, err := ParseCursor(*p.Cursor, p.Sort)
+	if err != nil {
+		return 0, err
+	}
+	i, err := strconv.Atoi(c.ID)
+	if err != nil || i < 0 {
+		return 0, ErrCursor
+	}
+	return i, nil
+}
+
+// At returns the cursor that [Page.Index] reads.
+func (p Page) At(i int) string { return Cursor{Sort: p.Sort, ID: strconv.Itoa(i)}.String() }

@@ -1,0 +1,28 @@
+package render
+
+import (
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/notify"
+)
+
+// Owner returns the owner of a service; nil if it has none.
+func Owner(d *notify.Directory, service string) *contract.Owner {
+	o := d.Owner(service)
+	if o == nil {
+		return nil
+	}
+	x := &contract.Owner{Name: o.Name}
+	if o.Contact != "" {
+		x.Contact = &o.Contact
+	}
+	return x
+}
+
+// Links returns links as the contract has them.
+func Links(links []notify.URL) []contract.Link {
+	all := make([]contract.Link, 0, len(links))
+	for _, u := range links {
+		all = append(all, contract.Link{Name: u.Name, URL: u.URL})
+	}
+	return all
+}

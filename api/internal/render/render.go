@@ -1,0 +1,373 @@
+// Package render converts the state of the engine to the types of the contract, with names in place of identities.
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Deploy returns a deploy as the contract has it.
+func Deploy(names *trace.Table, d engine.Deploy) contract.Deploy {
+	return contract.Deploy{
+		ID: Hex16(trace.Mix(trace.Mix(uint64(d.Service), uint64(d.Version)), uint64(d.At))), At: At(d.At),
+		Service: names.Text(d.Service), Version: names.Text(d.Version), Before: names.Text(d.Before),
+	}
+}
+
+// IncidentDigits is the length of the ID of an incident.
+const IncidentDigits = 16
+
+// ParseIncident parses the ID of an incident, as Hex16 returns it.
+func ParseIncident(id string) (uint64, error) { return strconv.ParseUint(id, 16, 64) }
+
+// Number returns x; nil, which JSON encodes as null, if it is unknown.
+func Number(x float64) *float64 { return describe.Number(x).Pointer() }
+
+// Interval returns a value with its confidence interval.
+func Interval(value, low, high float64) contract.Interval {
+	return IntervalOf(describe.Number(value), describe.Number(low), describe.Number(high))
+}
+
+// IntervalOf is like Interval for described numbers.
+func IntervalOf(value, low, high describe.Number) contract.Interval {
+	return contract.Interval{Value: value.Pointer(), Low: low.Pointer(), High: high.Pointer()}
+}
+
+// Instant returns t; nil if it is 0.
+func Instant(t trace.Nanos) *time.Time {
+	if t == 0 {
+		return nil
+	}
+	return new(At(t))
+}
+
+// At returns t as a time.
+func At(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// Hex16 returns a 64-bit identity as text; "" if it is 0.
+func Hex16[T ~uint64](x T) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(x))
+}
+
+// EdgeID returns the identity of an edge as text; zeros for the remainder.
+func EdgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
+
+// problemID returns the identity of a problem as text; "" if it is zero.
+func problemID(h analysis.Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()
+}
+
+// Subject returns the identity of a problem or that of an incident; the other is empty. Both are if s is zero.
+func Subject(s search.Subject) (problem string, incident *string) {
+	if s.Kind == search.IncidentSubject {
+		return "", new(s.String())
+	}
+	return problemID(s.ID), nil
+}
+
+// Renderer converts the state of a core to the types of the contract. It must not be used when [epoch.Engine.Ask] has
+// returned.
+type Renderer struct {
+	*describe.Names
+	Core *engine.View
+}
+
+// New returns a renderer of c with some names.
+func New(names *describe.Names, c *engine.View) Renderer { return Renderer{names, c} }
+
+// Path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
+// dictionary if it leads over tracepoints that were never on together; its path comes from the tree.
+func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
+	path := r.Context(ctx)
+	if len(path) > 0 || ctx == 0 || t == nil {
+		return path
+	}
+	if i := t.Find(ctx); i >= 0 {
+		return r.Operations(t.Path(i))
+	}
+	return path
+}
+
+// Tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
+func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
+	if id, about := subject.Incident(); about {
+		return r.Core.Searches.Tree(id)
+	}
+	t, _ := r.Core.Trees.Built(requestType)
+	return t
+}
+
+// Tracepoint returns the name of a tracepoint; its identity if the name is unknown.
+func (r Renderer) Tracepoint(tp trace.Symbol) string {
+	if name := r.Table.Text(tp); name != "" && name != trace.Overflow {
+		return name
+	}
+	return Hex16(tp)
+}
+
+// Optional returns s; nil if it is empty.
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// Place returns a place as the contract has it.
+func Place(p *describe.Place) contract.Place {
+	return contract.Place{
+		Edge: EdgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
+		Before: Optional(p.Before), After: Optional(p.After), Target: Target(p.Target),
+	}
+}
+
+// Target returns a target as the contract has it; nil for nil.
+func Target(t *describe.Target) *contract.Target {
+	if t == nil {
+		return nil
+	}
+	return &contract.Target{Service: t.Service, Operation: t.Operation, External: t.External}
+}
+
+// EdgePlace returns the place of an edge without its statistics.
+func (r Renderer) EdgePlace(e trace.Edge) contract.Place {
+	info := r.Table.EdgeInfo(e)
+	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After})
+	return Place(&p)
+}
+
+// Edges returns edges with their shares.
+func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
+	all := make([]contract.Edge, 0, len(edges))
+	for _, e := range r.ProblemEdges(edges) {
+		all = append(all, contract.Edge{
+			Place: Place(&e.Place), MeanNs: e.MeanNS.Pointer(), ShareMean: e.ShareMean.Pointer(),
+			ShareVariance: IntervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: e.TailLiftNS.Pointer(),
+			ExcessNs: IntervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS), Affected: e.Affected.Pointer(), Score: e.Score.Pointer(),
+		})
+	}
+	return all
+}
+
+// Explained returns what explains a problem.
+func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
+	all := make([]contract.Explanation, 0, len(list))
+	for _, x := range r.Explanations(list, nil) {
+		all = append(all, contract.Explanation{
+			Variable: x.Variable, Value: x.Value, Where: x.Where, Target: Hex16(x.TargetEdge), Effect: IntervalOf(x.Effect, x.Low, x.High),
+			PValue: x.PValue.Pointer(), Remains: x.Remains.Pointer(), Text: x.Name,
+		})
+	}
+	return all
+}
+
+func (r Renderer) suspects(t *cct.Tree, list []search.Suspect) []contract.Suspect {
+	all := make([]contract.Suspect, 0, len(list))
+	for i := range list {
+		x := &list[i]
+		all = append(all, contract.Suspect{
+			Tracepoint: r.Tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.Path(t, x.Context),
+			Share: Interval(x.Share, x.Low, x.High), Inclusive: Number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
+		})
+	}
+	return all
+}
+
+// Operations returns the names of operations.
+func (r Renderer) Operations(ops []trace.Op) []string {
+	all := make([]string, 0, len(ops))
+	for _, op := range ops {
+		all = append(all, r.Op(op))
+	}
+	return all
+}
+
+// Investigation returns an investigation with some of its suspects.
+func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.Investigation {
+	x := contract.Investigation{
+		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
+		Opened: At(v.Opened), Changed: At(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
+		Suspects: r.suspects(r.Tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
+	}
+	if x.Problem, x.Incident = Subject(v.Subject); x.Incident == nil {
+		x.RequestType, x.RequestTypeName, x.Group = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry), v.Group.String()
+	}
+	return x
+}
+
+// shownEvidence limits the evidence of an investigation in its detail.
+const shownEvidence = 200
+
+// InvestigationDetail returns an investigation with its evidence.
+func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.InvestigationDetail {
+	d := &contract.InvestigationDetail{
+		Investigation: r.Investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
+		Requested: make([]contract.RequestedTracepoint, 0, len(v.Requested)), Evidence: []contract.Evidence{},
+	}
+	for i := range v.Requested {
+		q := &v.Requested[i]
+		d.Requested = append(d.Requested, contract.RequestedTracepoint{
+			Tracepoint: r.Tracepoint(q.Tracepoint), Since: At(q.Since), Value: Number(q.Value), Cause: q.Cause,
+		})
+	}
+	evidence := slices.Clone(v.Evidence)
+	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return query.CompareKeys(-a.Share, -b.Share) })
+	for i := range evidence[:min(len(evidence), shownEvidence)] {
+		e := &evidence[i]
+		d.Evidence = append(d.Evidence, contract.Evidence{
+			Tracepoint: r.Tracepoint(e.Tracepoint), Operation: r.Op(e.Op), Within: Hex16(e.Within), Context: r.Context(e.Context),
+			Requests: int64(e.N), Share: Interval(e.Share, e.Low, e.High), MeanShare: Number(e.Mean),
+		})
+	}
+	return d
+}
+
+// Usage returns the cost of tracepoints.
+func Usage(u search.Usage) contract.Usage {
+	return contract.Usage{Tracepoints: u.Tracepoints, Hits: Number(u.Hits), Bytes: Number(u.Bytes), CPU: Number(u.CPU)}
+}
+
+// Limit returns a budget.
+func Limit(tracepoints int, bytes, cpu float64) contract.Limit {
+	return contract.Limit{Tracepoints: tracepoints, Bytes: bytes, CPU: cpu}
+}
+
+// armNames returns the names of the arms in a mask.
+func armNames(mask uint32) []string {
+	names := []string{}
+	for i, name := range search.ArmNames {
+		if mask&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Decision returns a decision as the contract has it.
+func (r Renderer) Decision(logged *decisionlog.Logged) contract.Decision {
+	d := logged.Decision
+	problem, incident := Subject(d.Subject)
+	tree := r.Tree(d.Subject, d.Group.RequestType)
+	x := contract.Decision{
+		ID: logged.ID.String(), At: At(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
+		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),
+		Requests: int64(d.Group.Requests), Rate: Number(d.Group.Rate), Cov: Number(d.Group.CoV),
+		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
+		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(tree, d.Suspects), Picks: r.picks(tree, d.Picks),
+		Rejected: make([]contract.Judged, 0, len(d.Rejected)), Off: make([]contract.Judged, 0, len(d.Off)),
+		Missing: r.Operations(d.Missing), Estimate: Usage(d.Estimate), Limit: Limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
+	}
+	for i := range d.Matches {
+		x.Matches = append(x.Matches, r.match(&d.Matches[i]))
+	}
+	for _, j := range d.Rejected {
+		x.Rejected = append(x.Rejected, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
+	}
+	for _, j := range d.Off {
+		x.Off = append(x.Off, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
+	}
+	if d.Overhead.Requests > 0 {
+		x.Overhead = &contract.Overhead{MeanNs: Interval(d.Overhead.Nanos, d.Overhead.Low, d.Overhead.High)}
+	}
+	return x
+}
+
+func (r Renderer) match(m *search.Matched) contract.DecisionMatch {
+	x := contract.DecisionMatch{
+		Context: r.Context(m.Context), Score: Number(m.Score), Nodes: make([]string, 0, len(m.Nodes)), Distance: m.Distance,
+		RunnersUp: make([]contract.DecisionRunnerUp, 0, len(m.RunnersUp)),
+	}
+	for _, n := range m.Nodes {
+		x.Nodes = append(x.Nodes, Hex16(n))
+	}
+	for _, n := range m.RunnersUp {
+		x.RunnersUp = append(x.RunnersUp, contract.DecisionRunnerUp{Context: r.Context(n.Context), Distance: n.Distance})
+	}
+	return x
+}
+
+func (r Renderer) picks(t *cct.Tree, picks []search.Pick) []contract.Pick {
+	all := make([]contract.Pick, 0, len(picks))
+	for i := range picks {
+		p := &picks[i]
+		all = append(all, contract.Pick{
+			Tracepoint: Hex16(p.Tracepoint), TracepointName: r.Tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.Path(t, p.Context),
+			Score: Number(p.Score), Arms: armNames(p.Arms), Cost: Usage(p.Cost), Reason: p.Reason,
+		})
+	}
+	return all
+}
+
+// decisionText describes a decision in one sentence.
+func (r Renderer) decisionText(d *search.Decision) string {
+	text := ""
+	if d.From != d.To {
+		text = d.From.String() + " → " + d.To.String()
+	}
+	add := func(s string) {
+		if text != "" {
+			text += "; "
+		}
+		text += s
+	}
+	if n := len(d.Picks); n > 0 {
+		add(units.Plural(n, "tracepoint") + " on: " + r.pickName(&d.Picks[0]) + andMore(n))
+	}
+	if n := len(d.Off); n > 0 {
+		add(units.Plural(n, "tracepoint") + " off")
+	}
+	if d.Reason != "" {
+		add(d.Reason)
+	}
+	return text
+}
+
+// pickName returns the operation of a pick or, if the search does not know it, as for tracepoints with an override, the
+// name of the tracepoint.
+func (r Renderer) pickName(p *search.Pick) string {
+	if p.Op != 0 {
+		return r.Op(p.Op)
+	}
+	return r.Tracepoint(p.Tracepoint)
+}
+
+func andMore(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return " and " + strconv.Itoa(n-1) + " more"
+}
+
+// Remaining returns the length of a time that has not passed yet, for the API.
+func Remaining(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
+	}
+	return new(d.Nanoseconds())
+}
+
+// Wholes are the quantities that shares of problems are of.
+var Wholes = [...]contract.ProblemShareOf{
+	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
+}

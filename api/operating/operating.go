@@ -1,0 +1,81 @@
+// Package operating serves the operators of Sibyl: status, metrics, events, webhooks, backups and saved views.
+package operating
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/store"
+)
+
+// Service is the running service. [live.Service] implements it.
+type Service interface {
+	Ready() bool
+	Space() live.Space
+	Counts() *live.Counts
+}
+
+// RareCalls counts the operations with too few calls. [services.Services] implements it.
+type RareCalls interface {
+	FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.FewCalls, error)
+}
+
+// AgentCounts counts the agents. [control.Plane] implements it.
+type AgentCounts interface {
+	Summary() control.Summary
+	Counts() *control.Counts
+}
+
+// Size is the size of a queue or of a part of the service, and its limit.
+type Size struct {
+	Name         string // a word for a label, like "arrivals"
+	Length, Most int64  // Most 0: no limit
+}
+
+// Options configure Operating.
+type Options struct {
+	Version     string // of this build
+	Go          string // version of the compiler
+	Calls       RareCalls
+	Agents      AgentCounts              // nil: the service controls no agents
+	Directory   func() *notify.Directory // owners of services
+	Queues      func() []Size            // of the parts of the service; nil: none
+	Bytes       func() []Size            // on disk or in memory; nil: none
+	Registry    *prometheus.Registry     // additional metrics; nil: none
+	Webhooks    func() []notify.Webhook  // configured webhooks
+	DeadLetters *store.Outbox            // holds the dead letters
+	Resend      func(uint64) error       // resends the dead letter with a number
+	Backup      func() (string, error)   // copies the data and returns the directory; nil: there is none
+	Views       *Views
+	Clock       func() time.Time
+	Log         *slog.Logger
+}
+
+// Operating serves the operators of Sibyl: status, metrics, events, webhooks, backups and saved views. It is safe for
+// concurrent use.
+type Operating struct {
+	reader  *epoch.Reader
+	service Service
+	options Options
+
+	metrics *metrics
+	hub     hub
+	opened  atomic.Int64 // number of incidents that opened or opened again, in this run
+}
+
+// New returns handlers.
+func New(r *epoch.Reader, service Service, options Options) *Operating {
+	a := &Operating{reader: r, service: service, options: options}
+	a.metrics = newMetrics(a)
+	a.hub.start(options.Clock())
+	return a
+}

@@ -1,0 +1,180 @@
+package requests
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// side is the population of a comparison that a request belongs to.
+type side int
+
+const (
+	neither side = iota
+	first
+	second
+)
+
+// side returns the side of a request whose time is known exactly.
+func (b *box) side(o *observation.Observation) side {
+	to := cmp.Or(b.to, trace.MaxNanos)
+	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
+		return first
+	}
+	return second
+}
+
+// slowestSide returns a function that puts the slowest part of the requests, a fraction in [0, 1], on the first side
+// and the others on the second. Requests of the same duration are on the same side.
+func slowestSide(requests []*observation.Observation, part float64) func(*observation.Observation) side {
+	durations := make([]int64, len(requests))
+	for i, o := range requests {
+		durations[i] = -o.Duration.Nanoseconds()
+	}
+	slices.Sort(durations)
+	least := int64(math.MaxInt64)
+	if n := int(math.Ceil(part * float64(len(durations)))); n > 0 {
+		least = -durations[n-1]
+	}
+	return func(o *observation.Observation) side {
+		if o.Duration.Nanoseconds() >= least {
+			return first
+		}
+		return second
+	}
+}
+
+// timesSide returns the side of a request by its start: the first is [from, to), the second [baseFrom, baseTo). An
+// upper bound of 0 is none.
+func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
+	switch {
+	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
+		return first
+	case o.Start >= baseFrom && o.Start < cmp.Or(baseTo, trace.MaxNanos):
+		return second
+	}
+	return neither
+}
+
+// shownAttributes limits the number of attribute values in a comparison.
+const shownAttributes = 20
+
+// attributes compares the attributes of the sampled requests of a group on both sides.
+func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
+	return contract.AttributeComparison{
+		A: len(requests[first]), B: len(requests[second]),
+		Items: attributeDifferences(r.Names, r.Core.Kept.Frequencies(group, requests[first], requests[second])),
+	}
+}
+
+func attributeDifferences(names *describe.Names, found []explain.Frequency) []contract.AttributeDifference {
+	all := make([]contract.AttributeDifference, 0, len(found))
+	for i := range found {
+		f := &found[i]
+		at := names.Last(f.Where)
+		all = append(all, contract.AttributeDifference{
+			Key: f.Key, Value: f.Value, Where: names.Context(f.Where), Service: names.Service(at), Text: f.Key + " = " + f.Value + " at " + names.Op(at),
+			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: render.Number(f.Duration.Mean), WithoutNs: render.Number(f.Duration.Rest),
+			DifferenceNs: render.Interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
+		})
+	}
+	return all
+}
+
+// wholeOfSide limits the requests of a side that are compared in all attributes.
+const wholeOfSide = 64
+
+// addUnlisted adds to a comparison the attributes that it lacks because the setting keys does not list them, of the
+// requests that are kept with all attributes. It then keeps the first shownAttributes.
+func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+	known := make(map[string]bool)
+	for i := range c.Items {
+		known[c.Items[i].Key] = true
+	}
+	table := &trace.Table{}
+	w := wholeRequests{
+		read:      a.options.Whole,
+		table:     table,
+		failing:   a.options.Failing,
+		extractor: critpath.NewExtractor(options),
+	}
+	var whole [second + 1][]*observation.Observation
+	for _, of := range []side{first, second} {
+		for _, sampled := range requests[of] {
+			if len(whole[of]) == wholeOfSide {
+				break
+			}
+			o, err := w.observe(sampled)
+			if err != nil {
+				return err
+			}
+			if o != nil {
+				whole[of] = append(whole[of], o)
+			}
+		}
+	}
+	c.WholeA, c.WholeB = len(whole[first]), len(whole[second])
+	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), explain.Frequencies(whole[first], whole[second], table, explain.Options{})) {
+		if !known[x.Key] && !tellsNothing(x.Key) {
+			c.Items = append(c.Items, x)
+		}
+	}
+	slices.SortStableFunc(c.Items, func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) })
+	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
+	return nil
+}
+
+// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by an agent of
+// Sibyl.
+func tellsNothing(key string) bool {
+	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
+}
+
+// wholeRequests observes requests with all attributes of their spans.
+type wholeRequests struct {
+	read      func(id trace.ID) ([]byte, error)
+	table     *trace.Table
+	failing   ingest.FailureRules
+	extractor *critpath.Extractor
+	observer  observation.Observer
+}
+
+// observe returns a sampled request with all attributes; nil if it is not kept with them.
+func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
+	request, err := w.read(sampled.Trace)
+	if len(request) == 0 || err != nil {
+		return nil, err
+	}
+	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table, w.failing)
+	if err != nil {
+		return nil, fmt.Errorf("read trace %s: %w", sampled.Trace, err)
+	}
+	path := w.extractor.Extract(t)
+	for i := range path.Roots {
+		if path.Nodes[path.Roots[i].Node].ID == sampled.Root && path.Unusable(i) == "" {
+			o := new(observation.Observation)
+			w.observer.Observe(path, i, o)
+			for _, c := range o.Contexts {
+				w.table.AddContext(c.Context, c.Parent, w.table.Step(c.Op, c.Target))
+			}
+			return o, nil
+		}
+	}
+	return nil, nil
+}
+
+// part returns n/of; 0 for 0/0.
+func part(n, of int) float64 { return float64(n) / float64(max(1, of)) }

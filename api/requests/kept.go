@@ -1,0 +1,351 @@
+package requests
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/onetrace"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/internal/sent"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// maxRead bounds the traces that are read for an answer: some tens of milliseconds for usual sizes.
+const maxRead = 500
+
+// keptTrace is a stored request, with all reasons for which it is stored.
+type keptTrace struct {
+	store.Exemplar
+	group  analysis.Hash
+	strata []string
+}
+
+// keptTraces returns the stored requests; of a trace the longest one.
+func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
+	all := make(map[trace.ID]*keptTrace)
+	add := func(group analysis.Hash, e *store.Exemplars) {
+		for _, stratum := range []struct {
+			name string
+			list []store.Exemplar
+		}{{"slow", e.Slow}, {"typical", e.Typical}, {"fast", e.Fast}, {"failed", e.Failed}} {
+			for _, x := range stratum.list {
+				k := all[x.Trace]
+				if k == nil {
+					k = &keptTrace{Exemplar: x, group: group}
+					all[x.Trace] = k
+				}
+				if x.Duration > k.Duration {
+					k.Exemplar, k.group = x, group
+				}
+				if !slices.Contains(k.strata, stratum.name) {
+					k.strata = append(k.strata, stratum.name)
+				}
+			}
+		}
+	}
+	err := a.history.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+		add(group, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, a.history.EachKept(func(_ search.Subject, group analysis.Hash, e *store.Exemplars) error {
+		add(group, e)
+		return nil
+	})
+}
+
+// traceQuery holds the conditions of a search.
+type traceQuery struct {
+	trace              string // beginning of the ID
+	from, to           trace.Nanos
+	longer, shorter    int64 // ns; shorter 0: no bound
+	service, operation string
+	failed             *bool
+	attributes         [][2]string // keys and values; an empty value: any
+}
+
+func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
+	q = traceQuery{
+		trace: strings.ToLower(query.Value(p.Trace, "")), longer: query.Value(p.LongerNs, 0), shorter: query.Value(p.ShorterNs, 0),
+		service: query.Value(p.Service, ""), operation: query.Value(p.Operation, ""), failed: p.Error,
+	}
+	if q.from, q.to, err = query.ParseInterval(p.From, p.To); err != nil {
+		return q, err
+	}
+	for _, text := range query.Value(p.Attribute, nil) {
+		key, value, _ := strings.Cut(text, "=")
+		q.attributes = append(q.attributes, [2]string{key, value})
+	}
+	return q, nil
+}
+
+// selects reports whether a request satisfies the conditions that need no spans.
+func (q *traceQuery) selects(k *keptTrace) bool {
+	return strings.HasPrefix(k.Trace.String(), q.trace) && k.Start >= q.from && (q.to == 0 || k.Start < q.to) &&
+		k.Duration >= q.longer && (q.shorter == 0 || k.Duration < q.shorter)
+}
+
+// aboutSpans reports whether there are conditions on spans.
+func (q *traceQuery) aboutSpans() bool {
+	return q.service != "" || q.operation != "" || q.failed != nil || len(q.attributes) > 0
+}
+
+// matches reports whether a span satisfies the conditions on spans.
+func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bool {
+	if q.service != "" && s.Service != q.service || q.operation != "" && s.Name != q.operation || q.failed != nil && s.Error != *q.failed {
+		return false
+	}
+	for _, want := range q.attributes {
+		is := func(x contract.Attribute) bool { return x.Key == want[0] && (want[1] == "" || x.Value == want[1]) }
+		if !slices.ContainsFunc(s.Attributes, is) && !slices.ContainsFunc(resource, is) {
+			return false
+		}
+	}
+	return true
+}
+
+// request returns q for links to tracing backends.
+func (q *traceQuery) request(now time.Time) *notify.Request {
+	r := &notify.Request{
+		Service: q.service, Operation: q.operation, Start: q.from, End: q.to, Longer: time.Duration(q.longer), Shorter: time.Duration(q.shorter),
+		Failed: q.failed != nil && *q.failed, Attributes: q.attributes,
+	}
+	if r.End == 0 {
+		r.End = trace.Nanos(now.UnixNano())
+	}
+	if r.Start == 0 {
+		r.Start = r.End.Add(-time.Hour)
+	}
+	return r
+}
+
+// ListTraces implements contract.StrictServerInterface.
+func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestObject) (contract.ListTracesResponseObject, error) {
+	q, err := newTraceQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.reader.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := a.keptTraces()
+	if err != nil {
+		return nil, err
+	}
+	sort := query.Value(r.Params.Sort, contract.ListTracesParamsSortNewest)
+	order := query.NewNameList()
+	var all []*keptTrace
+	var keys []float64
+	for _, k := range kept {
+		if !q.selects(k) {
+			continue
+		}
+		key := -float64(k.Start)
+		if sort == contract.ListTracesParamsSortSlowest {
+			key = -float64(k.Duration)
+		}
+		order.Add(key, k.Trace.String(), int32(len(all)))
+		all, keys = append(all, k), append(keys, key)
+	}
+	order.Sort()
+	list := contract.ListTraces200JSONResponse{Items: []contract.KeptTrace{}, Kept: len(all), Links: []contract.Link{}}
+	limit := query.Value(r.Params.Limit, query.DefaultLimit)
+	// The page has all traces to read, so that the cursor leads behind the last one that was read.
+	candidates := query.PageOf(new(maxRead), r.Params.Cursor, "traces by "+string(sort))
+	items, next, err := order.Page(candidates, func(int32) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	for at, i := range items {
+		if len(list.Items) == limit {
+			last := items[at-1]
+			next = new(order.End(candidates, keys[last], all[last].Trace.String()))
+			break
+		}
+		list.Read++
+		x, err := a.readKept(all[i], &q, s)
+		if err != nil {
+			return nil, err
+		}
+		if x != nil {
+			list.Items = append(list.Items, *x)
+		}
+	}
+	list.NextCursor = next
+	list.Links = append(list.Links, render.Links(notify.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
+	return list, nil
+}
+
+// readKept returns a stored trace; nil if it was deleted, or if no span satisfies q.
+func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*contract.KeptTrace, error) {
+	data, err := a.history.Trace(k.Trace)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	v := sent.Read(k.Trace, k.Start, data)
+	x := &contract.KeptTrace{
+		ID: k.Trace.String(), Start: render.At(k.Start), DurationNs: k.Duration, Spans: len(v.All), Group: k.group.String(), Strata: k.strata,
+	}
+	if g := s.Row(k.group); g != nil {
+		x.RequestTypeName = s.Types[g.RequestType]
+	}
+	services := make(map[string]bool)
+	found := false
+	for i := range v.All {
+		span := &v.All[i]
+		services[span.Service] = true
+		if span.Error {
+			x.Errors++
+		}
+		if span.ID == k.Root.String() || x.Operation == "" && span.Parent == "" {
+			x.Service, x.Operation = span.Service, span.Name
+		}
+		if !found && q.aboutSpans() && q.matches(span, v.Resources[i]) {
+			found, x.Span = true, span.ID
+		}
+	}
+	x.Services = len(services)
+	if q.aboutSpans() && !found {
+		return nil, nil
+	}
+	return x, nil
+}
+
+// leastNormal is the number of traces from which a trace is compared with them: enough for quartiles.
+const leastNormal = 4
+
+// mostNormal bounds the traces that a trace is compared with.
+const mostNormal = 40
+
+// compareTrace returns the difference of a stored trace from the typical and fast ones of its request type; nil if
+// fewer than leastNormal are stored. Those of healthy times are preferred.
+func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
+	kept, err := a.keptTraces()
+	if err != nil || kept[id] == nil {
+		return nil, err
+	}
+	s, err := a.reader.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	normal := a.normalTraces(s, kept, kept[id])
+	if len(normal) < leastNormal {
+		return nil, nil
+	}
+	names, extractor := &trace.Table{}, critpath.NewExtractor(options)
+	profile := onetrace.NewProfile(names)
+	for _, k := range normal {
+		other, err := a.history.Trace(k.Trace)
+		if err != nil || other == nil {
+			return nil, err
+		}
+		t, err := otlp.DecodeNamedTrace(k.Trace, other, names, a.options.Failing)
+		if err != nil {
+			return nil, err
+		}
+		profile.Add(extractor.Extract(t))
+	}
+	t, err := otlp.DecodeNamedTrace(id, data, names, a.options.Failing)
+	if err != nil {
+		return nil, err
+	}
+	path := extractor.Extract(t)
+	e := profile.Explain(path)
+	if err := a.addUsual(ctx, kept[id].group, &e); err != nil {
+		return nil, err
+	}
+	x := describe.New(names, describe.Verbatim).Explanation(id, &e)
+	d := &contract.TraceComparison{
+		Sentence: x.Sentence().String(), Normal: len(normal), DurationNs: x.DurationNS, UsualNs: x.UsualNS, Findings: []contract.TraceFinding{},
+	}
+	for i := range x.Suspects {
+		d.Findings = append(d.Findings, finding(&x.Suspects[i], path))
+	}
+	return d, nil
+}
+
+// addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
+// belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
+func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
+	return a.reader.Ask(ctx, func(c *engine.View) {
+		g := c.Groups.Group(id)
+		if g == nil || !e.Known() {
+			return
+		}
+		if usual := &g.Parent().Reference; usual.Total.N > 0 {
+			e.Usual, e.Limit = usual.Latency.Quantile(0.5), max(e.Limit, usual.Latency.Quantile(0.99))
+		}
+	})
+}
+
+func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding {
+	f := contract.TraceFinding{
+		Reason: contract.TraceFindingReason(c.Reason), Part: render.Optional(string(c.Part)), Service: c.Service, Operation: c.Operation, Span: path.Nodes[c.Node].ID.String(),
+		ExcessNs: c.ExcessNS, Calls: c.Calls, Missing: []string{}, Text: c.Text(),
+	}
+	for _, m := range c.Missing {
+		f.Missing = append(f.Missing, m.Service+" "+m.Operation)
+	}
+	return f
+}
+
+// normalTraces returns the typical and fast stored traces of the request type of k, latest first: those that began
+// while no incident affected the type, if there are enough of them.
+func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
+	g := s.Row(k.group)
+	if g == nil {
+		return nil
+	}
+	of := make(map[analysis.Hash]bool)
+	for i := range s.Groups {
+		if s.Groups[i].RequestType == g.RequestType {
+			of[s.Groups[i].ID] = true
+		}
+	}
+	var all, healthy []*keptTrace
+	for _, x := range kept {
+		if x.Trace == k.Trace || !of[x.group] || !slices.Contains(x.strata, "typical") && !slices.Contains(x.strata, "fast") || slices.Contains(x.strata, "failed") {
+			continue
+		}
+		all = append(all, x)
+		if !affected(s, g.RequestType, x.Start) {
+			healthy = append(healthy, x)
+		}
+	}
+	if len(healthy) >= leastNormal {
+		all = healthy
+	}
+	slices.SortFunc(all, func(x, y *keptTrace) int { return cmp.Or(cmp.Compare(y.Start, x.Start), x.Trace.Compare(y.Trace)) })
+	return all[:min(len(all), mostNormal)]
+}
+
+// affected reports whether an incident affected a request type at an instant.
+func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bool {
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if render.At(when).Before(x.Onset) || x.Closed != nil && render.At(when).After(*x.Closed) {
+			continue
+		}
+		if slices.ContainsFunc(x.RequestTypes, func(t contract.IncidentRequestType) bool { return t.ID == requestType.String() }) {
+			return true
+		}
+	}
+	return false
+}

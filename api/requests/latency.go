@@ -1,0 +1,200 @@
+package requests
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// bins are uniform bins of time.
+type bins struct {
+	from, to trace.Nanos
+	length   time.Duration // a multiple of [stats.Tick]
+	ticks    bool          // their requests are those of ticks and minutes; else of periods
+}
+
+// binsOf returns bins that cover a span, one of which begins at edge, if that is not 0 and their requests are known by
+// tick, or in its minute if they are known by minute. Length 0: the span is too long.
+func binsOf(from, to, edge, now trace.Nanos) bins {
+	span, known := to.Sub(from), stats.Tick
+	if from < now.Add(-live.TicksKept) {
+		known = time.Minute
+	}
+	b := bins{from: from, to: to, length: time.Minute, ticks: true}
+	switch {
+	case from < now.Add(-live.MinutesKept) || span > shortSpan:
+		return periodBins(from, to)
+	case known == stats.Tick && span <= 20*time.Minute:
+		b.length = stats.Tick
+	case span > live.TicksKept+time.Minute:
+		b.length = 10 * time.Minute
+	}
+	b.align(edge - edge%trace.Nanos(known))
+	return b
+}
+
+// periodBins returns bins of periods that cover a span; length 0 if it is too long.
+func periodBins(from, to trace.Nanos) bins {
+	b := bins{from: from, to: to, length: group.Period}
+	switch span := to.Sub(from); {
+	case span > shortSpan:
+		return bins{}
+	case span > 12*time.Hour:
+		b.length = group.LongPeriod
+	}
+	b.align(0)
+	return b
+}
+
+// align widens b to whole bins, one of which begins at an instant.
+func (b *bins) align(shift trace.Nanos) {
+	b.from = b.begin(b.from, shift)
+	if end := b.begin(b.to, shift); end < b.to {
+		b.to = end.Add(b.length)
+	}
+}
+
+// begin returns the beginning of the bin that contains an instant, if a bin begins at shift.
+func (b *bins) begin(at, shift trace.Nanos) trace.Nanos {
+	length := trace.Nanos(b.length)
+	return at - ((at-shift)%length+length)%length
+}
+
+// join returns the requests in bins, of windows that are not longer.
+func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
+	var all []group.PastWindow
+	for i := range windows {
+		w := &windows[i]
+		if w.From < b.from || w.From >= b.to {
+			continue
+		}
+		from := b.begin(w.From, b.from)
+		if n := len(all); n == 0 || all[n-1].From != from {
+			all = append(all, group.PastWindow{From: from, To: from.Add(b.length)})
+		}
+		all[len(all)-1].Merge(group.Past{Total: w.Total, Failed: w.Failed, Latency: w.Latency})
+	}
+	return all
+}
+
+// GetGroupLatency implements contract.StrictServerInterface.
+func (a *Requests) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyRequestObject) (contract.GetGroupLatencyResponseObject, error) {
+	id, err := analysis.ParseHash(r.Group)
+	if err != nil {
+		return nil, query.NotFound("group")
+	}
+	edge, err := query.ParseInstant("edge", r.Params.Edge)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := a.span(r.Params.From, r.Params.To, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	l, err := a.latency(ctx, id, from, to, edge)
+	if err != nil {
+		return nil, err
+	}
+	d := contract.GetGroupLatency200JSONResponse{From: render.At(l.from), To: render.At(l.to), BinNs: l.length.Nanoseconds(), Usual: l.usual, Windows: []contract.Window{}}
+	for i := range l.requests {
+		d.Windows = append(d.Windows, window(&l.requests[i]))
+	}
+	return d, nil
+}
+
+// binnedLatency holds the requests of a group in bins of time, and its usual durations; nil: unknown.
+type binnedLatency struct {
+	bins
+	requests []group.PastWindow // bins with requests, oldest first
+	usual    *contract.UsualLatency
+}
+
+// latency returns the requests of a group within a span, in bins. One begins at edge, as [binsOf] says.
+func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
+	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
+	if b.length == 0 {
+		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
+	}
+	var windows, present []group.PastWindow // present: the period that is not over
+	var err error
+	if b.ticks {
+		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
+	if len(windows) == 0 { // as for groups beyond the bound on those with ticks
+		b = periodBins(from, to)
+		if windows, err = a.history.Periods(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
+	var usual *contract.UsualLatency
+	known := false
+	err = a.reader.Ask(ctx, func(c *engine.View) {
+		g := c.Groups.Group(id)
+		if known = g != nil; !known {
+			return
+		}
+		usual = usualLatency(g)
+		if start := group.PeriodOf(c.Ended); !b.ticks && c.Ended != 0 {
+			w := group.PastWindow{From: start, To: c.Ended}
+			if g.InPeriod(start, &w.Past); w.Total.N > 0 {
+				present = append(present, w)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
+		present = nil // the period ended meanwhile
+	}
+	if !known && len(windows) == 0 {
+		return nil, query.NotFound("group")
+	}
+	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
+}
+
+// Around returns the durations of the requests of a group within a span, in bins, one of which begins at edge. None are
+// returned if they are not kept.
+func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
+	var all []group.Numbers
+	var err error
+	if to.Sub(from) > shortSpan {
+		all, err = a.history.Windows(id, from, to, true)
+	} else {
+		var l *binnedLatency
+		if l, err = a.latency(ctx, id, from, to, edge); l != nil {
+			for i := range l.requests {
+				all = append(all, l.requests[i].Numbers(l.requests[i].From, l.requests[i].To))
+			}
+		}
+	}
+	if errors.Is(err, refusal.NotFound) {
+		return nil, nil
+	}
+	return pastWindows(all), err
+}
+
+// usualLatency returns the durations of the healthy requests of a group; nil if there are none.
+func usualLatency(g *group.Group) *contract.UsualLatency {
+	w := &g.Reference
+	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {
+		return nil
+	}
+	q := func(p float64) *float64 { return render.Number(float64(w.Latency.Quantile(p))) }
+	return &contract.UsualLatency{
+		Requests: int64(w.Total.N), MeanNs: render.Number(w.Total.Mean()), P10Ns: q(0.1), P50Ns: q(0.5), P90Ns: q(0.9), P99Ns: q(0.99),
+	}
+}

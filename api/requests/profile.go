@@ -1,0 +1,92 @@
+package requests
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// profiledTypes limits the request types of a profile.
+const profiledTypes = 1000
+
+// WriteProfile serves critical paths as pprof or folded stacks. It has written nothing if it returns an error.
+func (a *Requests) WriteProfile(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.reader.Current(r.Context())
+	if err != nil {
+		return err
+	}
+	params := r.URL.Query()
+	text := params.Get("request_type")
+	requestType, unknown := s.TypeParameter(&text)
+	if unknown {
+		return query.NotFound("request type")
+	}
+	types := busiest(s, requestType)
+	var profiles []describe.Profile
+	err = a.reader.Ask(r.Context(), func(c *engine.View) {
+		names := s.Names(c)
+		names.Clean, names.Types = printable, make(map[analysis.Hash]string, len(types))
+		for _, id := range types {
+			names.Types[id] = printable(s.Types[id])
+			if g := c.Groups.Group(id); g != nil {
+				summary := c.Groups.Summarize(g)
+				profiles = append(profiles, describe.NewProfile(names, &summary))
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	write, media, name := describe.Pprof, "application/octet-stream", "critical-path.pb.gz"
+	if params.Get("format") == "folded" {
+		write, media, name = describe.Folded, "text/plain; charset=utf-8", "critical-path.folded"
+	}
+	if err := write(&body, profiles); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, _ = body.WriteTo(w)
+	return nil
+}
+
+// busiest returns up to profiledTypes request types, most requests first; or only the wanted one, unless it is zero.
+func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
+	if !wanted.IsZero() {
+		return []analysis.Hash{wanted}
+	}
+	var rows []*epoch.GroupRow
+	for i := range s.Groups {
+		if s.Groups[i].Level == group.LevelRequestType {
+			rows = append(rows, &s.Groups[i])
+		}
+	}
+	slices.SortFunc(rows, func(x, y *epoch.GroupRow) int { return cmp.Or(cmp.Compare(y.Count, x.Count), x.ID.Compare(y.ID)) })
+	var ids []analysis.Hash
+	for _, row := range rows[:min(len(rows), profiledTypes)] {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}
+
+// printable replaces unprintable characters by dots, as reports do: folded stacks are made of lines, and curl writes
+// them to terminals.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
