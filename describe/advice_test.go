@@ -79,12 +79,12 @@ func TestAdvice(t *testing.T) {
 		"Nothing to do: Ann accepted the behaviour since the onset as normal (cold caches), so it may go on.":                                {Last: incident.Transition{State: incident.Accepted, Why: incident.ByPerson, By: "Ann", Text: "cold caches"}},
 		"Nothing to do: a person accepted the behaviour since the onset as normal, so it may go on.":                                         {Last: incident.Transition{State: incident.Accepted, Why: incident.ByPerson}},
 		"Look at the metrics and logs of cart, which emits no spans":                                                                         of(compare.Suspect{Opaque: true, Rest: 1}),
-		"Look at cart GET /cart: it carries 76 % of the added latency.":                                                                          located,
+		"Look at cart GET /cart: it carries 76 % of the added latency.":                                                                      located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"Sibyl searches further in cart, with 3 tracepoints on: waiting for requests.": searching,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with":                                      &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the added latency so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":                                 &led,
+		"Look at ledger ledger.acquire: it carries 94 % of the added latency so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":                             &led,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches further in cart, with no tracepoint on: it has just begun.": whole,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the added latency so far. " +
 			"Sibyl searches further, with no tracepoint on: it has just begun.": &deployedAndLed,

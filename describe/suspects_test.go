@@ -202,8 +202,8 @@ func TestIncidentThatIsOver(t *testing.T) {
 	n, bank := s.names(), s.table.Symbol("bank")
 	for want, x := range map[string]compare.Suspect{
 		"All requests took 30 % longer on average between 02:41 and 02:50; all of the added latency is time in bank.": {Service: bank, Score: 0.3, Own: 0.3},
-		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":           {Service: bank, Score: 0.12, Errors: 0.12},
-		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":   {Service: bank, Score: 0.12, Unanswered: 0.12},
+		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":               {Service: bank, Score: 0.12, Errors: 0.12},
+		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":       {Service: bank, Score: 0.12, Unanswered: 0.12},
 	} {
 		if got := n.Incident(&Incident{
 			When:     "between 02:41 and 02:50",
@@ -358,9 +358,9 @@ func TestOperationSentence(t *testing.T) {
 			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow},
 		"All requests take 30 % longer on average since 02:41; all of the added latency is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
 			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.1}), Slow},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":           {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":       {crept, Crept},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":      {&month, Crept},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":               {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":           {crept, Crept},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":          {&month, Crept},
 		"All requests take 40 % longer on average since 02:41; all of the added latency is time in store.": {of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
 		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", compare.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
 			compare.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},

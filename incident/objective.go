@@ -448,6 +448,7 @@ func (s *Objectives) Status() []ObjectiveStatus {
 	return all
 }
 
+// ObjectivesState is the saved form of [Objectives].
 type ObjectivesState struct {
 	All   []SavedObjective
 	Ended trace.Nanos

@@ -58,6 +58,7 @@ type Options struct {
 // Kernel is the choice whether to run the kernel agent.
 type Kernel int
 
+// The choices.
 const (
 	WithoutKernel  Kernel = iota
 	KernelIfUsable        // if it can observe processes here; otherwise the story says why not
