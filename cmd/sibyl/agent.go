@@ -22,13 +22,13 @@ import (
 	"github.com/sibyl-trace/sibyl/report"
 )
 
-func (p *process) agentCommand() *cobra.Command {
+func agentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Run an agent of Sibyl on this machine, or load one into a program",
 		Args:  cli.OnlyCommands,
 	}
-	c.AddCommand(p.kernelAgentCommand(), p.jvmAgentCommand())
+	c.AddCommand(kernelAgentCommand(p), jvmAgentCommand(p))
 	return c
 }
 
@@ -58,7 +58,7 @@ const mostSums = 1 << 22
 // defaultThresholds are long for reasons that are hardly ever the intention of a program.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
-func (p *process) kernelAgentCommand() *cobra.Command {
+func kernelAgentCommand(p *process) *cobra.Command {
 	f := &kernelFlags{output: cli.NewChoice("table", "json", "html", "pprof", "folded")}
 	c := &cobra.Command{
 		Use:   "kernel (--pid P… | --comm NAME | --cgroup PATH | --sibyl URL)",

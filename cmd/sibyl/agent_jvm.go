@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) jvmAgentCommand() *cobra.Command {
+func jvmAgentCommand(p *process) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "jvm --write FILE",
@@ -33,7 +33,7 @@ disables at run time, or profiles a program without Sibyl, as its arguments say.
 		},
 	}
 	c.Flags().StringVar(&file, "write", "", "file to write the jar to")
-	c.AddCommand(p.attachCommand(), p.classifyCommand())
+	c.AddCommand(attachCommand(p), classifyCommand(p))
 	return c
 }
 
@@ -45,7 +45,7 @@ func writeJar(file string) error {
 	return nil
 }
 
-func (p *process) attachCommand() *cobra.Command {
+func attachCommand(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "attach PID ARGUMENTS",
 		Short: "Load the agent into a running JVM",

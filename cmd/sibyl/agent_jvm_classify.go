@@ -28,7 +28,7 @@ type classifyFlags struct {
 	classes               bool
 }
 
-func (p *process) classifyCommand() *cobra.Command {
+func classifyCommand(p *process) *cobra.Command {
 	f := &classifyFlags{output: cli.NewChoice("table", "json")}
 	c := &cobra.Command{
 		Use:   "classify PATH…",

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) agentsCommand() *cobra.Command {
+func agentsCommand(p *process) *cobra.Command {
 	state := cli.NewChoice("all", "current", "behind", "lost")
 	var query, service string
 	c := &cobra.Command{

@@ -46,7 +46,7 @@ type analyzeFlags struct {
 // allAttributes, as the only value of --attributes, selects every key.
 const allAttributes = "all"
 
-func (p *process) analyzeCommand() *cobra.Command {
+func analyzeCommand(p *process) *cobra.Command {
 	f := &analyzeFlags{output: cli.NewChoice("table", "json", "pprof", "folded", "html")}
 	c := &cobra.Command{
 		Use:   "analyze FILE…",

@@ -25,7 +25,7 @@ type backtestFlags struct {
 	input  *cli.InputFlags
 }
 
-func (p *process) backtestCommand() *cobra.Command {
+func backtestCommand(p *process) *cobra.Command {
 	f := &backtestFlags{output: cli.NewChoice("table", "json")}
 	c := &cobra.Command{
 		Use:   "backtest FILE…",

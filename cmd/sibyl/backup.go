@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) backupCommand() *cobra.Command {
+func backupCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup",
 		Short: "Copy the data of a running service, consistently",

@@ -13,18 +13,18 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-func (p *process) configCommand() *cobra.Command {
+func configCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration file, or print the configuration in effect",
 		Args:  cli.OnlyCommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.configCheckCommand(), p.configPrintCommand())
+	c.AddCommand(configCheckCommand(p), configPrintCommand(p))
 	return c
 }
 
-func (p *process) configCheckCommand() *cobra.Command {
+func configCheckCommand(p *process) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "check FILE",
@@ -59,7 +59,7 @@ Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 	return c
 }
 
-func (p *process) configPrintCommand() *cobra.Command {
+func configPrintCommand(p *process) *cobra.Command {
 	output := cli.NewChoice("yaml", "json")
 	c := &cobra.Command{
 		Use:   "print",

@@ -30,7 +30,7 @@ type diffFlags struct {
 	before int // number of arguments before --
 }
 
-func (p *process) diffCommand() *cobra.Command {
+func diffCommand(p *process) *cobra.Command {
 	f := &diffFlags{output: cli.NewChoice("table", "json")}
 	c := &cobra.Command{
 		Use:   "diff BEFORE… -- AFTER…",

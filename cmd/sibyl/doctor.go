@@ -51,7 +51,7 @@ var machineKeys = []string{
 	"otlp.grpc", "otlp.http", "journal.max-bytes", "retention.bytes",
 }
 
-func (p *process) doctorCommand() *cobra.Command {
+func doctorCommand(p *process) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:   "doctor",

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) explainCommand() *cobra.Command {
+func explainCommand(p *process) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:   "explain PROBLEM",

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) incidentsCommand() *cobra.Command {
+func incidentsCommand(p *process) *cobra.Command {
 	state := cli.NewChoice("all", "open", "closed")
 	kind := cli.NewChoice("all", "slow", "crept", "failing", "silent", "objective")
 	var muted bool
@@ -63,10 +63,10 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 		return p.showIncident(c.Context(), f, args[0])
 	}
 	c.AddCommand(
-		p.incidentNoteCommand("acknowledge", "Acknowledge an incident, for a day", "Acknowledged", (*client.Client).AcknowledgeIncident),
-		p.incidentNoteCommand("mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", "Muted", (*client.Client).MuteIncident),
-		p.acceptIncidentCommand(),
-		p.commentCommand(),
+		incidentNoteCommand(p, "acknowledge", "Acknowledge an incident, for a day", "Acknowledged", (*client.Client).AcknowledgeIncident),
+		incidentNoteCommand(p, "mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", "Muted", (*client.Client).MuteIncident),
+		acceptIncidentCommand(p),
+		commentCommand(p),
 	)
 	return c
 }
@@ -102,7 +102,7 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 }
 
 // incidentNoteCommand returns a command that sets a note about an incident, and then reports this.
-func (p *process) incidentNoteCommand(name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
+func incidentNoteCommand(p *process, name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
 	var text string
 	c := &cobra.Command{
 		Use:     name + " ID",
@@ -127,7 +127,7 @@ func (p *process) incidentNoteCommand(name, short, done string, set func(*client
 	return c
 }
 
-func (p *process) acceptIncidentCommand() *cobra.Command {
+func acceptIncidentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept ID",
 		Short: "Accept the behaviour since the onset of an open incident as normal",
@@ -154,7 +154,7 @@ deleted; they are compared with their behaviour since then. For a quarter of an 
 	return c
 }
 
-func (p *process) commentCommand() *cobra.Command {
+func commentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "comment ID TEXT",
 		Short:   "Comment on an incident",

@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-func (p *process) mcpCommand() *cobra.Command {
+func mcpCommand(p *process) *cobra.Command {
 	var address string
 	c := &cobra.Command{
 		Use:   "mcp",

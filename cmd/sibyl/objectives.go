@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) objectivesCommand() *cobra.Command {
+func objectivesCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "objectives",
 		Short: "List the objectives of a running service with their burn rates",

@@ -119,7 +119,7 @@ func showJudged[T any](
 	})
 }
 
-func (p *process) problemsCommand() *cobra.Command {
+func problemsCommand(p *process) *cobra.Command {
 	sort := cli.NewChoice("rank", "impact", "since", "cov", "p99", "rate")
 	var muted, closed bool
 	var query string

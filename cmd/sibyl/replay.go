@@ -31,7 +31,7 @@ type replayFlags struct {
 	output  *cli.Choice
 }
 
-func (p *process) replayCommand() *cobra.Command {
+func replayCommand(p *process) *cobra.Command {
 	f := &replayFlags{output: cli.NewChoice("text", "json")}
 	c := &cobra.Command{
 		Use:   "replay [FILE…]",

@@ -55,8 +55,28 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		return err
 	}
 	c.AddCommand(
-		p.serveCommand(), p.analyzeCommand(), p.diffCommand(), p.backtestCommand(), p.backupCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
-		p.incidentsCommand(), p.objectivesCommand(), p.problemsCommand(), p.servicesCommand(), p.tracesCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.agentCommand(), p.tokenCommand(), p.doctorCommand(), p.mcpCommand(),
+		serveCommand(p),
+		analyzeCommand(p),
+		diffCommand(p),
+		backtestCommand(p),
+		backupCommand(p),
+		traceCommand(p),
+		replayCommand(p),
+		configCommand(p),
+		webhookCommand(p),
+		versionCommand(p),
+		incidentsCommand(p),
+		objectivesCommand(p),
+		problemsCommand(p),
+		servicesCommand(p),
+		tracesCommand(p),
+		explainCommand(p),
+		tracepointsCommand(p),
+		agentsCommand(p),
+		agentCommand(p),
+		tokenCommand(p),
+		doctorCommand(p),
+		mcpCommand(p),
 	)
 	return c
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/server"
 )
 
-func (p *process) serveCommand() *cobra.Command {
+func serveCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Receive traces as OTLP and report problems continuously",

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) servicesCommand() *cobra.Command {
+func servicesCommand(p *process) *cobra.Command {
 	var query string
 	c := &cobra.Command{
 		Use:   "services [SERVICE]",

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-func (p *process) tokenCommand() *cobra.Command {
+func tokenCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke access tokens",
@@ -31,7 +31,7 @@ once the first token exists, API and UI reject clients without one.`,
 		Args: cli.OnlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
+	c.AddCommand(tokenCreateCommand(p), tokenListCommand(p), tokenRevokeCommand(p))
 	return c
 }
 
@@ -41,7 +41,7 @@ func dataDirFlag(c *cobra.Command, p *process) *string {
 	return c.Flags().String("data-dir", dir, "data directory of the service; also SIBYL_DATA_DIR")
 }
 
-func (p *process) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(p *process) *cobra.Command {
 	var role, name string
 	var services []string
 	var last cli.NonNegative
@@ -103,7 +103,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	return c
 }
 
-func (p *process) tokenListCommand() *cobra.Command {
+func tokenListCommand(p *process) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "list",
@@ -151,7 +151,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 	return c
 }
 
-func (p *process) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Revoke a token",

@@ -28,7 +28,7 @@ type traceFlags struct {
 	input   *cli.InputFlags
 }
 
-func (p *process) traceCommand() *cobra.Command {
+func traceCommand(p *process) *cobra.Command {
 	f := &traceFlags{output: cli.NewChoice("waterfall", "json")}
 	c := &cobra.Command{
 		Use:   "trace FILE…",

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-func (p *process) tracepointsCommand() *cobra.Command {
+func tracepointsCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tracepoints",
 		Short: "List tracepoints of a running service, and override their state",
@@ -22,16 +22,16 @@ func (p *process) tracepointsCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		p.tracepointsListCommand(),
-		p.overrideCommand(contract.OverrideRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
-		p.overrideCommand(contract.OverrideRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
-		p.overrideCommand(contract.OverrideRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
-		p.withdrawCommand(),
+		tracepointsListCommand(p),
+		overrideCommand(p, contract.OverrideRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
+		overrideCommand(p, contract.OverrideRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
+		overrideCommand(p, contract.OverrideRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
+		withdrawCommand(p),
 	)
 	return c
 }
 
-func (p *process) tracepointsListCommand() *cobra.Command {
+func tracepointsListCommand(p *process) *cobra.Command {
 	state := cli.NewChoice("all", "on", "pending", "forbidden", "off", "baseline")
 	var query string
 	c := &cobra.Command{
@@ -61,7 +61,7 @@ func oneTracepoint(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how string) *cobra.Command {
+func overrideCommand(p *process, kind contract.OverrideRequestKind, short, how string) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	var last cli.NonNegative
 	var force bool
@@ -104,7 +104,7 @@ func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how 
 	return c
 }
 
-func (p *process) withdrawCommand() *cobra.Command {
+func withdrawCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "withdraw TRACEPOINT",
 		Short:   "Withdraw an override",

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func (p *process) tracesCommand() *cobra.Command {
+func tracesCommand(p *process) *cobra.Command {
 	var q struct {
 		service, operation string
 		attributes         []string

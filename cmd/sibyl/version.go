@@ -29,7 +29,7 @@ func (v version) String() string {
 // worktree.
 var described string
 
-func (p *process) versionCommand() *cobra.Command {
+func versionCommand(p *process) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "version",

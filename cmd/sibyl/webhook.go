@@ -18,18 +18,18 @@ import (
 	"github.com/sibyl-trace/sibyl/notify"
 )
 
-func (p *process) webhookCommand() *cobra.Command {
+func webhookCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "webhook",
 		Short: "Test webhooks, and manage events that they did not accept",
 		Args:  cli.OnlyCommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.webhookTestCommand(), p.webhookDeadCommand(), p.webhookResendCommand(), p.webhookDropCommand())
+	c.AddCommand(webhookTestCommand(p), webhookDeadCommand(p), webhookResendCommand(p), webhookDropCommand(p))
 	return c
 }
 
-func (p *process) webhookTestCommand() *cobra.Command {
+func webhookTestCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test event to a webhook and print its response",
@@ -83,7 +83,7 @@ func (p *process) tryWebhook(ctx context.Context, c *config.Config, name string)
 	return nil
 }
 
-func (p *process) webhookDeadCommand() *cobra.Command {
+func webhookDeadCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dead [NUMBER]",
 		Short: "List dead letters of a running service, or show one",
@@ -106,18 +106,18 @@ event and the body sent.`,
 	return c
 }
 
-func (p *process) webhookResendCommand() *cobra.Command {
-	c := p.deadLettersCommand("resend", "Send dead letters again", (*client.Client).Resend, "sent again")
+func webhookResendCommand(p *process) *cobra.Command {
+	c := deadLettersCommand(p, "resend", "Send dead letters again", (*client.Client).Resend, "sent again")
 	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. Each is retried for another day."
 	return c
 }
 
-func (p *process) webhookDropCommand() *cobra.Command {
-	return p.deadLettersCommand("drop", "Delete dead letters", (*client.Client).Drop, "dropped")
+func webhookDropCommand(p *process) *cobra.Command {
+	return deadLettersCommand(p, "drop", "Delete dead letters", (*client.Client).Drop, "dropped")
 }
 
 // deadLettersCommand returns a command that applies do to dead letters.
-func (p *process) deadLettersCommand(name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
+func deadLettersCommand(p *process, name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:     name + " NUMBER…",
