@@ -172,9 +172,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// makeRoom removes an agent of the token with the most agents, so that agents with one token can't keep out agents
-// with another. It reports whether it did: it doesn't if the token with the given name would then have as many
-// agents. A removed agent that is still running registers again. The caller holds mu.
+// makeRoom removes the agent that was silent for longest among those of the token with the most agents, so that agents
+// with one token can't keep out agents with another. It reports whether it did: it doesn't if the token with the given
+// name would then have as many agents. A removed agent that is still running registers again. The caller holds mu.
 func (p *Plane) makeRoom(principal string) bool {
 	most := 0
 	for _, n := range p.perPrincipal {
@@ -183,14 +183,15 @@ func (p *Plane) makeRoom(principal string) bool {
 	if p.perPrincipal[principal]+1 >= most {
 		return false
 	}
+	var silent *agent
 	for _, a := range p.agents {
-		if p.perPrincipal[a.principal] == most {
-			p.remove(a)
-			p.counts.Displaced.Add(1)
-			return true
+		if p.perPrincipal[a.principal] == most && (silent == nil || a.seen.Before(silent.seen)) {
+			silent = a
 		}
 	}
-	return false
+	p.remove(silent)
+	p.counts.Displaced.Add(1)
+	return true
 }
 
 // shownPrefixes are the prefixes of resource attributes that are kept and shown.

@@ -33,9 +33,16 @@ func TestMaxAgents(t *testing.T) {
 	}
 }
 
-// Agents with one token can't keep out agents with another: the token with the most agents makes room.
+// Agents with one token can't keep out agents with another: the agents of the token with the most make room, the most
+// silent one first.
 func TestMaxAgentsOfToken(t *testing.T) {
-	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, MaxAgents: 4, Log: slog.New(slog.DiscardHandler)})
+	var now time.Time
+	p := control.New(&recorder{}, control.Options{
+		Lease:     90 * time.Second,
+		MaxAgents: 4,
+		Log:       slog.New(slog.DiscardHandler),
+		Clock:     func() time.Time { return now },
+	})
 	p.Begin(nil)
 	list := points("shop", 1)
 	register := func(token string, n int) error {
@@ -57,12 +64,18 @@ func TestMaxAgentsOfToken(t *testing.T) {
 		{"flood", control.ErrFull},
 		{"third", nil},
 	} {
+		now = now.Add(time.Second)
 		if err := register(step.token, i); !errors.Is(err, step.want) {
 			t.Errorf("step %d, an agent of %s: error %v, want %v", i, step.token, err, step.want)
 		}
 	}
-	if n := len(p.Agents()); n != 4 {
-		t.Errorf("%d agents, want 4", n)
+	var got []string
+	for _, a := range p.Agents() {
+		got = append(got, a.ID)
+	}
+	slices.Sort(got)
+	if want := []string{"flood3", "honest5", "honest6", "third9"}; !slices.Equal(got, want) {
+		t.Errorf("agents %q, want %q", got, want)
 	}
 	if n := p.Counts().Displaced.Load(); n != 3 {
 		t.Errorf("%d agents made room, want 3", n)
