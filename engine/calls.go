@@ -6,24 +6,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// calls is the history of calls, from which incidents are raised, with the calls of the present epoch.
+// calls is the history of calls, which incidents are detected in, plus the calls of the current epoch.
 type calls struct {
 	*compare.Comparer
-	tally *history.Tally // of the traces ingested in this epoch
+	tally *history.Tally // traces ingested in this epoch
 }
 
 func newCalls(sites *history.Sites) calls {
 	return calls{compare.NewComparer(sites), history.NewTally()}
 }
 
-// flush moves the calls of the present epoch to the history.
+// flush merges the calls of the current epoch into the history.
 func (c *calls) flush() {
 	c.Merge(c.tally)
 	c.tally = history.NewTally()
 }
 
-// healthy reports whether the spans of an operation in [from, to) belong to the history: no incident affects its
-// service.
+// healthy reports whether the spans of an operation in [from, to) belong to the history, that is, whether no incident
+// affects its service.
 func (c *calls) healthy(op trace.Op, from, to trace.Nanos) bool {
 	return !c.Skips(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of explaining problems while they are open.
+// Limits on explaining open problems.
 const (
-	sampledProblems = 64      // whose requests are sampled: at least those under investigation
-	sampledRequests = 128     // of a problem
-	simulatedSpans  = 1 << 13 // of the requests of a problem that are simulated
-	firstLook       = 32      // requests at which a problem is first explained; then whenever their number has doubled
-	explainedAtOnce = 4       // problems in an epoch
+	sampledProblems = 64      // problems whose requests are sampled; those under investigation come first
+	sampledRequests = 128     // sampled requests per problem
+	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
+	firstLook       = 32      // requests at which a problem is first explained; it's explained again each time the number has doubled
+	explainedAtOnce = 4       // problems explained per epoch
 	explainedAlpha  = 0.02
 )
 
-// causes explains open problems from samples of their requests since they were opened, or since attributes were
-// captured for them.
+// causes explains open problems from a sample of their requests. A sample starts when the problem opens, and again when
+// attributes are captured for it.
 type causes struct {
 	samples  map[analysis.Hash]*groupSample        // by group or request type
-	loads    map[analysis.Hash]*explain.RecentLoad // by request type of the samples
+	loads    map[analysis.Hash]*explain.RecentLoad // by request type of a sample
 	found    map[analysis.Hash]*found              // by problem
 	closed   map[analysis.Hash]*found              // by problem that closed in the last epoch
 	captures map[trace.Symbol]bool                 // tracepoints that capture attributes
@@ -41,11 +41,11 @@ type groupSample struct {
 	requestType analysis.Hash
 }
 
-// found is the state of the explanation of one problem.
+// found is the state of one problem's explanation.
 type found struct {
 	in       *groupSample
 	seen     uint64 // requests in the sample at the last look
-	looks    int    // at this sample
+	looks    int    // looks at the current sample
 	findings explain.Findings
 }
 
@@ -56,7 +56,7 @@ func newCauses() *causes {
 	}
 }
 
-// announce sets the tracepoints that capture attributes.
+// announce records the tracepoints that capture attributes.
 func (c *causes) announce(catalogue []cct.Tracepoint) {
 	clear(c.captures)
 	for i := range catalogue {
@@ -66,21 +66,21 @@ func (c *causes) announce(catalogue []cct.Tracepoint) {
 	}
 }
 
-// arrive adds a request to the load of its type, if that is needed.
+// arrive adds a request to the load of its type if that load is tracked.
 func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 	if l := c.loads[requestType]; l != nil {
 		l.Observe(o)
 	}
 }
 
-// observe samples a request of a group, for which the given tracepoints were enabled.
+// observe adds a request to the sample of its group. The given tracepoints were enabled for the request.
 func (c *causes) observe(group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	if s := c.samples[group]; s != nil {
 		s.Observe(o, enabled, simulation)
 	}
 }
 
-// endEpoch ends the epoch of the loads and brings the samples up to date.
+// endEpoch closes the epoch of the loads and brings the samples up to date.
 func (c *causes) endEpoch() {
 	for _, l := range c.loads {
 		l.Close()
@@ -90,8 +90,8 @@ func (c *causes) endEpoch() {
 	}
 }
 
-// explain sets the explanations of the problems, which are ranked. It samples the requests of the first problems, those
-// under investigation before all others, and explains a few of them at a time, located ones first.
+// explain sets the explanations of the problems, which are ranked. It samples requests of the first problems, with
+// problems under investigation at the front, and explains a few problems per call, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
 	investigated := make(map[search.Subject]int) // status and 1
 	for i := range state.Investigations {
@@ -104,7 +104,7 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 	for i := range problems {
 		open[i] = &problems[i]
 	}
-	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // a problem that is sampled stays so while ranks change
+	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // sampled problems stay sampled while ranks change
 		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))), cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
 	})
 	open = open[:min(len(open), sampledProblems)]
@@ -128,7 +128,7 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 	}
 }
 
-// keep starts samples for open problems and drops all other samples. It keeps the findings of all problems.
+// keep starts samples for the problems in open and drops all other samples. It keeps the findings of all problems.
 func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 	samples, all := make(map[analysis.Hash]*groupSample), make(map[analysis.Hash]*found)
 	for i := range problems {
@@ -150,7 +150,7 @@ func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 	c.keepLoads()
 }
 
-// keepLoads keeps the loads of the request types that are sampled.
+// keepLoads drops the loads of request types that are no longer sampled.
 func (c *causes) keepLoads() {
 	sampled := make(map[analysis.Hash]bool, len(c.samples))
 	for _, s := range c.samples {
@@ -166,16 +166,16 @@ func newGroupSample(requestType analysis.Hash) *groupSample {
 	return &groupSample{explain.NewSample(sampledRequests, simulatedSpans), requestType}
 }
 
-// look explains p by the sample. The kth look at one sample has an error probability of alpha/k(k+1), all together
-// alpha.
+// look explains p from its sample. The kth look at a sample has an error probability of alpha/k(k+1), so that all looks
+// together have at most alpha.
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.Seen()
 	f.looks++
 	f.findings = f.in.Explain(p, table, explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
-// restartSamples starts new samples where the decisions enable captures of attributes, which earlier requests do not
-// have.
+// restartSamples restarts the samples of problems for which the decisions enable captures of attributes, because
+// earlier requests lack these attributes.
 func (c *causes) restartSamples(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
@@ -200,10 +200,10 @@ type savedSample struct {
 	Sample      []byte
 }
 
-// savedFound is the saved form of what was found about a problem.
+// savedFound is the saved form of a found.
 type savedFound struct {
 	Problem  analysis.Hash
-	Present  bool // it refers to the present sample of the group
+	Present  bool // it refers to the current sample of the group
 	Group    analysis.Hash
 	Seen     uint64
 	Looks    int

@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Settings are the options that may change while a [Core] works. A change takes effect at the end of the epoch.
+// Settings are the options that can change while a [Core] is running. A change takes effect at the end of the epoch.
 type Settings struct {
 	Watch    detect.WatchOptions
 	Budget   search.Budget
@@ -28,7 +28,7 @@ type Settings struct {
 	Gates      incident.Gates
 }
 
-// Settings returns the options of o that may change.
+// Settings returns the options of o that can change.
 func (o *Options) Settings() Settings {
 	return Settings{
 		Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention,
@@ -36,15 +36,15 @@ func (o *Options) Settings() Settings {
 	}
 }
 
-// Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
+// Change is an input to decisions that isn't a trace. Each change is a record of the journal, so decisions remain a
 // function of the journal. Exactly one field is set, apart from By and Text.
 type Change struct {
 	Settings *Settings        `cbor:"settings,omitempty"`
-	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
-	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // whose override ends
-	Accept   uint64           `cbor:"accept,omitempty"`   // the incident whose behaviour is normal from now on
+	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier override of the same tracepoint
+	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // tracepoint whose override ends
+	Accept   uint64           `cbor:"accept,omitempty"`   // ID of the incident whose behaviour becomes normal
 	By       string           `cbor:"by,omitempty"`       // who withdraws or accepts
-	Text     string           `cbor:"text,omitempty"`     // why the person accepts
+	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
 }
 
@@ -54,9 +54,8 @@ const changeVersion = 1
 // Append appends the encoding of x to b.
 func (x *Change) Append(b []byte) []byte { return plain.Append(append(b, changeVersion), x) }
 
-// DecodeChange returns the change that [Change.Append] encoded, which takes all of b. An error wraps
-// [codec.ErrCorrupt].
-// It keeps nothing of b.
+// DecodeChange decodes a change encoded by [Change.Append]; b must contain nothing else. An error wraps
+// [codec.ErrCorrupt]. It doesn't retain b.
 func DecodeChange(b []byte) (x Change, err error) {
 	r := codec.NewReader(b)
 	r.Version(changeVersion)
@@ -72,7 +71,7 @@ func DecodeChange(b []byte) (x Change, err error) {
 	return x, nil
 }
 
-// valid reports whether the enumerations of x are in range and its measurements finite.
+// valid reports whether the enumerations of x are in range and its measurements are finite.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() {
 		return false
@@ -104,8 +103,8 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// Apply makes a change. It returns false if there is nothing to change, no room for an override, or no strategy of the
-// given name.
+// Apply makes a change. It returns false if there is nothing to change, if there are too many overrides, or if no
+// strategy has the given name.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -132,10 +131,10 @@ func (c *Core) Apply(x *Change) bool {
 	return withdrawn
 }
 
-// overrideVerbs are the verbs for the log of decisions, by kind of override.
+// overrideVerbs are the verbs used in the decision log, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// set replaces the settings. It returns false if there is no strategy of the given name.
+// set replaces the settings. It returns false if no strategy has the given name.
 func (c *Core) set(s *Settings) bool {
 	strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *Core) set(s *Settings) bool {
 	return true
 }
 
-// accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
+// accept makes the behaviour since the onset of an open incident, and of its problems, the new normal; see
 // [incident.Tracker.Accept].
 func (c *Core) accept(id uint64, by, text string) bool {
 	accepted := c.incidents.tracker.Accept(id, by, text)

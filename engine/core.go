@@ -1,7 +1,6 @@
 // Package engine contains the core of the running service. A [Core] takes requests and ends epochs: it groups requests,
 // detects and explains problems, learns calling-context trees, and decides which tracepoints to enable. Its state can
-// be saved and restored. Its decisions depend on the requests, times and changes that it was given, and on nothing
-// else.
+// be saved and restored. Its decisions depend only on the requests, times and changes that it's given.
 package engine
 
 import (
@@ -27,32 +26,31 @@ type Options struct {
 	Path     critpath.Options
 	Groups   group.Options
 	Watch    detect.WatchOptions
-	Learning time.Duration // from the first request; requests in this time count as healthy
+	Learning time.Duration // starts at the first request; requests during it count as healthy
 	Epoch    time.Duration // between two decisions
 	Budget   search.Budget
-	Strategy string // the name of a published strategy or one of Strategies; empty: the default
+	Strategy string // a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	// Retention is the time after its last request after which a group is deleted, and the time after which a closed
-	// incident is deleted, if it is longer than a day; 0: only when there is no room.
+	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, but at least a
+	// day. If it is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
-	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input; 0: none
-	// IncidentsOnly leaves out everything that incidents do not depend on: the percentiles of spans, calling-context
-	// trees, explanations of problems, and the search. There are no decisions.
+	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input
+	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
+	// explanations of problems, and the search. No decisions are made.
 	IncidentsOnly bool
 
 	Objectives []incident.Objective
 	Gates      incident.Gates // zero: [incident.DefaultGates]
 
-	// NamesAge is the time after which names that nothing mentions are deleted although there is room for more; 0: a
-	// day.
+	// NamesAge is the age at which names that nothing mentions are deleted even if there is room for more; 0 means a day.
 	NamesAge time.Duration
 
-	// Strategies are further strategies that Strategy may name, for evaluation.
+	// Strategies are further strategies that Strategy may name. They are used in evaluations.
 	Strategies []search.Strategy
 }
 
-// DefaultOptions returns options that learn for five minutes and decide every ten seconds.
+// DefaultOptions returns options with a learning period of five minutes and epochs of ten seconds.
 func DefaultOptions() Options {
 	return Options{
 		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
@@ -67,12 +65,13 @@ func (o *Options) SeeThrough(services ...string) {
 	}
 }
 
-// Core is the loop from closed traces to decisions: it takes traces and changes, ends epochs, and saves and restores
-// its state. Its parts each own their state and their section of the saved state; [Core.View] returns those that may be
+// Core turns closed traces into decisions: it takes traces and changes, ends epochs, and saves and restores its state.
+// Each part of it owns its own state and its section of the saved state; [Core.View] returns the parts that can be
 // read.
 //
-// It has no clock or I/O: time is an argument, and its goroutines end with the call that starts them. Equal requests
-// and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for concurrent use.
+// It has no clock and does no I/O: time is an argument, and its goroutines end with the call that starts them. Equal
+// requests and times give equal decisions, whatever the order of requests within an epoch. It is not safe for
+// concurrent use.
 type Core struct {
 	options   Options
 	table     *trace.Table
@@ -99,13 +98,13 @@ type Core struct {
 	versions   versions
 	log        actionLog
 
-	onLearned func(requestType, group *group.Group, o *observation.Observation) // nil: none
-	encoded   int                                                               // bytes of the last encoding
-	forgotten trace.Nanos                                                       // time of the last deletion of names since the start of the process; 0: none
+	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
+	encoded   int                                                               // size of the last encoding in bytes
+	forgotten trace.Nanos                                                       // when names were last deleted, 0 if not since the process started
 }
 
 // NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has
-// the name in options; see [Options.CheckStrategy].
+// the name given in options; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
 	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
@@ -124,7 +123,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		versions:   newVersions(),
 		learning: learning{
 			epoch:    options.Epoch,
-			requests: spool.New("", math.MaxInt), // never to disk
+			requests: spool.New("", math.MaxInt), // never on disk
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},
 	}
@@ -145,7 +144,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// groups returns the groups: those of the requests of the learning period while it lasts.
+// groups returns the groups; during the learning period, the provisional ones.
 func (c *Core) groups() *group.Grouper {
 	if !c.learning.over {
 		return c.learning.preview.Groups
@@ -153,14 +152,15 @@ func (c *Core) groups() *group.Grouper {
 	return c.detector.Groups
 }
 
-// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
-// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
+// OnLearned registers f to be called for each request of the learning period when that period ends, with the final
+// request type and group, either of which may be nil. Observe returned provisional ones. f must not retain its
+// arguments.
 func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
 	c.onLearned = f
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Unusable roots change the history of sites
-// only.
+// Ingest takes a closed trace and returns the number of requests in it. Unusable roots only change the history of
+// sites.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	p.Cover(&c.coverage)
@@ -179,22 +179,23 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	return requests
 }
 
-// ObserveSpans takes the durations of the spans of closed traces. The requests of these are passed to Observe. It keeps
-// nothing of t.
+// ObserveSpans takes the durations of the spans of closed traces. The requests in these traces are passed to Observe
+// separately. It doesn't retain t.
 func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 
-// ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
+// ObserveSites takes the calls of closed traces, including incomplete ones. It doesn't retain t.
 func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
 
 // ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
-// version that appears after the learning period, or in a recorded past of that length, is a deploy, unless it is the
-// first known version of its service.
+// version that appears after the learning period, or equally late in a recorded past, counts as a deploy unless it is
+// the first known version of its service.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	c.versions.observe(seen, c.learning.over, c.options.Learning)
 }
 
-// Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
-// is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
+// Observe takes one request and returns its request type and group. The simulation may be nil. A result is nil if there
+// is no room for a new type or group, or if the request is excluded from the statistics. Observe doesn't retain its
+// arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	c.objectives.observe(o)
 	if !c.learning.over {
@@ -217,8 +218,8 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	return requestType, group
 }
 
-// observeExplored adds a request that had all tracepoints enabled to the tree of its type. It enters no other
-// statistics because the tracepoints slowed it down.
+// observeExplored adds a request that had all tracepoints enabled to the tree of its type. All other statistics leave
+// it out because the tracepoints slowed it down.
 func (c *Core) observeExplored(o *observation.Observation) {
 	if len(o.Behind) > 0 {
 		return
@@ -240,7 +241,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	c.trees.observe(requestType, x)
 }
 
-// ContextCounts returns the contexts of a request as package cct takes them.
+// ContextCounts returns the contexts of a request in the form that package cct takes.
 func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
@@ -264,7 +265,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		tracked.Wait()
 		c.learning.endEpoch(now)
 		if c.learning.elapsed(now, c.calls.Sites) < c.options.Learning {
-			return c.decide(now, 0) // there are no problems yet, but overrides apply
+			return c.decide(now, 0) // no problems yet, but overrides apply
 		}
 		c.learn(now)
 	}
@@ -287,11 +288,11 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	return c.decide(now, c.options.Explore)
 }
 
-// trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
-// groups of requests: they share the table only, which neither changes.
+// trackIncidents starts the goroutine that ends an epoch of the history of sites and of the incidents. It runs in
+// parallel with the work on the groups of requests: both read the table, and neither changes it.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, arrives, tracked := c.objectives.burns(now, c.detector.Groups), c.learning.arrives(now), &sync.WaitGroup{}
-	c.calls.flush() // this and the next may add names to the table
+	c.calls.flush() // this call and the next may add names to the table
 	c.calls.JoinMessages(now)
 	tracked.Go(func() {
 		c.calls.Age(now)
@@ -316,8 +317,8 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.problems.causes.explain(c.problems.open, &c.searches.state, c.table, c.options.Seed)
 }
 
-// decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
-// decisions.
+// decide makes the next plan and returns the decisions. The given share of the requests explores, that is, has all
+// tracepoints enabled.
 func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
@@ -366,12 +367,12 @@ func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.offered()
 }
 
-// offered takes a new catalogue.
+// offered propagates a new catalogue to the trees and the explanations.
 func (c *Core) offered() {
 	c.trees.outdate()
 	c.problems.causes.announce(c.offers.catalogue)
 }
 
 // NewlyKept returns the traces of requests that [Kept] has taken since the last call, if their journal records are
-// known: those to keep with all attributes, which [observation.Observation] lacks.
+// known. These traces should be stored with all attributes, because an [observation.Observation] lacks them.
 func (c *Core) NewlyKept() []Recorded { return c.kept.take() }

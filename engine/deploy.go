@@ -9,25 +9,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Deploy is the first appearance of a version of a service that had another version before. That version may continue
-// to run.
+// Deploy is the first appearance of a version of a service that previously had another version. The other version may
+// continue to run.
 type Deploy struct {
-	At              trace.Nanos // start of the first span of the version
+	At              trace.Nanos // start of the version's first span
 	Service         trace.Symbol
-	Version, Before trace.Symbol // Before is the newest version of the spans that arrived before these
+	Version, Before trace.Symbol // Before is the newest version seen before this one
 }
 
-// VersionSeen is a version of a service.
+// VersionSeen is a sighting of one version of a service.
 type VersionSeen struct {
 	ingest.ServiceVersion
 	First trace.Nanos // start of its first span
 	Last  trace.Nanos // arrival of its last span
 }
 
-// Bounds of versions.
+// Limits on versions.
 const (
-	mostVersions = 4096 // of all services together; beyond, the least recently seen ones are deleted
-	mostDeploys  = 1000 // beyond, the oldest ones are deleted
+	mostVersions = 4096 // of all services together; the least recently seen ones are deleted first
+	mostDeploys  = 1000 // the oldest ones are deleted first
 )
 
 // versions holds the known versions of services, to detect new ones.
@@ -42,8 +42,9 @@ func newVersions() versions {
 	return versions{places: make(map[ingest.ServiceVersion]int), newest: make(map[trace.Symbol]trace.Symbol)}
 }
 
-// observe takes versions, see [Core.ObserveVersions]. After the learning period all that appear are deploys; before its
-// end, those that appear its length after the first known version.
+// observe takes versions; see [Core.ObserveVersions]. After the learning period each new version of a known service is
+// a deploy. During the learning period a new version is a deploy only if it first appeared at least one learning period
+// after the first known version, which happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
 	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
 	for _, x := range seen {
@@ -62,8 +63,8 @@ func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Durat
 	}
 }
 
-// before returns the newest version of the service of x before x arrived; 0 if there is none. Versions that arrive
-// together do not follow one another.
+// before returns the newest version of the service of x that is older than x, or 0 if there is no older version.
+// Versions that arrive together don't count as successors of each other.
 func (v *versions) before(x VersionSeen) trace.Symbol {
 	for _, d := range slices.Backward(v.deploys) {
 		if d.At != x.First {
@@ -86,8 +87,8 @@ func (v *versions) add(x VersionSeen) {
 	v.newest[x.Service] = x.Version
 }
 
-// trim deletes versions beyond the bound. It is called at the end of an epoch, not for each version, so that the result
-// does not depend on how versions are divided among calls of observe.
+// trim deletes the versions beyond the limit. It is called at the end of an epoch and not for each version, so the
+// result doesn't depend on how versions are divided among calls of observe.
 func (v *versions) trim() {
 	over := len(v.known) - mostVersions
 	if over <= 0 {
@@ -101,7 +102,7 @@ func (v *versions) trim() {
 	v.reset(left, v.deploys)
 }
 
-// reset sets the known versions, by first appearance, and the deploys.
+// reset replaces the known versions, which are ordered by first appearance, and the deploys.
 func (v *versions) reset(known []VersionSeen, deploys []Deploy) {
 	*v = newVersions()
 	v.deploys = deploys

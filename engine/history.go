@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordHistory adds to the trees the evidence of the investigations that the decisions located, for each context once,
-// so that the next search starts where causes were.
+// recordHistory adds the evidence of investigations that the decisions located to the trees, once for each context, so
+// that the next search starts where causes were found before.
 func (r *Searches) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
@@ -23,7 +23,7 @@ func (r *Searches) recordHistory(decisions []search.Decision) {
 	}
 }
 
-// learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
+// learnInside adds the evidence of an incident's investigation to the trees of all its request types.
 func (r *Searches) learnInside(v *search.Investigation) {
 	for _, s := range r.list {
 		if s.subject() == v.Subject {

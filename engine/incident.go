@@ -10,24 +10,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident is an incident with what groups and problems show of it.
+// Incident is an incident together with the request types and problems that it affects.
 type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling added latency, at most maxAffected
-	Share    float64         // of all requests since the onset, of Types; 0: unknown
+	Share    float64         // share of all requests since the onset that are of Types; 0: unknown
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
-	// Milestones are the facts in its course, in the order in which they became known.
+	// Milestones are the events in its course, in the order in which they became known.
 	Milestones []Milestone
-	// AlertedSeverity is the severity at the time when it opened, or opened again: alerts about it keep it.
+	// AlertedSeverity is the severity when it opened or last reopened. Alerts about it keep this severity.
 	AlertedSeverity Severity
 }
 
-// deployLead is the time before the onset of an incident from which deploys of its suspects may be its cause.
+// deployLead is the longest time between a deploy and an incident that it may have caused.
 const deployLead = 30 * time.Minute
 
-// Deploys returns those of the suspects of x, among some deploys, that happened from half an hour before its onset
-// until its end, in their order.
+// Deploys returns the deploys in all of the suspects of x, from half an hour before its onset until its end, in their
+// original order.
 func (x *Incident) Deploys(all []Deploy) []Deploy {
 	var found []Deploy
 	for _, d := range all {
@@ -39,8 +39,8 @@ func (x *Incident) Deploys(all []Deploy) []Deploy {
 	return found
 }
 
-// SuspectDeploy returns the latest of x.Deploys of the first suspect that may have caused x; zero if there is none. One
-// after the opening is not the cause but perhaps the remedy.
+// SuspectDeploy returns the latest deploy of the first suspect that may have caused x, or the zero value. A deploy
+// after the opening isn't the cause, but it may be the fix.
 func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 	for _, d := range slices.Backward(x.Deploys(all)) {
 		if d.Service == x.Suspects[0].Service && d.At <= x.LastOpened() {
@@ -50,40 +50,41 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 	return Deploy{}
 }
 
-// AffectedType is a request type that is slower, or fails more often, since the onset of an incident, and that runs
-// through its first suspect.
+// AffectedType is a request type that has been slower, or has failed more often, since the onset of an incident and
+// runs through its first suspect.
 type AffectedType struct {
 	RequestType         analysis.Hash
 	Entry               trace.Op
-	Requests            uint64        // since the onset, until requests were as usual again or now
-	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
-	Mean, Usual         float64       // ns, of these requests and in healthy times before the onset
-	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown
+	Requests            uint64        // since the onset, until requests are back to normal
+	Span                time.Duration // time span of these requests; 0: saved by an older version, which didn't record it
+	Mean, Usual         float64       // ns; mean of these requests, and of healthy requests before the onset
+	P50, UsualP50       float64       // likewise the median, accurate to 10 %; 0: unknown
 	P99, UsualP99       float64
-	Failed, UsualFailed float64 // share of these requests, and in healthy times before the onset
+	Failed, UsualFailed float64 // share of these requests, and of healthy requests before the onset
 }
 
-// lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
+// lost returns the total loss in ns since the onset: the added latency, and the usual duration of the additional failed
+// requests.
 func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
 }
 
-// Fails reports whether x loses more by failures than by time.
+// Fails reports whether failures account for more of the loss of x than added latency.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
 
-// Rules by which an affected type is as usual again.
+// Limits by which an affected type is back to normal.
 const (
-	leastLeft = 0.25 // of the former loss of a request, in the requests since then
-	leastMore = 1.25 // times the former loss, with which it goes on at a lower level
+	leastLeft = 0.25 // share of the former loss per request that new requests must still have
+	leastMore = 1.25 // times the former loss that continues at a lower level
 )
 
-// goesOn reports whether the requests of x that came after those of before still lose time. Healthy requests after the
-// end do not dilute the size of an incident.
+// goesOn reports whether the requests that x has in addition to before are still slow or failing. Healthy requests
+// after the end must not dilute the size of an incident.
 func (x *AffectedType) goesOn(before *AffectedType) bool {
 	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()
 	return lost > 0 &&
 		(lost*float64(before.Requests) >= leastLeft*added*before.lost() || x.lost() >= leastMore*before.lost())
 }
 
-// maxAffected bounds the request types, and the problems, of an incident.
+// maxAffected limits the number of request types, and of problems, of an incident.
 const maxAffected = 100

@@ -22,13 +22,13 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns the open incidents and the remembered closed ones, in the order in which they were opened.
+// All returns the open incidents and the closed ones still remembered, in the order in which they were opened.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))
 	for i := range tracked {
 		all[i] = Incident{Incident: tracked[i]}
-		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
+		all[i].AlertedSeverity = all[i].Severity() // during the learning period
 		if a := c.affected[tracked[i].ID]; a != nil {
 			all[i].Share = a.Share
 			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
@@ -37,7 +37,7 @@ func (c *Incidents) All() []Incident {
 	return all
 }
 
-// With returns the open incident that contains a problem, the oldest of several.
+// With returns the oldest open incident that contains a problem.
 func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
 	for _, x := range c.tracker.Incidents() {
 		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
@@ -47,11 +47,11 @@ func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
 	return 0, false
 }
 
-// ChangedCalls returns the services that have made other calls for some minutes, ascending, see
+// ChangedCalls returns the services that have been making different calls for several minutes, ascending; see
 // [incident.ChangedCalls].
 func (c *Incidents) ChangedCalls() []incident.ChangedCalls { return c.tracker.ChangedCalls() }
 
-// watch applies objectives and gates.
+// watch applies new objectives and gates.
 func (c *Incidents) watch(o []incident.Objective, g incident.Gates) {
 	c.objectives.Set(o)
 	c.tracker.SetGates(g)
@@ -67,10 +67,10 @@ func (c *Incidents) problems() (all []analysis.Hash) {
 	return all
 }
 
-// leastRetention is the least time for which closed incidents are kept.
+// leastRetention is the minimum time for which closed incidents are kept.
 const leastRetention = 24 * time.Hour
 
-// forget deletes closed incidents that are older than an age, unless that is 0, or too many.
+// forget deletes closed incidents that are older than age, unless age is 0, and the oldest ones if there are too many.
 func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	before := trace.Nanos(math.MinInt64)
 	if age > 0 {
@@ -79,8 +79,8 @@ func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	c.tracker.Forget(before)
 }
 
-// missesObjective reports whether the requests of g since the onset of an incident miss one of its objectives: they are
-// affected although their mean may be as usual.
+// missesObjective reports whether the requests of g since the onset miss one of the objectives of an incident. Such
+// requests are affected even if their mean is normal.
 func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
 	for i := range x.Objectives {
 		if c.objectives.Matches(&x.Objectives[i].Objective, g.Entry) {
@@ -90,12 +90,12 @@ func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since 
 	return false
 }
 
-// affected lists the request types and problems of an incident, and has its place.
+// affected lists the request types and problems of an incident, and holds its place.
 type affected struct {
 	Types    []AffectedType
 	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
 	Share    float64                        // see [Incident.Share]
-	all      requestsSince                  // of all types
+	all      requestsSince                  // requests of all types
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity // see [Incident.AlertedSeverity]
@@ -103,7 +103,7 @@ type affected struct {
 	Milestones []Milestone
 }
 
-// mostly reports whether requests of one type lose at least half of what all affected requests lose.
+// mostly reports whether requests of one type account for at least half of the loss of all affected requests.
 func (a *affected) mostly(requestType analysis.Hash) bool {
 	own, all := 0.0, 0.0
 	for i := range a.Types {
@@ -116,10 +116,10 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 	return own >= all/2
 }
 
-// mayReturn is the time after the end of an incident within which it returns, except one that takes hours to grow.
+// mayReturn is the time after its end in which an incident can reopen, unless it is one that takes hours to grow.
 const mayReturn = 10 * time.Minute
 
-// follow renews the request types and the problems of the open incidents at the end of an epoch.
+// follow updates the request types and the problems of the open incidents at the end of an epoch.
 func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []detect.Problem) {
 	tracked := c.tracker.Incidents()
 	known := make(map[uint64]*affected, len(tracked))
@@ -161,18 +161,18 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 	}
 }
 
-// Thresholds of affected request types.
+// Thresholds for affected request types.
 const (
 	leastSlowdown = 1.05 // times the usual mean
-	leastFailures = 0.02 // share of the requests, beyond the usual
+	leastFailures = 0.02 // share of the requests, above the usual share
 	leastAffected = 3    // failed requests
-	clearly       = 2.0  // standard errors: the incident itself is certain
+	clearly       = 2.0  // standard errors; few are enough because the incident itself is certain
 )
 
-// longestUnnoticed is the time for which an incident may have gone on when it opens again.
+// longestUnnoticed is the longest time for which an incident can have been going on when it reopens.
 const longestUnnoticed = 2 * incident.Window
 
-// unlearn forgets the requests that were learned as healthy although an incident that opens now had begun.
+// unlearn removes requests learned as healthy after the start of an incident that is opening now.
 func unlearn(groups *group.Grouper, x *incident.Incident) {
 	began := x.Onset
 	if x.Reopened() != 0 {
@@ -184,7 +184,8 @@ func unlearn(groups *group.Grouper, x *incident.Incident) {
 }
 
 // unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
-// incident: they teach nothing usual, even if the incident hardly shows in them.
+// incident. Such requests are excluded from the baseline, even if the incident hardly shows in them. The function is
+// nil if no open incident has a suspect.
 func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	var suspects []trace.Symbol
 	for _, x := range c.tracker.Incidents() {
@@ -206,8 +207,8 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	}
 }
 
-// affectTypes renews the request types of a that x affects, each until its requests are as usual again. Their usual
-// numbers stay as they were when they joined.
+// affectTypes updates the request types that x affects; each is updated until its requests are back to normal. Their
+// usual values stay as they were when they joined.
 func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper) {
 	now, service, before := groups.Closed(), x.Suspects[0].Service, len(a.Types)
 	a.all.count(groups, x.Onset, now)
@@ -253,14 +254,14 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 	a.Types = a.Types[:min(len(a.Types), maxAffected)]
 }
 
-// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, like
-// those of the affected types: groups keep exact numbers of the last minutes only.
+// requestsSince counts the requests of all types since the onset of an incident. We count them epoch by epoch, as we do
+// for affected types, because groups keep exact counts for the last few minutes only.
 type requestsSince struct {
 	Requests uint64
-	Until    trace.Nanos // 0: none has been counted
+	Until    trace.Nanos // 0 before the first count
 }
 
-// count adds the requests since an onset, until now, that s does not contain yet.
+// count adds the requests from the onset until now that s doesn't contain yet.
 func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -277,7 +278,7 @@ func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	s.Until = now
 }
 
-// usualType returns a request type with its usual numbers.
+// usualType returns the request type of g with its usual values.
 func usualType(g *group.Group) AffectedType {
 	usual := &g.Reference
 	return AffectedType{
@@ -286,7 +287,7 @@ func usualType(g *group.Group) AffectedType {
 	}
 }
 
-// measure sets the numbers of the requests since the onset.
+// measure sets the values of the requests since the onset.
 func (x *AffectedType) measure(since *group.Since) {
 	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
 		return
@@ -295,8 +296,8 @@ func (x *AffectedType) measure(since *group.Since) {
 	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
 }
 
-// affected reports whether the requests since the onset, which x has, are clearly slower than usual, or fail clearly
-// more often.
+// affected reports whether the requests since the onset are clearly slower than usual or fail clearly more often. x
+// must have been measured from the same requests.
 func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
 	n := float64(since.Total.N)
 	if n == 0 {
@@ -310,12 +311,12 @@ func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
-// leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
+// leastExplained is the smallest share of a problem that must lie at a suspect for its incident to contain the problem.
 const leastExplained = 0.3
 
-// explains returns the open incident whose first suspect accounts for most of a problem; nil if none does.
+// explains returns the open incident whose first suspect accounts for most of a problem, or nil.
 func (c *Incidents) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
-	all, parts := 0.0, make([]float64, len(open)) // parts: by incident
+	all, parts := 0.0, make([]float64, len(open)) // by incident
 	for i := range p.Edges {
 		e := &p.Edges[i]
 		if e.Score <= 0 {
@@ -347,7 +348,7 @@ type affectedState struct {
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity
-	Since    [][]byte // the requests of each of Types
+	Since    [][]byte // requests of each of Types
 
 	Milestones []Milestone
 }

@@ -18,18 +18,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// incidentSearch is the part of the requests of an open incident that lies inside the operations of its first suspect,
-// and in the calls to it. The search sees it as one problem: all request types together, as if each operation were an
-// entry.
+// incidentSearch is the part of an open incident's requests that lies inside the operations of its first suspect and in
+// the calls to it. The search sees it as one problem, over all request types, as if each operation were an entry.
 type incidentSearch struct {
 	incident   uint64
 	service    trace.Symbol
 	onset      trace.Nanos       // of the incident
-	operations map[trace.Op]bool // baseline steps that run in the service or call it, and those of callers, see addOperations
-	callers    bool              // whether those of callers belong to them
+	operations map[trace.Op]bool // baseline steps that run in the service or call it, and callers' own steps, see addOperations
+	callers    bool              // whether callers' own steps belong to operations
 	since      trace.Nanos
-	requests   uint64                     // that ran any of the operations, since then
-	spent      map[spentKey]stats.Moments // own times of requests without those that did not run the operation
+	requests   uint64                     // requests since then that ran any of the operations
+	spent      map[spentKey]stats.Moments // own times; requests that didn't run the operation are not counted
 	refinements
 	scanned map[analysis.Hash]int // number of edges of each request type when its steps were added
 	problem detect.Problem        // as of the last epoch
@@ -48,10 +47,10 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether requests lose time at a suspect. The search cannot locate failures.
+// losesTime reports whether the suspect adds latency. The search can't locate failures.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
-// mayBeCallers reports whether most of the time of a suspect passes between the calls of its callers and its own spans.
+// mayBeCallers reports whether most of a suspect's time passes between its callers' calls and its own spans.
 func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
@@ -62,9 +61,9 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	}
 }
 
-// addOperations adds the steps of the service of s, and those that call it, on the critical paths of all request types.
-// If a caller has no spans of its calls, its own time next to a call cannot be told from the time on the way. So if
-// that time is most of the suspect's, the steps of such callers belong to the search, too.
+// addOperations adds the steps that run in the service of s or call it, on the critical paths of all request types. If
+// a caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
+// suspect's time is of this kind, the steps of such callers are searched too.
 func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -88,7 +87,7 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 	}
 }
 
-// observe adds the times of a request inside the operations of s.
+// observe adds the times that a request spends inside the operations of s.
 func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.Observation) {
 	s.requests++
 	for i := range inside.Edges {
@@ -100,15 +99,16 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is the time that requests of all types lose in an operation. All but the first field are sums over requests.
+// loss is the latency that an operation adds in requests of all types. Except for the counts, its fields are sums over
+// requests.
 type loss struct {
 	requests, nanos           float64
-	compared                  float64 // requests of types with healthy ones
-	excess, variance, squares float64 // of those compared; squares of standard errors
+	compared                  float64 // requests of types that have healthy requests
+	excess, variance, squares float64 // over the compared requests; squares of standard errors
 }
 
-// problemAt describes the times in s as a problem: the mean of every operation now and before, in requests of the same
-// type.
+// problemAt describes the times in s as a problem: it compares the mean of every operation now with its mean in healthy
+// requests of the same type.
 func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table *trace.Table) detect.Problem {
 	p := detect.Problem{
 		Kind: detect.KindSlow, Onset: detect.Changed, Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
@@ -122,7 +122,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 			losses[k.operation] = x
 		}
 		before, ran := usual[k]
-		if !ran { // a new operation, such as a query for each row, costs all of its time
+		if !ran { // e.g. a query for each row: all of its time is new
 			before = healthyWithout(groups, k.requestType)
 		}
 		x.add(s.spent[k], before)
@@ -149,7 +149,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 	return p
 }
 
-// healthyWithout returns the times of an operation that no healthy request of a type ran: zero in each of them.
+// healthyWithout returns the times of an operation that no healthy request of the type ran: zero for each of them.
 func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Moments {
 	g := groups.Group(requestType)
 	if g == nil {
@@ -158,7 +158,7 @@ func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Mome
 	return stats.Moments{N: g.Reference.Tally.Total.N}
 }
 
-// add adds requests of one type that ran the operation. Without healthy requests they are no evidence.
+// add adds requests of one type that ran the operation. If the type has no healthy requests, they are no evidence.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)
@@ -173,7 +173,7 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the own time of the operation in a context as an edge. Its excess is NaN if no requests were compared.
+// edge returns the operation's own time, as an edge in a context. Its excess is NaN if no requests were compared.
 func (x *loss) edge(at trace.Context) group.EdgeShare {
 	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
@@ -208,7 +208,7 @@ func (s *incidentSearch) usuallySpent(groups *group.Grouper, table *trace.Table)
 	return usual
 }
 
-// mayLocate reports whether an operation runs in a service whose steps s searches, or calls the first suspect.
+// mayLocate reports whether an operation calls the first suspect or runs in a service whose steps s searches.
 func (s *incidentSearch) mayLocate(op trace.Op, table *trace.Table) bool {
 	if concerns(table, op, s.service) {
 		return true

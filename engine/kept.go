@@ -15,24 +15,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the requests that are kept for comparisons, of 2 to 4 kB each.
+// Limits on the requests that are kept for comparisons. Each request takes 2 to 4 kB.
 const (
 	mostNewlyKept = 512  // requests between two calls of take
-	keptRequests  = 8192 // about
+	keptRequests  = 8192 // approximate
 	keptTypes     = 1024 // request types
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
 	mostOfStrata  = 64 // requests of a type in a stratum
 )
 
-// Kept holds requests of all request types of the last hours, as many of each stratum of time, so that any requests can
-// be compared with any others, also from before a problem and without one. It is not part of the saved state: no
-// decision depends on it.
+// Kept holds requests of all request types from the last hours. Each stratum of time has the same number, so that any
+// requests can be compared with any others, including requests from before a problem or without one. It isn't part of
+// the saved state because no decision depends on it.
 type Kept struct {
 	table    *trace.Table
 	problems *Problems
-	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and beginning of the stratum
-	size     int                                                          // of a stratum
+	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of the stratum
+	size     int                                                          // maximum number of requests of a type in a stratum
 	added    []Recorded
 }
 
@@ -45,7 +45,7 @@ type Recorded struct {
 // keptRequest is a request without its contexts.
 type keptRequest struct {
 	*observation.Observation
-	group analysis.Hash // zero: none
+	group analysis.Hash // zero if it has no group
 }
 
 func newKept(table *trace.Table, problems *Problems) *Kept {
@@ -57,7 +57,7 @@ func newKept(table *trace.Table, problems *Problems) *Kept {
 	}
 }
 
-// observe takes a request; group may be nil.
+// observe adds a request; group may be nil.
 func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {
@@ -70,7 +70,7 @@ func (k *Kept) observe(requestType, group *group.Group, o *observation.Observati
 	from := o.Start - o.Start%trace.Nanos(keptStratum)
 	s := strata[from]
 	if s == nil {
-		if len(strata) > int(keptFor/keptStratum)+1 { // of wrong clocks
+		if len(strata) > int(keptFor/keptStratum)+1 { // because of wrong clocks
 			return
 		}
 		s = new(stats.NewSample[keptRequest](k.size))
@@ -93,14 +93,14 @@ func (k *Kept) observe(requestType, group *group.Group, o *observation.Observati
 	}
 }
 
-// take returns the traces of requests that were added since the last call, see [Core.NewlyKept].
+// take returns the traces of the requests added since the last call; see [Core.NewlyKept].
 func (k *Kept) take() []Recorded {
 	added := k.added
 	k.added = nil
 	return added
 }
 
-// endEpoch forgets old requests and request types that known reports as unknown, and divides the room anew.
+// endEpoch deletes old requests, and request types for which known returns false, and divides the room again.
 func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
 		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {
@@ -120,7 +120,7 @@ func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	}
 }
 
-// appendNames appends the names in the requests, see [trace.Table.Forget].
+// appendNames appends the names that the requests mention; see [trace.Table.Forget].
 func (k *Kept) appendNames(b []byte) []byte {
 	for _, strata := range k.types {
 		for _, s := range strata {
@@ -139,8 +139,8 @@ func (k *Kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Of returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept of
-// the last hours, in a random order. Those of the last hours lack contexts.
+// Of returns requests of a group or request type in random order: its sample, if it has a problem, and the kept
+// requests from the last hours, which lack contexts.
 func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))
@@ -159,7 +159,7 @@ func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	return all
 }
 
-// Frequencies compares the attributes of two disjoint sets of the requests that Of returns, see [explain.Frequencies].
+// Frequencies compares the attributes of two disjoint sets of requests returned by Of; see [explain.Frequencies].
 func (k *Kept) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
 	if s := k.problems.causes.samples[group]; s != nil {
 		return s.Frequencies(a, b, k.table)

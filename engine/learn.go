@@ -16,35 +16,35 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// epochEnd is the end of an epoch of the learning period.
+// epochEnd marks the end of an epoch in the learning period.
 type epochEnd struct {
 	end  trace.Nanos
 	seen uint64 // observations until then
 }
 
-// earlyBytes bounds the observations of the learning period, of about 200 bytes each.
+// earlyBytes limits the memory for observations of the learning period, which take about 200 bytes each.
 const earlyBytes = 256 << 20
 
-// learning is the learning period. It keeps the requests until it ends, since the statistics of these are provisional:
-// only then is known which request types there are.
+// learning is the learning period. It keeps all requests until the end, because the request types are only known then.
+// Until then, statistics are provisional.
 type learning struct {
 	over     bool
-	epoch    time.Duration    // between two decisions
-	began    trace.Nanos      // start of the first epoch with a request; 0: there is none yet
-	requests *spool.Spool     // nil once it is over
-	preview  *detect.Detector // provisional groups of the requests; nil once it is over
+	epoch    time.Duration    // time between two decisions
+	began    trace.Nanos      // start of the first epoch with a request; 0: no request yet
+	requests *spool.Spool     // nil after the learning period
+	preview  *detect.Detector // provisional groups of the requests; nil after the learning period
 	epochs   []epochEnd
 	seen     uint64 // number of requests
-	dropped  uint64 // requests for which there was no room
+	dropped  uint64 // requests dropped because there was no room
 }
 
-// observe keeps a request. It returns its provisional request type and group.
+// observe stores a request and returns its provisional request type and group.
 func (l *learning) observe(o *observation.Observation) (requestType, group *group.Group) {
 	l.preview.Groups.Types.Learn(o)
 	if l.requests.Bytes() < earlyBytes {
 		l.seen++
 		if err := l.requests.Add(o); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
+			panic(fmt.Sprintf("engine: %v", err)) // the spool is in memory only
 		}
 	} else {
 		l.dropped++
@@ -61,16 +61,16 @@ func (l *learning) endEpoch(now trace.Nanos) {
 	}
 }
 
-// pastEpochs is the number of epochs in which a recorded past arrives.
+// pastEpochs is the number of epochs within which all of a recorded past must arrive.
 const pastEpochs = 2
 
-// arrives reports whether the rest of a recorded past may follow: nothing is judged yet.
+// arrives reports whether more of a recorded past may still arrive. If so, nothing is judged yet.
 func (l *learning) arrives(now trace.Nanos) bool {
 	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
 
-// elapsed returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
-// past arrived at once, as from a replayed recording, since its beginning.
+// elapsed returns the length of the time covered by the requests seen until now. It starts at the first epoch with a
+// request, or at the start of a recorded past that arrived at once.
 func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration {
 	switch elapsed := now.Sub(l.began); {
 	case l.began == 0:
@@ -82,14 +82,14 @@ func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration 
 	}
 }
 
-// learn ends the learning period at time now. It freezes the request types, makes the requests before the onset of the
-// open incidents the expectation, and judges the later ones, epoch by epoch.
+// learn ends the learning period at time now. It freezes the request types, uses the requests before the onset of open
+// incidents as the expectation, and judges later requests epoch by epoch.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learning.over = true
 	epochs := c.learning.divide(now, c.calls.Sites)
 	onset, at, expected := onsetOf(c.incidents.tracker.Incidents(), now), 0, false
-	pass := func(to int) { // ends the epochs before one
+	pass := func(to int) { // closes the epochs before to
 		for ; at < to; at++ {
 			end := epochs.ends[at]
 			if end <= onset {
@@ -122,7 +122,7 @@ func (c *Core) learn(now trace.Nanos) {
 	c.learning.requests, c.learning.epochs, c.learning.preview = nil, nil, nil
 }
 
-// onsetOf returns the earliest onset of the open incidents, or now if there is none.
+// onsetOf returns the earliest onset of the open incidents, or now if there are no open incidents.
 func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	for _, x := range incidents {
 		if x.IsOpen() {
@@ -132,14 +132,14 @@ func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// earlyEpochs divides the requests of the learning period into epochs: those in which they arrived or, if they are of a
-// past that arrived at once, those in which they ended.
+// earlyEpochs divides the requests of the learning period into epochs by their arrival, or by their end if they belong
+// to a past that arrived at once.
 type earlyEpochs struct {
 	ends    []trace.Nanos
 	arrived []epochEnd
 	length  time.Duration
-	past    trace.Nanos // beginning of the past; 0: there is none
-	seen    uint64      // requests whose epoch is known
+	past    trace.Nanos // start of the past; 0: live requests
+	seen    uint64      // requests already assigned to an epoch
 }
 
 // divide returns the epochs of the learning period, which ends now.
@@ -159,8 +159,8 @@ func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	return e
 }
 
-// of returns the epoch of the next request as an index of ends. A request that claims to have ended before the past or
-// after its arrival has a wrong clock.
+// of returns the epoch of the next request as an index of ends. It uses the arrival of requests that claim to have
+// ended before the past or after their arrival, because their clock is wrong.
 func (e *earlyEpochs) of(o *observation.Observation) int {
 	for e.seen == e.arrived[0].seen {
 		e.arrived = e.arrived[1:]
@@ -180,7 +180,7 @@ type savedMark struct {
 	Seen uint64
 }
 
-// save implements section, without the requests.
+// save implements section. It leaves out the requests.
 func (l *learning) save(s *savedCore) {
 	s.Learned, s.Began, s.Seen, s.Dropped = l.over, l.began, l.seen, l.dropped
 	for _, m := range l.epochs {
@@ -188,7 +188,7 @@ func (l *learning) save(s *savedCore) {
 	}
 }
 
-// appendRequests appends the requests of the learning period with their provisional groups; nothing after that period.
+// appendRequests appends the requests of the learning period with their provisional groups. It appends nothing later.
 func (l *learning) appendRequests(b []byte) []byte {
 	if l.over {
 		return b

@@ -8,13 +8,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// actionLog has the actions of people since the last epoch, for the log of decisions.
+// actionLog collects the actions of people since the last epoch for the decision log.
 type actionLog []string
 
-// add adds an action.
+// add adds an action to the log.
 func (l *actionLog) add(by, did string) { *l = append(*l, cmp.Or(by, "a person")+" "+did) }
 
-// addOverride adds an action about a tracepoint.
+// addOverride adds an action on a tracepoint to the log.
 func (l *actionLog) addOverride(by, verb, tracepoint string) {
 	l.add(by, verb+" "+strconv.Quote(tracepoint))
 }
@@ -26,7 +26,7 @@ func (l *actionLog) take() []string {
 	return entries
 }
 
-// decisions returns the actions of people since the last epoch as decisions, which the plan with a version carries out.
+// decisions returns and removes the actions since the last epoch, as decisions carried out by the given plan.
 func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
 	for _, entry := range l.take() {
 		list = append(list, search.Decision{At: now, Plan: plan, Strategy: o.Strategy, Budget: o.Budget, Reason: entry})

@@ -9,23 +9,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Milestone is a fact in the course of an incident, as it was when it happened: a problem opened, or a place was
-// located.
+// Milestone is an event in the course of an incident: a problem opened, or a place was located. It doesn't change
+// later.
 type Milestone struct {
 	At    trace.Nanos
 	Place trace.Op // 0: a problem opened
 
 	Problem     analysis.Hash // zero: a place was located
 	RequestType analysis.Hash
-	Group       analysis.Hash // zero: the problem is one of all requests of the type
+	Group       analysis.Hash // zero: the problem is about all requests of the type
 	Entry       trace.Op
 	Kind        detect.ProblemKind
 }
 
-// maxPlaces bounds the places in the course of an incident; there are at most maxAffected problems.
+// maxPlaces limits the places in the course of an incident. The number of problems is limited by maxAffected.
 const maxPlaces = 20
 
-// addProblem adds a problem of an incident. One that is chronic is older.
+// addProblem adds a problem to an incident. A chronic problem is no milestone because it started before the incident.
 func (a *affected) addProblem(p *detect.Problem) {
 	a.Problems = append(a.Problems, p.ID)
 	if p.Onset == detect.Changed {
@@ -37,7 +37,7 @@ func (a *affected) addProblem(p *detect.Problem) {
 	}
 }
 
-// addPlace adds the place that is located now, unless it is the one that was located last.
+// addPlace adds the place located now, unless it was also the last one.
 func (a *affected) addPlace(now trace.Nanos) {
 	places := 0
 	for _, m := range slices.Backward(a.Milestones) {

@@ -11,12 +11,12 @@ import (
 // defaultNamesAge is the default of Options.NamesAge.
 const defaultNamesAge = 24 * time.Hour
 
-// RenewNames begins a period of the dictionary of names at time now: all names that arrive from now on must be added to
-// the table again. After Options.NamesAge, and if there is little room left, it deletes those that did not arrive in
-// the last two periods and that neither the state, nor a kept request, nor one of the parts of other encoded state
-// mentions. It returns the number of deleted names. If a part has an error, it deletes none and returns the error.
+// RenewNames starts a period of the dictionary of names at time now. From now on, all names that arrive must be added
+// to the table again. Every Options.NamesAge, or if little room is left, it deletes names that did not arrive in the
+// last two periods. It keeps names that are mentioned by the state, by a kept request, or by a part of other encoded
+// state. It returns the number of deleted names. If a part has an error, it deletes nothing and returns the error.
 //
-// The state of the core does not depend on the names that it forgets: it encodes those that it mentions.
+// Deleted names don't change the state of the core, because the state only includes the names that it mentions.
 func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (deleted int, err error) {
 	if c.table.Crowded() || now.Sub(c.forgotten) >= cmp.Or(c.options.NamesAge, defaultNamesAge) && c.forgotten != 0 {
 		deleted, err = c.table.Forget(func(yield func([]byte, error) bool) {

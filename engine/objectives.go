@@ -10,14 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// objectives judges requests by the objectives of the configuration.
+// objectives judges requests by the configured objectives.
 type objectives struct {
 	*incident.Objectives
 	table   *trace.Table
 	request incident.Request // scratch
 }
 
-// valid reports whether the objectives of s can be judged, and its gates are numbers.
+// valid reports whether the objectives of s can be judged and its gates are numbers.
 func (s *Settings) valid() bool {
 	for i := range s.Objectives {
 		if !s.Objectives[i].Valid() {
@@ -27,14 +27,14 @@ func (s *Settings) valid() bool {
 	return finite(s.Gates.Growth, s.Gates.Failing, s.Gates.Score)
 }
 
-// observe takes a request for the objectives of its entry.
+// observe counts a request for the objectives of its entry.
 func (j *objectives) observe(o *observation.Observation) {
 	if !j.Watches(o.Entry) {
 		return
 	}
 	r := &j.request
 	*r = incident.Request{Entry: o.Entry, Ended: o.Start.Add(o.Duration), Duration: o.Duration, Failed: o.Failed, Steps: r.Steps[:0]}
-	var passed map[trace.Context]bool // contexts that pass on a failure of a call
+	var passed map[trace.Context]bool // contexts that propagate the failure of a call
 	for i := range o.Contexts {
 		if x := &o.Contexts[i]; x.Errors > 0 {
 			if passed == nil {
@@ -54,7 +54,7 @@ func (j *objectives) observe(o *observation.Observation) {
 	j.Observe(r)
 }
 
-// burns returns the objectives that burn, with the services that their requests run through.
+// burns returns the objectives that are burning, with the services that their requests run through.
 func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Burn {
 	burns := j.Step(now)
 	for i := range burns {
@@ -63,8 +63,8 @@ func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Bu
 	return burns
 }
 
-// servicesOf returns the services in which the requests of an objective spend time, or for which they wait, ascending.
-// While groups are learned, it is the service of the entry.
+// servicesOf returns the services that the requests of an objective spend time in or wait for, ascending. During the
+// learning period it returns the service of the entry.
 func (j *objectives) servicesOf(m *incident.Missed, groups *group.Grouper) []trace.Symbol {
 	services := map[trace.Symbol]bool{m.Service: true}
 	add := func(step trace.Op) {

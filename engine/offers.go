@@ -11,23 +11,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// measuredEpochs is the number of epochs for which a measurement of agents counts: they report less often than epochs
-// end.
+// measuredEpochs is the number of epochs for which an agents' measurement is valid. Agents report less often than
+// epochs end.
 const measuredEpochs = 3
 
-// Offers holds the tracepoints that agents offer, with what agents reported about them last.
+// Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
 type Offers struct {
 	table       *trace.Table
-	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; 0: all services, see [Core.Announce]
+	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; the key 0 is for all services, see [Core.Announce]
 	costs       map[trace.Symbol]measuredCost     // by tracepoint
-	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents could not enable, until a time
-	removed     map[trace.Symbol]trace.Nanos      // tracepoints that are no longer in a catalogue, since a time
+	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents failed to enable, and when to try them again
+	removed     map[trace.Symbol]trace.Nanos      // tracepoints that have left the catalogue, and when they did
 	measured    search.Measured
-	at          trace.Nanos // of measured
+	at          trace.Nanos // when measured was reported
 
 	catalogue []cct.Tracepoint              // of all services, with measured costs
-	owners    map[trace.Symbol]trace.Symbol // services of its tracepoints, without probes, which other agents enable
-	indexed   *cct.Catalogue                // all trees share it
+	owners    map[trace.Symbol]trace.Symbol // services of the tracepoints in the catalogue, except for probes, which other agents enable
+	indexed   *cct.Catalogue                // shared by all trees
 }
 
 type measuredCost struct {
@@ -45,10 +45,10 @@ func newOffers(table *trace.Table) *Offers {
 	}
 }
 
-// Catalogue returns the tracepoints that agents announced.
+// Catalogue returns the tracepoints that agents have announced.
 func (f *Offers) Catalogue() []cct.Tracepoint { return f.catalogue }
 
-// Services returns the services whose agents announced tracepoints, in any order.
+// Services returns the services whose agents have announced tracepoints, in any order.
 func (f *Offers) Services() []string {
 	var names []string
 	for service := range f.services {
@@ -57,10 +57,10 @@ func (f *Offers) Services() []string {
 	return names
 }
 
-// Measured returns the latest measurement of agents; zero if there is none.
+// Measured returns the latest measurement of agents, or the zero value before the first.
 func (f *Offers) Measured() search.Measured { return f.measured }
 
-// apply applies a report of agents, with effect from the end of the epoch. It reports whether the catalogue changed.
+// apply applies a report of agents with effect from the end of the epoch. It reports whether the catalogue changed.
 func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {
 		for i := range r.Catalogues {
@@ -112,14 +112,14 @@ func (f *Offers) set(from *search.Catalogue) {
 		ops[x.ID] = x.Op
 	}
 	for i := range list {
-		if x := &list[i]; x.Kind == cct.VariablePoint { // its operation is that of the span it annotates
+		if x := &list[i]; x.Kind == cct.VariablePoint { // a variable's operation is the span that it annotates
 			x.Op = cmp.Or(ops[x.Parent], x.Owner, x.Op)
 		}
 	}
 	f.services[service] = list
 }
 
-// operation returns the identity that spans of an operation have.
+// operation returns the identity that the spans of an operation will have.
 func (f *Offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
 	return f.table.Op(service, f.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
 }
@@ -142,7 +142,7 @@ func (f *Offers) merge() {
 	f.indexed = cct.NewCatalogue(f.catalogue, f.table)
 }
 
-// update merges the catalogues and records which tracepoints are no longer in one.
+// update merges the catalogues and records the tracepoints that are no longer in any of them.
 func (f *Offers) update(now trace.Nanos) {
 	before := f.catalogue
 	f.merge()
@@ -159,7 +159,7 @@ func (f *Offers) update(now trace.Nanos) {
 	}
 }
 
-// setCosts records measured costs of tracepoints that are in a catalogue.
+// setCosts records the measured costs of tracepoints that are in a catalogue.
 func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	present := make(map[trace.Symbol]bool, len(f.catalogue))
 	for i := range f.catalogue {
@@ -173,11 +173,12 @@ func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	f.update(at)
 }
 
-// returnsSoon is the time for which the search waits for a tracepoint that cannot be enabled.
+// returnsSoon is the maximum time for which the search waits for a tracepoint that can't be enabled now.
 const returnsSoon = 2 * time.Minute
 
-// withdrawn returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could
-// not enable while the plan had them, and those of these that can soon be.
+// withdrawn returns three ascending lists of tracepoints: those that can't be enabled at time now; among them, the
+// unproven ones, which agents failed to enable while the plan had them; and among those, the ones that can be enabled
+// again soon.
 func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
@@ -192,8 +193,8 @@ func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.S
 	return slices.Compact(list), unproven, returning
 }
 
-// usage returns the usage that agents measured under a plan at most some time ago; zero if there is no such
-// measurement.
+// usage returns the usage that agents measured under a plan, or the zero value if there is no measurement of that plan
+// from the last age.
 func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
 	if f.measured.Plan != plan || now.Sub(f.at) > age {
 		return search.Usage{}
@@ -201,7 +202,7 @@ func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Us
 	return search.Usage{Hits: f.measured.Hits, Bytes: f.measured.Bytes, CPU: f.measured.CPU}
 }
 
-// savedHeard is the state that feedback changes; each list is ascending.
+// savedHeard is the state that agents' reports change. Each list is ascending.
 type savedHeard struct {
 	Services []savedService
 	Costs    []savedCost

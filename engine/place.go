@@ -8,26 +8,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Place is the place of an incident, as it was located: the numbers do not change with later requests.
+// Place is the place of an incident as it was located. Later requests don't change its numbers.
 type Place struct {
-	Operation trace.Op // 0: none was located
-	Share     float64  // of the added latency; 0: unknown, as for requests that only vary more
+	Operation trace.Op // 0 before a place is located
+	Share     float64  // share of the added latency; 0 if unknown, e.g. if only the variance has grown
 	At        trace.Nanos
-	Of        search.Subject // whose investigation located it: the incident or one of its problems
+	Of        search.Subject // subject whose investigation located it: the incident or one of its problems
 	Reason    Reason
 }
 
-// Reason is the reason for which requests lose time at a place, as the kernel tells it. It is zero while it is unknown.
+// Reason explains why requests are slower at a place, as seen by the kernel. It is the zero value while unknown.
 type Reason struct {
-	Wait     trace.Op     // waits in the kernel that carry most of the added latency; 0: none
-	Share    float64      // of the added latency, of those waits; 0: unknown
-	Function trace.Op     // within which the waits were seen; 0: only the service is known
-	Host     trace.Symbol // on which the service runs; 0: on several, or unknown
-	Computes bool         // the threads wait for nothing in the kernel
+	Wait     trace.Op     // kernel waits that account for most of the added latency; 0: unknown
+	Share    float64      // share of the added latency in those waits; 0: unknown
+	Function trace.Op     // function that the waits were seen in; 0: only the service is known
+	Host     trace.Symbol // host that the service runs on; 0: several, or unknown
+	Computes bool         // the threads don't wait in the kernel
 }
 
-// rememberPlaces sets the places of the open incidents whose investigations have located one. A place is forgotten if
-// the first suspect becomes another service.
+// rememberPlaces sets the places of the open incidents whose investigations have located one. It clears the place of an
+// incident whose first suspect has become another service.
 func (r *Searches) rememberPlaces(now trace.Nanos, sites *compare.Comparer) {
 	tracked := r.incidents.tracker.Incidents()
 	for i := range tracked {
@@ -52,8 +52,9 @@ func (r *Searches) placeOf(x *incident.Incident, place Place, now trace.Nanos, s
 	return place
 }
 
-// lostAt returns the share of the time lost in x, of all suspects, at the place that v located; 0 if it is unknown. The
-// shares of v are of the time lost in the first suspect, of the slowdown of requests of one type, or of their variance.
+// lostAt returns the share of the added latency of all suspects of x that lies at the place located by v, or 0 if it's
+// unknown. The shares in v refer to less: to the added latency of the first suspect, to the slowdown of one request
+// type, or to the variance of its durations.
 func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
 	p := r.Searched(v.Subject)
@@ -70,13 +71,13 @@ func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64
 	return share / max(share, slowdownIn(r.table, p, x.Suspects[0].Service)) * whole
 }
 
-// slowdownIn returns the share of the slowdown of p in a service, or while callers wait for it; 1 if the mean did not
-// grow.
+// slowdownIn returns the share of p's slowdown that lies in a service or in its callers' waits for it, or 1 if the mean
+// hasn't grown.
 func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) float64 {
 	total, in := 0., 0.
 	for i := range p.Edges {
 		e := &p.Edges[i]
-		if !(e.Excess > 0) { // perhaps NaN
+		if !(e.Excess > 0) { // may be NaN
 			continue
 		}
 		total += e.Excess
@@ -90,8 +91,8 @@ func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) flo
 	return in / total
 }
 
-// ShareOf returns a share of the whole of v, an investigation of x, as a share of the time lost in x; 0 if it is
-// unknown. That of the place which x remembers is the remembered one, so that all texts have the same.
+// ShareOf converts a share of the whole of v, an investigation of x, to a share of the added latency of x; 0 means
+// unknown. If v located the place stored in x, it scales by the stored share so that all texts agree.
 func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
@@ -99,8 +100,9 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	return share * compare.LostShare(x.Suspects)
 }
 
-// slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
-// an incident is about added latency. Within an edge, both are divided alike. It is 0 if the mean did not grow.
+// slowdownShare returns the share of p's slowdown at the place located by v, whose shares refer to the variance. We
+// need it because incidents are about added latency. Within an edge, the slowdown is assumed to be divided like the
+// variance. The result is 0 if the mean hasn't grown.
 func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
@@ -111,7 +113,7 @@ func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigatio
 	total, excess, score := 0., 0., 0.
 	for i := range p.Edges {
 		e := &p.Edges[i]
-		if !(e.Excess > 0) { // perhaps NaN
+		if !(e.Excess > 0) { // may be NaN
 			continue
 		}
 		total += e.Excess
@@ -126,7 +128,7 @@ func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigatio
 	return excess / total * min(1, v.AnswerShare()/score)
 }
 
-// searched reports whether the search of an incident may locate an operation.
+// searched reports whether the search of an incident can locate an operation.
 func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
 	if s := r.of(x.ID); s != nil {
 		return s.mayLocate(op, r.table)
@@ -134,8 +136,8 @@ func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
 	return concerns(r.table, op, x.Suspects[0].Service)
 }
 
-// reasonOf returns the reason that the kernel tells for an explained place with a share of the added latency, 0 if it
-// is unknown. Probes of other agents have names of their own.
+// reasonOf returns the kernel's reason for an explained place. share is the place's share of the added latency, 0 if it
+// is unknown. Probes of other agents have their own names and aren't kernel waits.
 func (r *Searches) reasonOf(v *search.Investigation, share float64, now trace.Nanos, sites *compare.Comparer) Reason {
 	if detect.WaitClass(r.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// passes reports whether requests of g spend time in a service, or waiting for it.
+// passes reports whether requests of g spend time in a service or in waiting for it.
 func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
 	for _, e := range g.Edges() {
 		if touches(table, table.EdgeInfo(e), service) {
@@ -17,13 +17,13 @@ func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
 	return false
 }
 
-// touches reports whether an edge is time in a service, or time in which a caller waits for it.
+// touches reports whether an edge is time in a service or time in which a caller waits for it.
 func touches(table *trace.Table, e trace.EdgeInfo, service trace.Symbol) bool {
 	places := placesOf(table, e)
 	return slices.Contains(places[:], service)
 }
 
-// placesOf returns the services in which an edge is time, and those for which a caller waits in it; 0: none.
+// placesOf returns the services that run or are called in an edge. Unused elements are 0.
 func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
 	for i, step := range [...]trace.Op{table.Context(e.Context).Op, e.Before, e.After} {
 		places[2*i], places[2*i+1] = servicesAt(table, step)
@@ -31,7 +31,7 @@ func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
 	return places
 }
 
-// servicesAt returns the service in which a step runs, and the one that it calls; 0: none.
+// servicesAt returns the service that a step runs in and the service that it calls, or 0 for either.
 func servicesAt(table *trace.Table, step trace.Op) (runs, called trace.Symbol) {
 	if step == 0 {
 		return 0, 0

@@ -11,31 +11,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// plan holds the arms of a plan, to which requests are assigned.
+// plan holds the arms that a plan assigns requests to.
 type plan struct {
 	version int64
 	since   trace.Nanos
 	arms    []arm
-	shares  *protocol.Plan // with the shares of arms only; nil: no arm has probes
+	shares  *protocol.Plan // with the shares of arms only; nil if no arm has probes
 }
 
-// arm is the set of tracepoints of one arm. Equal sets of different plans share their statistics.
+// arm is the set of tracepoints of one arm. Arms of different plans with equal sets share their statistics.
 type arm struct {
 	name       trace.Symbol
 	on         []trace.Symbol // ascending
 	set        uint64         // hash of on; 0 for the empty set
 	everything bool
-	share      float64        // of all requests
-	probes     []trace.Symbol // those of on that are probes, ascending
+	share      float64        // share of all requests
+	probes     []trace.Symbol // the probes among on, ascending
 }
 
-// plans are the latest plans, the current one last.
+// plans holds the latest plans, the current one last.
 type plans struct {
 	offers *Offers
 	all    []plan // not empty
 }
 
-// keptPlans is the number of plans that are kept for requests that started under an earlier plan.
+// keptPlans is the number of plans kept for requests that started under an earlier plan.
 const keptPlans = 16
 
 // adopt makes p the current plan at time now.
@@ -67,7 +67,7 @@ func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	r.all = r.all[max(0, len(r.all)-keptPlans):]
 }
 
-// setOf returns the hash of a set of tracepoints, which are ascending.
+// setOf returns the hash of an ascending set of tracepoints.
 func setOf(on []trace.Symbol) (set uint64) {
 	for _, tp := range on {
 		set = trace.Mix(set, uint64(tp))
@@ -75,8 +75,8 @@ func setOf(on []trace.Symbol) (set uint64) {
 	return set
 }
 
-// arm returns the arm of a request, without the tracepoints of services that had not applied its plan; the empty arm if
-// the plan is no longer known.
+// arm returns the arm of a request, excluding tracepoints of services that had not applied the request's plan. It
+// returns the empty arm if the plan is no longer known.
 func (r *plans) arm(o *observation.Observation) *arm {
 	a := r.planned(o)
 	if len(o.Behind) == 0 || a.everything {
@@ -89,13 +89,13 @@ func (r *plans) arm(o *observation.Observation) *arm {
 	return a.part(on)
 }
 
-// part returns the arm a for requests that had only some of its tracepoints on, which are a sample of their own.
+// part returns arm a restricted to the given tracepoints. Its requests are a separate sample.
 func (a *arm) part(on []trace.Symbol) *arm {
 	set := setOf(on)
 	return &arm{name: a.name ^ trace.Symbol(trace.Mix(a.set, set)), on: on, set: set}
 }
 
-// planned returns the arm that was decided for a request.
+// planned returns the arm that the plan assigned to a request.
 func (r *plans) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
@@ -117,12 +117,12 @@ func (r *plans) planned(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// settling is the time that agents take to apply a plan, and the difference of clocks that is allowed for.
+// settling allows for the time that agents take to apply a plan and for differences between clocks.
 const settling = 2 * time.Second
 
-// probed returns the arm of a request that names no plan, because the service where it began has no agent. Agents of
-// the kernel need none: they select requests by trace ID, so their probes are on for the arm of the trace ID in the
-// plan of that time.
+// probed returns the arm of a request that names no plan because the service it started in has no agent. Kernel agents
+// don't need one: they select requests by trace ID. So their probes are on for the arm that the plan of that time gives
+// to the trace ID.
 func (r *plans) probed(o *observation.Observation) *arm {
 	for i := range slices.Backward(r.all) {
 		p := &r.all[i]
@@ -140,7 +140,7 @@ func (r *plans) probed(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// share sets p.shares.
+// share sets p.shares if an arm has probes.
 func (p *plan) share() {
 	if !slices.ContainsFunc(p.arms, func(a arm) bool { return len(a.probes) > 0 }) {
 		return
@@ -151,7 +151,7 @@ func (p *plan) share() {
 	}
 }
 
-// ofProbes returns the arm a without all tracepoints but probes.
+// ofProbes returns the arm a restricted to its probes.
 func (a *arm) ofProbes() *arm {
 	if len(a.probes) == len(a.on) && !a.everything {
 		return a
@@ -159,14 +159,13 @@ func (a *arm) ofProbes() *arm {
 	return &arm{name: a.name ^ markProbes, on: a.probes, set: setOf(a.probes)}
 }
 
-// markProbes distinguishes the names of arms without all tracepoints but probes, since their requests are a sample of
-// their own.
+// markProbes changes the name of an arm that is restricted to its probes, because its requests are a separate sample.
 const markProbes = 0x70726f626573
 
 // current returns the arms of the current plan.
 func (r *plans) current() []arm { return r.all[len(r.all)-1].arms }
 
-// currentSets returns the arms of the current plan, also for requests that name no plan.
+// currentSets returns the arms of the current plan, and their restrictions to probes for requests that name no plan.
 func (r *plans) currentSets() []arm {
 	var all []arm
 	for i := range r.current() {

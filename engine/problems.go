@@ -16,10 +16,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Problems holds the open problems, with the statistics that refine and explain them.
+// Problems holds the open problems and the statistics that refine and explain them.
 type Problems struct {
 	open        []detect.Problem               // as of the last epoch, ranked
-	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
+	refinements map[analysis.Hash]*refinements // by group or request type of an open problem
 	causes      *causes
 	plans       *plans
 	trees       *Trees
@@ -32,7 +32,7 @@ func newProblems(plans *plans, trees *Trees) *Problems {
 // Open returns the open problems as of the last epoch, ranked.
 func (p *Problems) Open() []detect.Problem { return p.open }
 
-// Sampled returns a uniform sample of the requests of a group since it has a problem; nil if it is not sampled.
+// Sampled returns a uniform sample of a group's requests since its problem opened, or nil if the group isn't sampled.
 func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
 	if s := p.causes.samples[group]; s != nil {
 		return s.Requests()
@@ -40,7 +40,8 @@ func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
 	return nil
 }
 
-// Findings returns the findings about a problem that is open or closed in the last epoch; nil if it was not explained.
+// Findings returns the findings about a problem that is open or closed in the last epoch, or nil if it wasn't
+// explained.
 func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	if f := cmp.Or(p.causes.found[problem], p.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
 		return &f.findings
@@ -48,12 +49,12 @@ func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	return nil
 }
 
-// affect reports whether a request type has an open problem. Its requests are then no reference.
+// affect reports whether a request type has an open problem. If so, its requests can't serve as a reference.
 func (p *Problems) affect(requestType analysis.Hash) bool {
 	return slices.ContainsFunc(p.open, func(x detect.Problem) bool { return x.RequestType == requestType })
 }
 
-// observe takes a request, with its simulation or nil, for the problems of its type and of its group, which may be nil.
+// observe adds a request to the problems of its type and group. Its simulation and group may be nil.
 func (p *Problems) observe(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
 	p.causes.arrive(requestType.ID, o)
 	p.refine(requestType.ID, o, simulation, true)
@@ -62,7 +63,7 @@ func (p *Problems) observe(requestType, group *group.Group, o *observation.Obser
 	}
 }
 
-// refine adds a request to the statistics of the open problem of a group, if it has one.
+// refine adds a request to the statistics of a group's open problem, if it has one.
 func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
 	r := p.refinements[group]
 	if r == nil {
@@ -76,8 +77,8 @@ func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simul
 	r.add(o, a, p.plans, coarse)
 }
 
-// attachRefinements adds to every problem the shares that the current plan's tracepoints showed, and drops the
-// statistics of earlier plans and closed problems.
+// attachRefinements adds the shares measured by the current plan's tracepoints to each problem. It drops the statistics
+// of earlier plans and closed problems.
 func (p *Problems) attachRefinements(usesPairs bool) {
 	open := make(map[analysis.Hash]*refinements, len(p.open))
 	for i := range p.open {
@@ -98,7 +99,7 @@ func (p *Problems) attachRefinements(usesPairs bool) {
 	p.refinements = open
 }
 
-// armTimes returns the durations of the requests of every problem by arm.
+// armTimes returns the request durations of each problem by arm.
 func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 	for i := range p.open {
 		if r := p.refinements[p.open[i].Group]; r != nil {
@@ -108,7 +109,7 @@ func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 	return times
 }
 
-// accept takes the behaviour of some changed problems as normal from an instant on, and returns them.
+// accept makes the behaviour of some changed problems the new normal from now on and returns these problems.
 func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool) (accepted []*detect.Problem) {
 	for i := range p.open {
 		if x := &p.open[i]; x.Onset == detect.Changed && which(x) && by.Accept(x.Group, now) {
@@ -118,9 +119,9 @@ func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*dete
 	return accepted
 }
 
-// settle takes the behaviour of problems as normal that have been open for a day, unless they are among others, which
-// belong to open incidents: after a day a change that nobody was told of is neither a peak nor a nightly job. Whoever
-// was told accepts the incident. It returns entries for the log of decisions.
+// settle makes the behaviour of problems that have been open for a day the new normal. A change that nobody was
+// notified of and that lasts a day is neither a peak nor a nightly job. It leaves out the problems in others, which
+// belong to open incidents: people are notified of those and can accept them. It returns entries for the decision log.
 func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysis.Hash) (entries []string) {
 	lasting := func(x *detect.Problem) bool {
 		return now.Sub(x.Opened) >= incident.Day && !slices.Contains(others, x.ID)

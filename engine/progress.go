@@ -10,21 +10,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Progress is the progress of a core in learning: the time until it judges each kind of change.
+// Progress reports how much of its learning a core has done, and when it will judge each kind of change.
 type Progress struct {
 	learning *learning
 	sites    *history.Sites
-	ended    trace.Nanos   // of the last epoch
-	period   time.Duration // of learning
+	ended    trace.Nanos   // end of the last epoch
+	period   time.Duration // length of the learning period
 }
 
-// Learned reports whether the learning period is over. During it there are no problems.
+// Learned reports whether the learning period is over. There are no problems before that.
 func (p Progress) Learned() bool { return p.learning.over }
 
-// Dropped returns the number of requests of the learning period that were ignored because there were too many.
+// Dropped returns the number of requests dropped in the learning period because there were too many.
 func (p Progress) Dropped() uint64 { return p.learning.dropped }
 
-// Part returns the elapsed fraction of the learning period, 0–1; NaN before the first request.
+// Part returns the elapsed fraction of the learning period, 0–1, or NaN before the first request.
 func (p Progress) Part() float64 {
 	switch {
 	case p.learning.over:
@@ -35,7 +35,7 @@ func (p Progress) Part() float64 {
 	return min(1, max(0, p.learning.elapsed(p.ended, p.sites).Seconds()/p.period.Seconds()))
 }
 
-// LearningLeft returns how long requests must go on until the learning period ends; 0 after it.
+// LearningLeft returns how much longer requests must arrive until the learning period ends; 0 after it.
 func (p Progress) LearningLeft() time.Duration {
 	if p.learning.over {
 		return 0
@@ -43,17 +43,17 @@ func (p Progress) LearningLeft() time.Duration {
 	return max(0, p.period-p.learning.elapsed(p.ended, p.sites))
 }
 
-// Watching reports whether incidents are reported: the history of calls is long enough.
+// Watching reports whether incidents are reported, that is, whether the history of calls is long enough.
 func (p Progress) Watching() bool { return incident.Ready(p.ended, p.sites) }
 
-// WatchingLeft returns how long requests must go on until incidents are reported; 0 if they are.
+// WatchingLeft returns how much longer requests must arrive until incidents are reported; 0 if they already are.
 func (p Progress) WatchingLeft() time.Duration { return incident.Left(p.ended, p.sites) }
 
 // Silent reports whether requests have been missing for so long that an incident would close.
 func (p Progress) Silent() bool { return incident.Silent(p.ended, p.sites) }
 
-// SilenceLeft returns how long requests must go on until those that stop are noticed; 0 if they are, and before the
-// first request. A recorded past that arrived at once counts.
+// SilenceLeft returns how much longer requests must arrive until Sibyl would notice their absence. It is 0 if it
+// already would, and before the first request. A recorded past that arrived at once counts.
 func (p Progress) SilenceLeft() time.Duration {
 	since := p.sites.Since()
 	if since == 0 {
@@ -62,8 +62,8 @@ func (p Progress) SilenceLeft() time.Duration {
 	return max(0, incident.SilenceAfter-p.ended.Sub(since))
 }
 
-// OperationsLeft returns how long requests must go on until single operations are judged; 0 if they are, and before the
-// first request.
+// OperationsLeft returns how much longer requests must arrive until single operations are judged. It is 0 if they
+// already are, and before the first request.
 func (p Progress) OperationsLeft() time.Duration { return p.knownLeft(incident.OperationsAfter) }
 
 // GrowthLeft is like [Progress.OperationsLeft] for changes that take days.
@@ -76,8 +76,8 @@ func (p Progress) knownLeft(after time.Duration) time.Duration {
 	return max(0, after-p.ended.Sub(p.learning.began))
 }
 
-// Provisional returns, while changes that take days are not judged yet, the instances that are unlike their siblings
-// for as long as the history reaches: Sibyl may have been started within an incident.
+// Provisional returns the instances that have differed from their siblings throughout the history, until changes that
+// take days are judged. Sibyl may have been started during an incident.
 func (p Progress) Provisional() []compare.UnequalInstance {
 	if p.GrowthLeft() == 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Searches holds the state of the search for the places of incidents and the causes of problems, and the statistics of
-// the open incidents that it needs.
+// Searches holds the state of the search, which looks for the places of incidents and the causes of problems, and the
+// statistics of open incidents that it needs.
 type Searches struct {
 	table     *trace.Table
 	trees     *Trees
@@ -34,8 +34,8 @@ func (r *Searches) Plan() *search.Plan { return &r.state.Plan }
 // State returns the state of the search.
 func (r *Searches) State() *search.State { return &r.state }
 
-// Investigation returns the investigation of a subject; nil if there is none. That of an incident may be that of a
-// problem which had located a cause before.
+// Investigation returns the investigation of a subject, or nil. If an incident has no search of its own, this is the
+// investigation of a problem of the incident that located the cause.
 func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	id, ofIncident := subject.Incident()
 	if v := r.state.Investigation(subject); v != nil || !ofIncident {
@@ -53,8 +53,8 @@ func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	return r.located(s)
 }
 
-// Searched returns a subject as the search saw it in the last epoch: an open incident or an open problem; nil if it was
-// neither.
+// Searched returns a subject as the search saw it in the last epoch, or nil if it was neither an open incident nor an
+// open problem.
 func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	for _, s := range r.list {
 		if s.subject() == subject {
@@ -69,8 +69,8 @@ func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	return nil
 }
 
-// Tree returns the tree in which an incident is searched: contexts begin at operations of its first suspect. It is nil
-// if the incident is not searched.
+// Tree returns the tree in which an incident is searched, or nil if it isn't. Its contexts start at operations of the
+// first suspect.
 func (r *Searches) Tree(incident uint64) *cct.Tree {
 	if s := r.of(incident); s != nil {
 		return s.tree
@@ -78,8 +78,8 @@ func (r *Searches) Tree(incident uint64) *cct.Tree {
 	return nil
 }
 
-// Entries returns the entry operations of the requests under investigation, those investigated longest first. They may
-// repeat.
+// Entries returns the entry operations of the requests under investigation, the longest-running investigations first.
+// There may be duplicates.
 func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	var entries []trace.Op
 	for i := range r.state.Investigations {
@@ -100,7 +100,7 @@ func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	return entries
 }
 
-// of returns the search of an incident; nil if there is none.
+// of returns the search of an incident, or nil.
 func (r *Searches) of(id uint64) *incidentSearch {
 	for _, s := range r.list {
 		if s.incident == id {
@@ -110,10 +110,10 @@ func (r *Searches) of(id uint64) *incidentSearch {
 	return nil
 }
 
-// maxSearched bounds the incidents that are searched at a time.
+// maxSearched limits the number of incidents that are searched at the same time.
 const maxSearched = 16
 
-// follow starts and ends searches, and renews their problems.
+// follow starts and ends searches, and updates their problems.
 func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *group.Grouper) {
 	before := make(map[uint64]*incidentSearch, len(r.list))
 	for _, s := range r.list {
@@ -141,7 +141,7 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 	}
 }
 
-// observe adds a request to the searches.
+// observe adds a request to the searches that it concerns.
 func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation) {
 	for _, s := range r.list {
 		if o.Inside(s.operations, &r.inside) {
@@ -151,12 +151,15 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 	}
 }
 
-// subjects returns the problems that the search sees: incidents first, then the problems outside of them. Those of an
-// incident are taken: the search of the incident replaces theirs, unless it has located their cause. An incident needs
-// no search of its own if that of one of its problems located a cause in its first suspect. The search of requests that
-// changed their call flow, or fail, begins when they lose time: nothing else can be located. While an open incident has
-// its place, no other problem is searched: somebody is at work on the incident, and what else is slow is likely its
-// consequence or waits until it is over.
+// subjects returns the problems that the search sees: incidents first, then problems outside of incidents.
+//
+// The other problems are taken. A problem of an incident is taken because the incident's own search covers it, unless
+// the problem's cause is already located. An incident needs no search of its own if the search of one of its problems
+// has located a cause in the first suspect. If the place of an open incident is located, all problems without a located
+// cause are taken: somebody is working on the incident, and other slowdowns are probably its consequences or can wait.
+//
+// Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
+// can be located.
 func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subject]bool) {
 	taken = make(map[search.Subject]bool)
 	located := r.hasLocated()
@@ -186,7 +189,7 @@ func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subje
 	return problems, taken
 }
 
-// hasLocated reports whether the place of an open incident that is searched is located.
+// hasLocated reports whether any searched incident has a located place.
 func (r *Searches) hasLocated() bool {
 	for _, s := range r.list {
 		if a := r.incidents.affected[s.incident]; a != nil && a.Place.Operation != 0 {
@@ -196,9 +199,10 @@ func (r *Searches) hasLocated() bool {
 	return false
 }
 
-// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
-// one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
-// cause, and one of requests that lose little of the whole says nothing of the others, unless it was the place before.
+// located returns the first investigation of one of the incident's problems that located a cause in the first suspect,
+// or nil. It prefers slow problems to variable ones. It ignores problems that are chronic or older than the incident,
+// because they have another cause. It also ignores problems of request types with a small part of the loss, because
+// they may differ from the rest, unless the incident's place came from them.
 func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	a := r.incidents.affected[s.incident]
 	for i := range r.problems.open {
@@ -219,9 +223,9 @@ func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	return found
 }
 
-// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees
-// of all request types, since a tracepoint costs every type that runs it. Trees of types without a problem may be
-// stale.
+// builtTrees returns the trees of the request types with a problem or an incident. If there is a budget it returns the
+// trees of all types, because a tracepoint has a cost in every type that runs it. Trees of types without a problem may
+// be stale.
 func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	if budget != (search.Budget{}) {
@@ -248,8 +252,8 @@ func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree 
 	return trees
 }
 
-// armTimes returns the durations of the requests of every subject by arm of the current plan. The search estimates the
-// overhead of tracepoints from them.
+// armTimes returns the request durations of every subject by arm of the current plan. The search estimates the overhead
+// of tracepoints from them.
 func (r *Searches) armTimes() []search.ArmTimes {
 	arms := r.plans.current()
 	if len(arms) == 0 {
@@ -262,7 +266,7 @@ func (r *Searches) armTimes() []search.ArmTimes {
 	return times
 }
 
-// override replaces the override of a tracepoint. It reports false if there are too many.
+// override sets the override of a tracepoint, replacing any earlier one. It returns false if there are too many.
 func (r *Searches) override(o search.Override) bool {
 	r.withdraw(o.Tracepoint)
 	if len(r.state.Overrides) >= MostOverrides {
@@ -274,7 +278,7 @@ func (r *Searches) override(o search.Override) bool {
 
 // withdraw ends the override of a tracepoint. It reports whether there was one.
 func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Override // a new slice, because the state owns the old one
+	var left []search.Override // a new slice because the state owns the old one
 	for _, o := range r.state.Overrides {
 		if o.Tracepoint != tracepoint {
 			left = append(left, o)
@@ -285,14 +289,14 @@ func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
 	return withdrawn
 }
 
-// save implements section, without the state of the search.
+// save implements section. It leaves out the state of the search.
 func (r *Searches) save(s *savedCore) {
 	for _, x := range r.list {
 		s.Searches = append(s.Searches, x.saved())
 	}
 }
 
-// restore implements section. The problems of the searches follow at the end of the epoch.
+// restore implements section. The problems of the searches are computed at the end of the epoch.
 func (r *Searches) restore(saved *savedCore) error {
 	for i := range saved.Searches {
 		x := &saved.Searches[i]

@@ -11,13 +11,13 @@ import (
 // stateVersion is the first byte of an encoded [search.State].
 const stateVersion = 1
 
-// AppendSearchState appends the encoding of s to b. Package search itself encodes nothing.
+// AppendSearchState appends the encoding of s to b. It's here because package search doesn't know any encoding.
 func AppendSearchState(b []byte, s *search.State) []byte {
 	return plain.Append(append(b, stateVersion), s)
 }
 
-// DecodeSearchState returns the state that AppendSearchState encoded, which takes all of b. An error wraps
-// [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeSearchState decodes a state encoded by AppendSearchState; b must contain nothing else. An error wraps
+// [codec.ErrCorrupt]. It doesn't retain b.
 func DecodeSearchState(b []byte) (s search.State, err error) {
 	r := codec.NewReader(b)
 	r.Version(stateVersion)
@@ -33,7 +33,7 @@ func DecodeSearchState(b []byte) (s search.State, err error) {
 	return s, nil
 }
 
-// validState reports whether indices and enumerations are in range, and all numbers finite.
+// validState reports whether all indices and enumerations are in range and all numbers are finite.
 func validState(s *search.State) bool {
 	for i := range s.Plan.Arms {
 		if !finite(s.Plan.Arms[i].Share) {

@@ -15,27 +15,27 @@ import (
 // commonEpochs is the number of epochs between two comparisons of the series.
 const commonEpochs = 6
 
-// seriesSet keeps the times of the leading edges of the most frequent request types, epoch by epoch, and compares them.
+// seriesSet records the times of the leading edges of the most frequent request types per epoch, and compares them.
 type seriesSet struct {
 	types  []*typeSeries
 	epochs int // since the types were chosen
 	common []explain.CommonEdges
 }
 
-// typeSeries holds the requests of one type in successive epochs, the last one last, at most [explain.SeriesWindows].
+// typeSeries holds the requests of one type in the last epochs, at most [explain.SeriesWindows], the latest one last.
 type typeSeries struct {
 	id     analysis.Hash
 	counts []uint64
 	edges  []edgeSeries
 }
 
-// edgeSeries holds the ns of all requests together in one edge, by epoch.
+// edgeSeries holds the time of all requests in one edge per epoch, in ns.
 type edgeSeries struct {
 	edge  trace.Edge
 	nanos []uint64
 }
 
-// observe adds the epoch that is about to end. Once in a full series it chooses types and edges anew.
+// observe adds the epoch that is about to end. Each time the series has filled up, it chooses types and edges again.
 func (s *seriesSet) observe(groups *group.Grouper) {
 	if s.epochs%explain.SeriesWindows == 0 {
 		s.choose(groups)
@@ -49,19 +49,19 @@ func (s *seriesSet) observe(groups *group.Grouper) {
 		t.counts = appendWindow(t.counts, open.Total.N)
 		for i := range t.edges {
 			e := &t.edges[i]
-			e.nanos = appendWindow(e.nanos, open.Tally.Edge(e.edge).Sum.Lo) // an epoch has no more than 2⁶⁴ ns
+			e.nanos = appendWindow(e.nanos, open.Tally.Edge(e.edge).Sum.Lo) // an epoch has at most 2⁶⁴ ns
 		}
 	}
 }
 
-// appendWindow appends the value of an epoch and drops that of the oldest if there are too many.
+// appendWindow appends the value of an epoch and drops the oldest value if there are too many.
 func appendWindow(values []uint64, x uint64) []uint64 {
 	values = append(values, x)
 	return slices.Delete(values, 0, max(0, len(values)-explain.SeriesWindows))
 }
 
-// choose chooses the most frequent request types and the edges of each with the most time. Series that are chosen again
-// continue.
+// choose selects the most frequent request types and, for each of them, the edges with the most time. Series that are
+// selected again continue.
 func (s *seriesSet) choose(groups *group.Grouper) {
 	var types []*group.Group
 	requests := make(map[analysis.Hash]uint64)
@@ -93,7 +93,7 @@ func (s *seriesSet) choose(groups *group.Grouper) {
 	}
 }
 
-// nanosOf returns the series of an edge; zeros if it has none.
+// nanosOf returns the series of an edge, or zeros for an edge without a series.
 func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	if t != nil {
 		if i := slices.IndexFunc(t.edges, func(x edgeSeries) bool { return x.edge == e }); i >= 0 {
@@ -120,7 +120,7 @@ func leadingEdges(g *group.Group) []trace.Edge {
 	return leading
 }
 
-// compare sets the common edges every few epochs, while there is a problem to compare them for.
+// compare updates the common edges every few epochs, as long as there is a problem that needs them.
 func (s *seriesSet) compare(needed bool) {
 	switch {
 	case !needed:
@@ -130,7 +130,7 @@ func (s *seriesSet) compare(needed bool) {
 	}
 }
 
-// series returns the series as package explain takes them.
+// series returns the series in the form that package explain takes.
 func (s *seriesSet) series() []explain.EdgeSeries {
 	var all []explain.EdgeSeries
 	for _, t := range s.types {
@@ -146,7 +146,7 @@ func (s *seriesSet) series() []explain.EdgeSeries {
 	return all
 }
 
-// savedSeries is a seriesSet.
+// savedSeries is the saved form of a seriesSet.
 type savedSeries struct {
 	Types  []savedTypeSeries
 	Epochs int

@@ -12,7 +12,7 @@ import (
 // Severity ranks incidents by their impact.
 type Severity uint8
 
-// The severities, the lowest first.
+// The severities in ascending order.
 const (
 	Minor Severity = iota
 	Major
@@ -22,26 +22,26 @@ const (
 // String returns the name of a severity in the API.
 func (s Severity) String() string { return [...]string{"minor", "major", "critical"}[s] }
 
-// Bounds of the severities.
+// Limits of the severities.
 const (
-	criticalScore = 0.5  // of the first suspect: half of their usual time, or half of the requests; unless messages wait
+	criticalScore = 0.5  // of the first suspect: half of the requests' usual time, or half of the requests; not for queues
 	majorScore    = 0.1  // of the first suspect
-	majorFailing  = 0.25 // of the requests of a type, beyond the usual share
+	majorFailing  = 0.25 // share of the requests of a type, above the usual share
 )
 
-// Grounds are a severity with the figure that gives it: one of Objective and Failing, else the score of the first
-// suspect.
+// Grounds is a severity and the value that determined it: Objective or Failing, if one of them is set, or else the
+// score of the first suspect.
 type Grounds struct {
 	Severity  Severity
-	Bound     float64          // that the score or the share of failures reaches; of Minor, that the score does not
-	Objective *incident.Missed // nil: another figure
-	Failing   *AffectedType    // nil: another figure
+	Bound     float64          // limit that the score or share of failures reaches; for Minor, the limit that the score stays below
+	Objective *incident.Missed // set if it determined the severity
+	Failing   *AffectedType    // set if it determined the severity
 }
 
 // Severity returns the severity of x over its whole course.
 func (x *Incident) Severity() Severity { return x.Grounds().Severity }
 
-// Grounds returns the severity of x over its whole course, and why.
+// Grounds returns the severity of x over its whole course, and the reason for it.
 func (x *Incident) Grounds() Grounds {
 	score := 0.
 	if len(x.Suspects) > 0 {
@@ -50,7 +50,7 @@ func (x *Incident) Grounds() Grounds {
 	fast := slices.IndexFunc(x.Objectives, func(m incident.Missed) bool { return m.Fast() })
 	failing := slices.IndexFunc(x.Types, func(t AffectedType) bool { return t.Failed-t.UsualFailed >= majorFailing })
 	switch {
-	case score >= criticalScore && x.Suspects[0].Queue() == nil: // the time of messages is nothing that requests lose
+	case score >= criticalScore && x.Suspects[0].Queue() == nil: // waiting messages don't slow down any request
 		return Grounds{Severity: Critical, Bound: criticalScore}
 	case fast >= 0:
 		return Grounds{Severity: Critical, Objective: &x.Objectives[fast]}
@@ -64,13 +64,13 @@ func (x *Incident) Grounds() Grounds {
 	return Grounds{Severity: Minor, Bound: majorScore}
 }
 
-// Impact is the mean loss of the affected request types of an incident in a second, since its onset.
+// Impact is the mean loss per second of an incident's affected request types since its onset.
 type Impact struct {
-	Lost   float64 // ns beyond the usual durations
-	Failed float64 // failed requests beyond the usual number
+	Lost   float64 // added latency in ns
+	Failed float64 // failed requests above the usual number
 }
 
-// Impact returns the impact of x, which is observed until now.
+// Impact returns the impact of x until now, or until its end.
 func (x *Incident) Impact(now trace.Nanos) Impact {
 	if !x.IsOpen() {
 		now = x.End()

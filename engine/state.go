@@ -19,7 +19,7 @@ import (
 // coreVersion is the first byte of an encoded [Core].
 const coreVersion = 1
 
-// savedCore is the small and plain part of a Core. The names of its fields are part of the format.
+// savedCore is the part of a Core that is small and simple. Its field names are part of the format.
 type savedCore struct {
 	Settings      Settings
 	Learned       bool
@@ -45,36 +45,36 @@ type savedCore struct {
 	Deploys       []Deploy
 }
 
-// savedPart is the encoding of one element, such as a tree.
+// savedPart is the encoding of a single element, such as a tree.
 type savedPart struct {
 	ID   analysis.Hash
 	Data []byte
 }
 
-// AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
-// same bytes. Of the table it has the entries that the state mentions.
+// AppendState appends the state that a Core needs to continue after a restart to b. Cores with equal input append equal
+// bytes. Only those entries of the table that the state mentions are included.
 func (c *Core) AppendState(b []byte) []byte { return append(b, c.snapshot(c.table).Encode()...) }
 
-// Snapshot is the state of a core at one time.
+// Snapshot is the state of a core at one point in time.
 type Snapshot struct {
-	bytes []byte // room for the table, then the encoded state without it
+	bytes []byte // room for the table, followed by the encoded state without it
 	room  int
 	table *trace.Table
 }
 
-// Snapshot returns the present state of c. Another goroutine may encode it while c is used and changed, until
-// [Core.Release].
+// Snapshot returns the current state of c. Another goroutine may encode it while c is used and changed. Call
+// [Core.Release] after that.
 func (c *Core) Snapshot() *Snapshot { return c.snapshot(c.table.Freeze()) }
 
 func (c *Core) snapshot(table *trace.Table) *Snapshot {
-	room := table.EncodedSize() + codec.SectionSize + 1 // so that the state, which may be large, need not be copied
+	room := table.EncodedSize() + codec.SectionSize + 1 // so that we needn't copy the state, which may be large
 	return &Snapshot{c.appendStatistics(make([]byte, room, room+c.encoded+c.encoded/8)), room, table}
 }
 
 // Release ends the use of the last snapshot.
 func (c *Core) Release() { c.table.Thaw() }
 
-// Encode returns what [Core.AppendState] appends. It shares memory with s.
+// Encode returns the bytes that [Core.AppendState] would have appended. It shares memory with s.
 func (s *Snapshot) Encode() []byte {
 	names := s.table.AppendMentioned(nil, s.bytes[s.room:])
 	head := codec.AppendSection([]byte{coreVersion}, func(b []byte) []byte { return append(b, names...) })
@@ -121,9 +121,9 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
 }
 
-// Restore replaces the state of c, which must be new, by the one that [Core.AppendState] encoded. The options of c
-// apply, except for the [Settings], which are those of the encoded core. An error wraps [codec.ErrCorrupt] or is an
-// [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
+// Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. The options of c
+// continue to apply, but its [Settings] come from the encoded core. An error wraps [codec.ErrCorrupt] or is an
+// [UnknownStrategyError]; c is then unusable. Restore doesn't retain b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
 	r.Version(coreVersion)
@@ -186,7 +186,7 @@ func decodeSaved(b []byte) (*savedCore, error) {
 	return s, nil
 }
 
-// valid reports whether counts and enumerations are in range.
+// valid reports whether all counts and enumerations are in range.
 func (s *savedCore) valid() bool {
 	for i := range s.Problems {
 		if p := &s.Problems[i]; p.Kind > detect.KindShifted || p.Onset > detect.Chronic || p.Level > group.LevelGroup {

@@ -9,13 +9,13 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// UnknownStrategyError is the error of settings that name an unknown strategy.
+// UnknownStrategyError is returned for settings that name an unknown strategy.
 type UnknownStrategyError struct{ Name string }
 
-// yardsticks are strategies of earlier versions that exist in the benchmarks only.
+// yardsticks are strategies of earlier versions that only the benchmarks still have.
 var yardsticks = []string{"breadth-first", "flat", "random", "variables"}
 
-// Error returns the name and the known names.
+// Error returns the unknown name and the known names.
 func (e *UnknownStrategyError) Error() string {
 	text := fmt.Sprintf("unknown strategy %q", e.Name)
 	if slices.Contains(yardsticks, e.Name) {
@@ -24,8 +24,8 @@ func (e *UnknownStrategyError) Error() string {
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }
 
-// StrategyNamed returns the published strategy, or the one in more, with the given name, and the default one for the
-// empty name. The error is an [UnknownStrategyError].
+// StrategyNamed returns the strategy with the given name, either a published one or one in more. The empty name means
+// the default. An error is an [UnknownStrategyError].
 func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {
@@ -36,7 +36,7 @@ func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error)
 	return search.Strategy{}, &UnknownStrategyError{Name: name}
 }
 
-// CheckStrategy returns an [UnknownStrategyError] if a [Core] with options o has no strategy of that name.
+// CheckStrategy returns an [UnknownStrategyError] if a [Core] with options o would have no strategy of that name.
 func (o *Options) CheckStrategy(name string) error {
 	_, err := StrategyNamed(name, o.Strategies)
 	return err

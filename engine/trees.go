@@ -15,10 +15,10 @@ type Trees struct {
 	table  *trace.Table
 	offers *Offers
 	byType map[analysis.Hash]*tree
-	aged   trace.Nanos // time of the last deletion of old contexts
+	aged   trace.Nanos // when old contexts were last deleted
 }
 
-// tree is a calling-context tree and its latest build.
+// tree is a calling-context tree with its latest build.
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
@@ -36,7 +36,7 @@ func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 	t.builder.Observe(x)
 }
 
-// Of returns the tree of a request type, up to date; nil if there is none.
+// Of returns the up-to-date tree of a request type, or nil.
 func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t := r.byType[requestType]
 	if t == nil {
@@ -48,8 +48,7 @@ func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// Built returns the latest build of the tree of a request type, nil if it was never built, and whether the type has a
-// tree.
+// Built returns the latest build of a request type's tree, nil if it was never built, and whether the type has a tree.
 func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := r.byType[requestType]
 	if t == nil {
@@ -58,7 +57,7 @@ func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	return t.built, true
 }
 
-// All yields the latest builds by request type, in any order. Trees that were never needed are not built.
+// All yields the latest builds by request type, in any order. It skips trees that were never built.
 func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	return func(yield func(analysis.Hash, *cct.Tree) bool) {
 		for id, t := range r.byType {
@@ -69,7 +68,7 @@ func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	}
 }
 
-// inside returns the tree of some operations, over the request types that ran them.
+// inside returns the tree of some operations, joined over the request types that ran them.
 func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct.Tree {
 	var joined cct.Builder
 	for _, id := range types {
@@ -80,7 +79,7 @@ func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct
 	return joined.Build(r.offers.indexed, r.table)
 }
 
-// learn adds the evidence of an investigation to the tree of a request type.
+// learn adds the evidence from an investigation to the tree of a request type.
 func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.History) {
 	if t := r.byType[requestType]; t != nil {
 		for ctx, h := range results {
@@ -90,7 +89,7 @@ func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.H
 	}
 }
 
-// learnInside adds the evidence of an investigation inside some operations to the trees of the types that ran them.
+// learnInside adds the evidence from an investigation inside some operations to the trees of the types that ran them.
 func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool, results map[trace.Context]cct.History) {
 	for _, id := range types {
 		if t := r.byType[id]; t != nil && t.builder.LearnInside(operations, results) {
@@ -99,7 +98,7 @@ func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool,
 	}
 }
 
-// outdate makes all trees be built again.
+// outdate marks all trees as to be built again.
 func (r *Trees) outdate() {
 	for _, t := range r.byType {
 		t.grown = true
@@ -109,7 +108,7 @@ func (r *Trees) outdate() {
 // treeAging is the time between two deletions of old contexts from trees.
 const treeAging = time.Hour
 
-// age deletes the trees of types that are no longer known and, from time to time, old contexts from the others.
+// age deletes the trees of types that are no longer known and, once an hour, old contexts from the others.
 func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool) {
 	maps.DeleteFunc(r.byType, func(id analysis.Hash, _ *tree) bool { return !known(id) })
 	if now.Sub(r.aged) < treeAging {

@@ -14,20 +14,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// View is the part of a [Core] that may be read. It is not a copy: copying the statistics of 10,000 request types would
-// take longer than an epoch leaves time for. So a View, its parts and all that these return belong to the core:
+// View is the readable part of a [Core]. It isn't a copy, because copying the statistics of 10,000 request types would
+// take longer than an epoch leaves time for. So a View, its parts and everything they return belong to the core:
 //
 //   - They must not be changed.
-//   - They are valid until the next call of a method of the core other than [Core.View]: in package live until the
-//     function that was passed to Ask, or to Options.Epoch, returns. Readers that need a value later copy it before.
-//   - They must not be used by several goroutines at once. Trees.Of builds a tree on demand.
+//   - They are valid until the next call of a method of the core other than [Core.View]. In package live that is until
+//     the function passed to Ask or Options.Epoch returns. Copy values that you need for longer.
+//   - They must not be used by several goroutines at once, since Trees.Of builds a tree on demand.
 type View struct {
 	Options  *Options     // with the current settings
 	Table    *trace.Table // only the owner of the core may add to it, between calls of its methods
-	Ended    trace.Nanos  // end of the last epoch; 0: none ended yet
+	Ended    trace.Nanos  // end of the last epoch; 0 before that
 	Progress Progress
 
-	// Groups are provisional during the learning period: each entry operation is one request type.
+	// Groups are provisional during the learning period: each entry operation is then one request type.
 	Groups    *group.Grouper
 	Problems  *Problems
 	Incidents *Incidents
@@ -35,19 +35,19 @@ type View struct {
 	Trees     *Trees
 	Offers    *Offers
 	Kept      *Kept
-	History   *history.Sites           // calls from which incidents are raised
+	History   *history.Sites           // calls that incidents are detected in
 	Spans     *observation.RecentSpans // recent durations of spans
-	Coverage  *trace.Coverage          // of the spans of the traces ingested
-	Deploys   []Deploy                 // the latest thousand, oldest first
-	// Common has the places of different request types that rise and fall together, by falling correlation, while there
-	// is a problem.
+	Coverage  *trace.Coverage          // spans of the traces ingested
+	Deploys   []Deploy                 // the latest 1,000, oldest first
+	// Common lists places of different request types that rise and fall together, by falling correlation. It is empty
+	// while there is no problem.
 	Common []explain.CommonEdges
 
 	detector   *detect.Detector
 	objectives *incident.Objectives
 }
 
-// View returns what may be read of c until c changes.
+// View returns a view of c that is valid until c changes.
 func (c *Core) View() *View {
 	ended := c.groups().Closed()
 	return &View{
@@ -72,16 +72,16 @@ func (c *Core) View() *View {
 	}
 }
 
-// Watched returns the number of groups and request types with an expectation.
+// Watched returns the number of groups and request types that have an expectation.
 func (v *View) Watched() int { return v.detector.Watched() }
 
 // Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
 func (v *View) Objectives() []incident.ObjectiveStatus { return v.objectives.Status() }
 
-// typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
+// typeNameOps is the number of operations in a request type's name that distinguish it from others with the same entry.
 const typeNameOps = 3
 
-// TypeSummary returns the part of the summary of a request type that names it.
+// TypeSummary returns the part of a request type's summary that names it.
 func (v *View) TypeSummary(g *group.Group) group.Summary {
 	types := v.detector.Groups.Types
 	return group.Summary{
@@ -89,7 +89,7 @@ func (v *View) TypeSummary(g *group.Group) group.Summary {
 	}
 }
 
-// AffectedTypes returns the summaries, as of TypeSummary, of the request types that incidents affect, by identity.
+// AffectedTypes returns the summaries from TypeSummary for the request types that incidents affect, sorted by ID.
 func (v *View) AffectedTypes() []group.Summary {
 	var all []group.Summary
 	for _, a := range v.Incidents.affected {
@@ -103,7 +103,7 @@ func (v *View) AffectedTypes() []group.Summary {
 	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
 }
 
-// Rate returns the requests per second of a type in the judged window; 0 if the type is unknown.
+// Rate returns the requests per second of a type in the judged window, or 0 if the type is unknown.
 func (v *View) Rate(requestType analysis.Hash) float64 { return rateOf(v.detector.Groups, requestType) }
 
 func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
@@ -113,9 +113,10 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the period of [group.Period] that has ended if an epoch ends at now, and its requests by group.
-// Call it before [Core.Epoch], which joins them with others. It returns false if the period goes on, and while groups
-// are provisional. The values are valid until the next; they are a function of the state of the core.
+// EndedPeriod returns the period of [group.Period] that an epoch ending at now would complete, and its requests by
+// group. Call it before [Core.Epoch], which merges them with others. It returns false if the period isn't over or
+// groups are still provisional. A value is only valid until the next one is yielded. The values depend on nothing but
+// the state of the core.
 func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	if v.Ended == 0 || !v.Progress.Learned() {
 		return 0, nil, false
