@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkObserve measures a request of an application with open problems, and the end of an epoch divided among the
-// requests of a second.
+// BenchmarkObserve measures a request to an application with open problems, plus the end of an epoch divided by the
+// number of requests in a second.
 func BenchmarkObserve(b *testing.B) {
 	options := DefaultOptions()
 	options.Learning = time.Minute
@@ -72,19 +72,19 @@ func BenchmarkObserve(b *testing.B) {
 	})
 }
 
-// broadApp is an application of requestTypes request types with sites of their own, together as many as there is room
-// for.
+// broadApp is an application of requestTypes request types. Each type has its own sites, as many in total as there is
+// room for.
 type broadApp struct {
 	table  *trace.Table
-	traces []*trace.Trace // one of each request type
+	traces []*trace.Trace // one for each request type
 	turn   uint64
 	random *rand.Rand
 }
 
 const requestTypes = 1000
 
-// newBroadApp returns an application of 50 services. The entry of each request type calls an operation of nine other
-// services, each of which is the site of the call and that of the border, and one of its own.
+// newBroadApp returns an application of 50 services. The entry of each request type calls nine operations of other
+// services. Each operation is the site of the call and of the border, and the entry has a site of its own.
 func newBroadApp() *broadApp {
 	a := &broadApp{table: &trace.Table{}, random: rand.New(rand.NewPCG(1, 2))}
 	service := func(i int) trace.Symbol { return a.table.Symbol(fmt.Sprintf("service%d", i%50)) }
@@ -106,8 +106,8 @@ func newBroadApp() *broadApp {
 	return a
 }
 
-// request returns the next request of a type, with calls of 1 to 2 ms, times a factor, one after the other. It is valid
-// until the next one of the type.
+// request returns the next request of a type. Its calls run one after the other and take 1 to 2 ms, times a factor. The
+// request is valid until the next one of its type.
 func (a *broadApp) request(requestType int, at trace.Nanos, factor float64) *trace.Trace {
 	x := a.traces[requestType]
 	a.turn++
@@ -137,8 +137,8 @@ func (a *broadApp) catalogue() (list []cct.Tracepoint) {
 	return list
 }
 
-// BenchmarkEpoch measures the end of an epoch with 1,000 open problems and as many sites as there is room for: the
-// requests of all types became slower at the same time, after a quarter of an hour.
+// BenchmarkEpoch measures the end of an epoch with 1,000 open problems and as many sites as there is room for. After a
+// quarter of an hour, the requests of all types become slower at once.
 func BenchmarkEpoch(b *testing.B) {
 	options := DefaultOptions()
 	a := newBroadApp()
@@ -180,7 +180,7 @@ func BenchmarkEpoch(b *testing.B) {
 	b.ReportMetric(float64(len(c.View().Incidents.All())), "incidents")
 }
 
-// cpuTime returns the CPU time of the process, which other load on the machine hardly changes.
+// cpuTime returns the CPU time of the process, which depends little on other load on the machine.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -190,8 +190,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkTally alternates between the ingestion of a trace, which contains the count of its calls by site and
-// instance, and this count alone.
+// BenchmarkTally alternates between ingesting a trace, which includes counting its calls by site and instance, and
+// counting only.
 func BenchmarkTally(b *testing.B) {
 	options := DefaultOptions()
 	app := sim.New(sim.Config{Seed: 0, Fault: sim.Host, Tracepoints: 100, Rate: 200})

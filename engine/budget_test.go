@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The budget includes the cost of all request types and of exploration, even without a problem.
+// The budget includes the cost of all request types and of exploration, even if there is no problem.
 func TestBudgetCountsAllTypes(t *testing.T) {
 	for _, bytes := range []float64{1, 1e12} {
 		app := sim.New(sim.Config{Seed: 3, Tracepoints: 60})

@@ -13,13 +13,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An investigation that located a place ends with the variable that explains it: a tenant and a size that are captured
-// for it, and a host that is always recorded. Without such a variable it ends with the place.
+// An investigation that located a place ends with the variable that explains it: a tenant or a size, which are captured
+// for it, or a host, which is always recorded. Without such a variable it ends with the place.
 func TestExplained(t *testing.T) {
 	for _, c := range []struct {
 		seed  uint64
 		fault sim.Fault
-		want  string // variable; "": none
+		want  string // variable; empty if nothing explains the place
 	}{
 		{1, sim.Attribute, "tenant"}, {0, sim.Payload, "payload.size"}, {0, sim.Host, "host.name"}, {0, sim.SlowPath, ""},
 	} {
@@ -43,7 +43,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// Of many problems, at most four are explained in an epoch, and the others in the next ones.
+// At most four problems are explained per epoch. The others follow in the next epochs.
 func TestExplainedAtOnce(t *testing.T) {
 	const types, atOnce = 10, 4
 	core := newSlowCore(types)
@@ -72,7 +72,7 @@ func TestExplainedAtOnce(t *testing.T) {
 	}
 }
 
-// newSlowCore returns a core that learns for one epoch. The request types of [requests.Plain] with numbers below types
+// newSlowCore returns a core that learns for one epoch. Request types of [requests.Plain] with a number below types
 // miss their objectives.
 func newSlowCore(types int) *engine.Core {
 	options := engine.DefaultOptions()

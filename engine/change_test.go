@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// changes returns a change of each sort.
+// changes returns one change of each kind.
 func changes() map[string]engine.Change {
 	options := engine.DefaultOptions()
 	settings := options.Settings()
@@ -50,7 +50,7 @@ func TestChangeRoundTrip(t *testing.T) {
 	}
 }
 
-// Bytes that hold no change, and changes with values out of range, are errors.
+// Decoding fails if the bytes hold no change, or a change with values out of range.
 func TestDecodeChangeRefuses(t *testing.T) {
 	valid := (&engine.Change{Withdraw: 7}).Append(nil)
 	announced := func(x search.Announced) engine.Change {

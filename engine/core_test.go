@@ -18,16 +18,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is the start of the simulations.
+// start is the time at which the simulations start.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
-// world plays a simulated application against a Core. The plan of an epoch applies in the next one.
+// world runs a simulated application with a Core. The plan of an epoch applies in the next epoch.
 type world struct {
 	app   *sim.App
 	core  *engine.Core
 	epoch time.Duration
 	now   trace.Nanos
-	order *rand.Rand // shuffles the requests of an epoch; nil: as they come
+	order *rand.Rand // shuffles the requests of an epoch; nil: original order
 	log   []string   // decisions
 }
 
@@ -60,14 +60,14 @@ func (w *world) play() []detect.Problem {
 	return w.core.View().Problems.Open()
 }
 
-// until plays until a time after the start.
+// until plays until a time after start.
 func (w *world) until(t time.Duration) {
 	for w.now < start.Add(t) {
 		w.play()
 	}
 }
 
-// small returns an application that plays hours in seconds.
+// small returns an application for which hours can be played in seconds.
 func small(seed uint64, fault sim.Fault) sim.Config {
 	return sim.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
 }
@@ -99,7 +99,7 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// Decisions do not depend on the order of the requests of an epoch, nor on the run.
+// Decisions depend neither on the order of the requests within an epoch nor on the run.
 func TestDecisionsRepeat(t *testing.T) {
 	logs := make(map[string][]string)
 	for _, name := range []string{"as it comes", "again", "shuffled"} {
@@ -129,7 +129,7 @@ func TestDecisionsRepeat(t *testing.T) {
 	}
 }
 
-// Request times that are wrong by years do not affect the end of the learning period.
+// Request times that are wrong by years don't affect the end of the learning period.
 func TestWrongClocks(t *testing.T) {
 	app := sim.New(small(1, sim.None))
 	core := engine.NewCore(app.Table(), engine.DefaultOptions())
@@ -151,12 +151,12 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// Requests of a past that arrive at once, as from a replayed recording, end the learning period if they cover it
+// Requests from the past that arrive at once, as from a replayed recording, end the learning period if they cover it
 // without gaps.
 func TestLearnFromPast(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		until   time.Duration // of the past, before now
+		until   time.Duration // of the past before now
 		learned bool
 	}{{"until now", 0, true}, {"with a gap before now", time.Hour, false}} {
 		app := sim.New(small(1, sim.None))
@@ -175,8 +175,8 @@ func TestLearnFromPast(t *testing.T) {
 	}
 }
 
-// The durations of a recorded past, which arrives at once, count at their own times: only those of its last minutes are
-// not usual ones.
+// The durations in a recorded past that arrives at once count at their own times. Only durations from its last minutes
+// are left out of the usual ones.
 func TestPastSpansAreUsual(t *testing.T) {
 	app := sim.New(small(1, sim.None))
 	core := engine.NewCore(app.Table(), engine.DefaultOptions())
@@ -193,7 +193,7 @@ func TestPastSpansAreUsual(t *testing.T) {
 	}
 }
 
-// A request type that misses its objective is investigated although nothing changed; one with an accepted level is not.
+// A request type that misses its objective is investigated although nothing changed, unless its level is accepted.
 func TestObjectivesOverTime(t *testing.T) {
 	for _, accepted := range []time.Duration{0, time.Hour} {
 		options := engine.DefaultOptions()
@@ -219,7 +219,7 @@ func TestObjectivesOverTime(t *testing.T) {
 	}
 }
 
-// Overrides apply, and are logged, during the learning period, even without requests.
+// Overrides apply, and are logged, during the learning period, even if there are no requests.
 func TestOverridesWhileLearning(t *testing.T) {
 	table := &trace.Table{}
 	core := engine.NewCore(table, engine.DefaultOptions())
@@ -236,7 +236,7 @@ func TestOverridesWhileLearning(t *testing.T) {
 	}
 }
 
-// Epochs without requests make no decisions. The learning period begins with the first request.
+// Epochs without requests make no decisions. The learning period starts with the first request.
 func TestNoTraffic(t *testing.T) {
 	options := engine.DefaultOptions()
 	core := engine.NewCore(&trace.Table{}, options)

@@ -32,7 +32,7 @@ func newRollouts(t testing.TB, config engine.Options) *rollouts {
 	return r
 }
 
-// run observes spans of versions of a service.
+// run adds spans of versions of a service.
 func (r *rollouts) run(service string, versions ...string) {
 	var seen []engine.VersionSeen
 	for _, v := range versions {
@@ -46,7 +46,7 @@ func (r *rollouts) seen(at trace.Nanos, service, version string) engine.VersionS
 	return engine.VersionSeen{ServiceVersion: x, First: at, Last: at}
 }
 
-// deploys returns the deploys as text.
+// deploys formats the deploys as text.
 func (r *rollouts) deploys() string {
 	var all []string
 	for _, d := range r.core.View().Deploys {
@@ -56,13 +56,13 @@ func (r *rollouts) deploys() string {
 	return strings.Join(all, "; ")
 }
 
-// The first appearance of a version, after the learning period and of a service that had another version, is one
-// deploy, even if the other version continues to run.
+// The first appearance of a version is one deploy if the learning period is over and the service had another version.
+// The other version may continue to run.
 func TestDeploys(t *testing.T) {
 	options := engine.DefaultOptions()
 	r := newRollouts(t, options)
 	r.run("shop", "1")
-	r.run("bank", "7") // the first that is known of it
+	r.run("bank", "7") // the first known version
 	if got := r.deploys(); got != "" {
 		t.Errorf("deploys %s, want none", got)
 	}
@@ -75,15 +75,15 @@ func TestDeploys(t *testing.T) {
 	r.run("bank", "8")
 	r.play()
 	r.run("bank", "9")
-	r.run("shop", "4", "5") // together: neither is the version before the other
+	r.run("shop", "4", "5") // they arrive together, so neither precedes the other
 	want := "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s; bank 9 after 8 at 50s; shop 5 after 3 at 50s; shop 4 after 3 at 50s"
 	if got := r.deploys(); got != want {
 		t.Errorf("deploys %s, want %s", got, want)
 	}
 }
 
-// A version in a recorded past that arrives at once, before anything is learned, is a deploy if it began long after the
-// first one.
+// A new version in a recorded past that arrives at once is a deploy, even before anything is learned, if it started
+// long after the first version.
 func TestDeployInPast(t *testing.T) {
 	options := engine.DefaultOptions()
 	options.Learning = 20 * time.Second
@@ -96,7 +96,7 @@ func TestDeployInPast(t *testing.T) {
 	}
 }
 
-// The number of versions is bounded. The core keeps the most recent ones, however they are divided among calls.
+// The number of versions is limited. The core keeps the most recent ones, no matter how they are divided among calls.
 func TestVersionsAreBounded(t *testing.T) {
 	options := engine.DefaultOptions()
 	var states []string
@@ -134,7 +134,7 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-// A deploy of the first suspect after the opening is not the cause: it may be the remedy.
+// A deploy of the first suspect after the opening isn't the cause, but it may be the fix.
 func TestSuspectDeploy(t *testing.T) {
 	const cart, shop, minute = trace.Symbol(1), trace.Symbol(2), trace.Nanos(60e9)
 	x := engine.Incident{Incident: incident.Incident{

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The evidence of an investigation is recorded when it is located, once for each context.
+// The evidence of an investigation is recorded when it locates a cause, once for each context.
 func TestRecordHistory(t *testing.T) {
 	const entry, tp = 1, 2
 	c := NewCore(&trace.Table{}, DefaultOptions())

@@ -17,9 +17,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestIncidents slows down one service of an application after 20 healthy minutes: an incident opens, whose first
-// suspect is the service. The request types that it affects are slower or fail more often, and run through the service.
-// A restart keeps all of it.
+// TestIncidents slows down one service of an application after 20 healthy minutes. An incident opens with that service
+// as its first suspect. The request types that it affects run through the service and are slower or fail more often.
+// All of this survives a restart.
 func TestIncidents(t *testing.T) {
 	w := newWorld(small(3, sim.CPU), engine.DefaultOptions())
 	const healthy = 20 * time.Minute
@@ -67,9 +67,9 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// While an incident is open, usual values come from before its onset: in live traffic, where it opens some time after
-// its onset, and in a recorded past that arrives at once. That holds for all requests through the suspect, also for
-// those that show little of it, and after the incident.
+// While an incident is open, usual values come from before its onset. This is true for live traffic, where it opens
+// some time after its onset, and for a recorded past that arrives at once. It is also true for requests through the
+// suspect that hardly show the incident, and after the incident.
 func TestUsualIsBeforeOnset(t *testing.T) {
 	const healthy, faulty, most = 30 * time.Minute, 3 * time.Minute, 40 * time.Minute
 	rare := func(fault sim.Fault) sim.Config { // so rare that the first requests after the onset prove nothing
@@ -77,7 +77,7 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 		config.Rate = 2
 		return config
 	}
-	usual := make(map[trace.Op]float64) // 99th percentiles of entries without the fault
+	usual := make(map[trace.Op]float64) // 99th percentiles of the entries without the fault
 	w := newWorld(rare(sim.None), engine.DefaultOptions())
 	for w.until(healthy + most); len(usual) == 0; {
 		for g := range w.core.View().Groups.Each() {
@@ -151,7 +151,7 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 	}
 }
 
-// The search of an incident locates the cause without any problem of a request type, by tracepoints of the first
+// The search of an incident locates the cause without a problem in any request type, and uses tracepoints of the first
 // suspect only. A restart while tracepoints are on changes no decision.
 func TestIncidentSearch(t *testing.T) {
 	var logs [2][]string
@@ -163,7 +163,7 @@ func TestIncidentSearch(t *testing.T) {
 	}
 }
 
-// The place of a steady problem in the first suspect, located before the incident, is not the place of the incident.
+// The place of a steady problem in the first suspect, located before the incident, isn't the place of the incident.
 func TestIncidentSearchedAnew(t *testing.T) {
 	options := engine.DefaultOptions()
 	options.Watch.Chronic.CoV = 0.01
@@ -188,8 +188,8 @@ func TestIncidentSearchedAnew(t *testing.T) {
 	}
 }
 
-// searchIncident plays until the search of an incident ends, and returns the decisions. It restarts the engine once, if
-// asked to, while tracepoints are on.
+// searchIncident plays until the search of an incident ends, and returns the decisions. If restart is set, it restarts
+// the engine once while tracepoints are on.
 func searchIncident(t *testing.T, restart bool) []string {
 	t.Helper()
 	options := engine.DefaultOptions()
@@ -235,7 +235,7 @@ func searchIncident(t *testing.T, restart bool) []string {
 	return nil
 }
 
-// restart replaces the engine by one with its state.
+// restart replaces the engine with a new one restored from its state.
 func (w *world) restart(t *testing.T, options engine.Options) {
 	t.Helper()
 	restored := engine.NewCore(w.app.Table(), options)
@@ -255,8 +255,8 @@ func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
 	return 0
 }
 
-// placing ingests a request that places an order: a span of a payment within one of orders, which spends the time after
-// the payment itself, and no span of the call.
+// placing ingests a request that places an order. A span of orders contains a span of a payment and spends the time
+// after the payment itself. There is no span for the call.
 func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, after float64) {
 	span := func(id, parent trace.SpanID, service, name string, from, to trace.Nanos) trace.Span {
 		s := table.Symbol(service)
@@ -274,8 +274,8 @@ func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, aft
 	})
 }
 
-// If callers have no spans of their calls, the time after a call may be their own. It is searched there, too, if the
-// callee is the first suspect.
+// If callers have no spans for their calls, the time after a call may be their own. So if the callee is the first
+// suspect, the callers are searched too.
 func TestIncidentSearchOfCallers(t *testing.T) {
 	table := &trace.Table{}
 	options := engine.DefaultOptions()
@@ -301,8 +301,8 @@ func TestIncidentSearchOfCallers(t *testing.T) {
 	}
 }
 
-// The share of the requests that an incident affects is one of all requests since its onset, however long ago that is:
-// also of those of types that are new since then.
+// The share of requests affected by an incident refers to all requests since its onset, however long ago that was. This
+// includes requests of types that are new since then.
 func TestShareOfRequests(t *testing.T) {
 	table := &trace.Table{}
 	options := engine.DefaultOptions()

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Requests that changed their call flow and lose no time are not searched, unless their search has begun.
+// Requests that changed their call flow but aren't slower are not searched, unless their search has already started.
 func TestSearchedProblemsLoseTime(t *testing.T) {
 	problem := func(id uint64, kind detect.ProblemKind, impact float64) detect.Problem {
 		return detect.Problem{ID: analysis.Hash{Lo: id}, Kind: kind, Impact: impact}
@@ -29,8 +29,8 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 	}
 }
 
-// While the place of an open incident is located, problems outside of it are not searched, unless their own cause is
-// located.
+// While the place of an open incident is located, problems outside the incident aren't searched, unless their own cause
+// is already located.
 func TestNoSearchBesideALocatedIncident(t *testing.T) {
 	one, answered := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
 	for _, place := range []trace.Op{0, 5} {
@@ -53,8 +53,8 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 	}
 }
 
-// An operation that healthy requests of the type did not run costs all of its time; without healthy requests it is no
-// evidence.
+// An operation that healthy requests of its type didn't run costs all of its time. If the type has no healthy requests,
+// it is no evidence.
 func TestLossOfNewOperations(t *testing.T) {
 	var now stats.Moments
 	for range 20 {
@@ -71,14 +71,15 @@ func TestLossOfNewOperations(t *testing.T) {
 	}
 }
 
-// The place of a problem is that of an incident only if its requests lose at least half of the whole, or once it was.
+// The place of a problem becomes the place of an incident only if the problem's requests have at least half of the
+// loss. Once it is the incident's place, it stays.
 func TestPlaceOfProblem(t *testing.T) {
 	var table trace.Table
 	gateway := table.Symbol("gateway")
 	op := table.Op(gateway, table.Symbol("POST /orders"), trace.Server)
 	id, slow, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, analysis.Hash{Lo: 3}
 	for _, c := range []struct {
-		lost, others float64 // ns a request
+		lost, others float64 // ns per request
 		place        search.Subject
 		located      bool
 	}{

@@ -14,10 +14,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkKept measures the cost of the requests that are kept for comparisons: a request of one of 100 request types
-// with 20 edges and ten variables, and the memory after three hours.
+// BenchmarkKept measures the CPU time per kept request, and the memory after three hours. The requests have 100 types,
+// 20 edges and ten variables.
 func BenchmarkKept(b *testing.B) {
-	const types, rate = 100, 20 // requests a second
+	const types, rate = 100, 20 // requests per second
 	groups := make([]*group.Group, types)
 	for i := range groups {
 		groups[i] = &group.Group{}
@@ -67,7 +67,7 @@ func BenchmarkKept(b *testing.B) {
 		one()
 	}
 	syscall.Getrusage(syscall.RUSAGE_SELF, &ended)
-	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // other programs do not change it
+	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // not affected by other programs
 	b.ReportMetric(float64(n), "requests")
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }

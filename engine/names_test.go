@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// identities collects the values of the types of identities in the memory of a core, by type.
+// identities collects all identities in the memory of a core, by type.
 type identities struct {
 	found   map[reflect.Type]map[uint64]string
 	visited map[visit]bool
@@ -24,8 +24,8 @@ var identityTypes = []reflect.Type{
 	reflect.TypeFor[trace.Symbol](), reflect.TypeFor[trace.Op](), reflect.TypeFor[trace.Context](), reflect.TypeFor[trace.Edge](),
 }
 
-// skipped are the types and fields whose identities need no name: the table itself, scratch memory, and a field that
-// samples do not save.
+// skipped lists types and fields whose identities don't need a name: the table itself, scratch memory, and a field that
+// samples don't save.
 var skipped = map[string]bool{
 	"trace.Table": true, "critpath.Extractor": true, "observation.Observer": true,
 	"core.scratch": true, "core.simulated": true, "core.objectives.request": true, "core.searches.inside": true,
@@ -71,8 +71,8 @@ func (x *identities) walk(v reflect.Value, path string) {
 	}
 }
 
-// Every identity in the memory of a core that has a name keeps it when the core forgets names, so that no part of the
-// state is overlooked: neither while it learns, nor while an incident is investigated.
+// No part of the state is overlooked when the core forgets names: every identity in its memory that had a name still
+// has it, both during the learning period and while an incident is investigated.
 func TestForgetKeepsNamesOfState(t *testing.T) {
 	options := DefaultOptions()
 	options.Learning = time.Minute

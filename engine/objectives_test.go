@@ -15,15 +15,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// checkout is an application with one request type: the shop calls pay. Some of the requests are slow or fail.
+// checkout is an application with a single request type: the shop calls pay. Some requests are slow or fail.
 type checkout struct {
 	core    *engine.Core
 	table   *trace.Table
 	rng     *rand.Rand
 	now     trace.Nanos
 	next    uint64
-	rate    int     // requests a second
-	slow    float64 // share of the requests for which pay takes twice as long
+	rate    int     // requests per second
+	slow    float64 // share of the requests in which pay takes twice as long
 	failing float64 // share of the requests that fail
 }
 
@@ -33,7 +33,7 @@ func newCheckout(objectives ...incident.Objective) *checkout {
 	return &checkout{core: engine.NewCore(table, options), table: table, rng: rand.New(rand.NewPCG(1, 2)), now: start, rate: 5}
 }
 
-// play plays some time.
+// play plays the given time.
 func (c *checkout) play(d time.Duration) {
 	for end := c.now.Add(d); c.now < end; {
 		for i := range 10 * c.rate {
@@ -68,7 +68,7 @@ func (c *checkout) request(at trace.Nanos) *trace.Trace {
 	return t
 }
 
-// incidents describes the incidents: opening and end after an instant, and the objectives that they miss.
+// incidents describes the incidents: when they opened and ended, relative to since, and the objectives that they miss.
 func (c *checkout) incidents(since trace.Nanos) (all []string) {
 	for _, x := range c.core.View().Incidents.All() {
 		text := fmt.Sprintf("after %v", x.Opened().Sub(since))
@@ -89,9 +89,9 @@ var (
 	strict = incident.Objective{Entry: "shop", Errors: 0.0005}
 )
 
-// TestObjectiveMissed slows down three requests in a hundred, by which the mean grows by less than a twentieth: nothing
-// notices, but one incident opens within minutes, because an objective burns. It closes after the slow requests end. A
-// restart at any time changes nothing.
+// TestObjectiveMissed slows down three requests in a hundred, which raises the mean by less than a twentieth. Nothing
+// else notices, but the objective burns, so one incident opens within minutes. It closes after the slow requests stop.
+// A restart at any time changes nothing.
 func TestObjectiveMissed(t *testing.T) {
 	c := newCheckout(fast)
 	c.play(20 * time.Minute)
@@ -120,7 +120,7 @@ func TestObjectiveMissed(t *testing.T) {
 	if len(x.Types) != 1 {
 		t.Errorf("%d request types, want that of the objective", len(x.Types))
 	}
-	// They take 120 ms more than the others, three in a hundred, of 150 ms.
+	// Three requests in a hundred take 120 ms longer than the others, which take 150 ms.
 	if s := &x.Suspects[0]; c.table.Text(s.Service) != "pay" || math.Abs(s.Own-0.024) > 0.005 || s.Score < s.Own {
 		t.Errorf("first suspect %s: %+v", c.table.Text(s.Service), s)
 	}
@@ -144,7 +144,7 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 }
 
-// A restart at any time, and the order of the requests of an epoch, change no state and no incident.
+// Neither a restart at any time nor the order of the requests within an epoch changes the state or an incident.
 func TestObjectiveRestart(t *testing.T) {
 	plain, restarted := newCheckout(fast, strict), newCheckout(fast, strict)
 	for epoch := range 400 {
@@ -157,7 +157,7 @@ func TestObjectiveRestart(t *testing.T) {
 		if epoch%7 > 0 {
 			continue
 		}
-		options := engine.DefaultOptions() // the settings are those of the state
+		options := engine.DefaultOptions() // the settings come from the state
 		core := engine.NewCore(restarted.table, options)
 		if err := core.Restore(restarted.core.AppendState(nil)); err != nil {
 			t.Fatal(err)
@@ -181,8 +181,8 @@ func TestObjectiveRestart(t *testing.T) {
 	}
 }
 
-// TestObjectiveBurnsSlowly lets seven times as many requests fail as an objective allows: too few for the fast alert,
-// but the slow one finds them before the budget of six hours is spent seven times.
+// TestObjectiveBurnsSlowly makes seven times as many requests fail as an objective allows. That is too few for the fast
+// alert, but the slow one fires before seven times the budget of six hours is spent.
 func TestObjectiveBurnsSlowly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays eight hours")
@@ -202,8 +202,8 @@ func TestObjectiveBurnsSlowly(t *testing.T) {
 	t.Logf("opened after %v", c.now.Sub(began))
 }
 
-// TestObjectiveAccepted accepts the incident of an objective that goes on burning: it closes, and none opens until the
-// objective has been met again.
+// TestObjectiveAccepted accepts the incident of an objective that continues to burn. The incident closes, and no other
+// opens until the objective has been met again.
 func TestObjectiveAccepted(t *testing.T) {
 	c := newCheckout(strict)
 	c.play(20 * time.Minute)
@@ -229,8 +229,8 @@ func TestObjectiveAccepted(t *testing.T) {
 	}
 }
 
-// Objectives that are set while the service runs begin to count then; others keep their counts, also with another
-// budget.
+// Objectives that are added while the service runs start counting then. Others keep their counts, even if their budget
+// changes.
 func TestObjectivesChange(t *testing.T) {
 	c := newCheckout(fast)
 	c.play(10 * time.Minute)
@@ -252,7 +252,7 @@ func TestObjectivesChange(t *testing.T) {
 	}
 }
 
-// A state of a version without objectives is restored, and the objectives of the configuration apply.
+// A state saved by a version without objectives can be restored, and the configured objectives apply.
 func TestObjectivesOfOldState(t *testing.T) {
 	old := newCheckout()
 	old.play(10 * time.Minute)
@@ -261,7 +261,7 @@ func TestObjectivesOfOldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := *newCheckout(fast).core.View().Options
-	if x := settings.Settings(); !c.core.Apply(&engine.Change{Settings: &x}) { // as the service does when it starts
+	if x := settings.Settings(); !c.core.Apply(&engine.Change{Settings: &x}) { // as the service does at its start
 		t.Fatal("the settings were refused")
 	}
 	c.now, c.next = old.now, old.next
@@ -271,8 +271,8 @@ func TestObjectivesOfOldState(t *testing.T) {
 	}
 }
 
-// An objective that burns joins the incident of the service where its requests lose time, and an incident that it
-// opened is the one of this service when the loss grows: there is one incident.
+// An objective that burns joins the incident of the service that slows its requests down. If the objective opened the
+// incident and the loss grows, it becomes the incident of that service. In both cases there is one incident.
 func TestObjectiveJoins(t *testing.T) {
 	for _, first := range []float64{0.6, 0.03} {
 		c := newCheckout(fast)
@@ -292,7 +292,7 @@ func TestObjectiveJoins(t *testing.T) {
 	}
 }
 
-// An objective that is missed all the time does not keep the service from learning, nor from noticing a change.
+// An objective that is always missed prevents the service neither from learning nor from noticing a change.
 func TestObjectiveMissedForever(t *testing.T) {
 	c := newCheckout(strict)
 	c.failing = 0.1

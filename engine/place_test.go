@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An incident is about added latency, also if its place was located for a problem whose shares are of the variance.
+// An incident is about added latency, even if its place was located for a problem with shares of the variance.
 func TestSlowdownShare(t *testing.T) {
 	c := &Searches{table: &trace.Table{}, problems: &Problems{}}
 	service := c.table.Symbol("shop")
@@ -48,7 +48,7 @@ func TestSlowdownShare(t *testing.T) {
 		"elsewhere":                  {mixed, located(0, step("unknown"), 0.9), 0},
 	} {
 		c.problems.open = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
-		// Of the time that all suspects add, shop adds nine tenths; all of the slowdown is there.
+		// shop adds nine tenths of the latency of all suspects, and the whole slowdown is there.
 		suspects := []compare.Suspect{{Service: service, Own: 0.9}, {Own: 0.1}}
 		if share := c.lostAt(&incident.Incident{Suspects: suspects}, x.of); math.Abs(share-0.9*x.share) > 1e-9 {
 			t.Errorf("%s: %v of the added latency; want %v", name, share, 0.9*x.share)
@@ -56,7 +56,7 @@ func TestSlowdownShare(t *testing.T) {
 	}
 }
 
-// The search of an incident sees its first suspect only; shares that people read are of all time that is lost.
+// The search of an incident sees the first suspect only, but the shares that people read refer to all added latency.
 func TestShareOfAllLostTime(t *testing.T) {
 	c := &Searches{table: &trace.Table{}, problems: &Problems{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
@@ -85,7 +85,8 @@ func TestShareOfAllLostTime(t *testing.T) {
 	}
 }
 
-// Milestones are facts: problems as they opened, and places when they were located, once until another one is.
+// Milestones don't change: problems are listed as they opened, and each place once when it was located, until another
+// one is.
 func TestMilestones(t *testing.T) {
 	a := &affected{}
 	a.addProblem(&detect.Problem{ID: analysis.Hash{Lo: 1}, Opened: 10, Kind: detect.KindVariable, Onset: detect.Changed})

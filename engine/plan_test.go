@@ -31,7 +31,7 @@ func (w *world) enable(tracepoint trace.Symbol) {
 	w.play()
 }
 
-// late ingests the requests of an epoch under a plan, nil for none, without ending the epoch.
+// late ingests the requests of an epoch under a plan, which may be nil, without ending the epoch.
 func (w *world) late(plan *sim.Plan) {
 	end := w.now.Add(w.epoch)
 	for t := range w.app.Requests(w.now, end, plan) {
@@ -51,7 +51,7 @@ func (w *world) trees() map[analysis.Hash]*cct.Tree {
 	return all
 }
 
-// requestsWith returns the number of requests that had a tracepoint enabled, and whether the tree has the tracepoint.
+// requestsWith returns the number of requests with a tracepoint enabled, and whether the tree has the tracepoint.
 func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found bool) {
 	i := slices.IndexFunc(t.Nodes, func(n cct.Node) bool { return n.Tracepoint == tracepoint })
 	if i < 0 {
@@ -60,7 +60,7 @@ func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found 
 	return t.Nodes[i].Requests, true
 }
 
-// A request under an earlier plan counts as one with the tracepoints of that plan.
+// A request under an earlier plan is counted with the tracepoints of that plan.
 func TestEarlierPlans(t *testing.T) {
 	w := learned(sim.None)
 	var points []trace.Symbol
@@ -69,7 +69,7 @@ func TestEarlierPlans(t *testing.T) {
 			points = append(points, p.ID)
 		}
 	}
-	var plans []*sim.Plan // each has one tracepoint more on
+	var plans []*sim.Plan // each enables one more tracepoint
 	for _, p := range points {
 		w.enable(p)
 		plans = append(plans, simplan.Of(w.core.View().Searches.Plan(), nil))
@@ -97,7 +97,7 @@ func TestEarlierPlans(t *testing.T) {
 	}
 }
 
-// A service that had not applied the plan of a request shows nothing about its own tracepoints.
+// A service that had not applied the plan of a request provides no evidence about its own tracepoints.
 func TestLateAgents(t *testing.T) {
 	w := learned(sim.None)
 	var point cct.Tracepoint
@@ -147,7 +147,7 @@ func TestLateAgents(t *testing.T) {
 	}
 }
 
-// Old contexts are deleted from the tree even if there are no further requests.
+// Old contexts are deleted from the tree even if no more requests arrive.
 func TestTreesAge(t *testing.T) {
 	w := learned(sim.None)
 	w.play()
@@ -168,8 +168,8 @@ func TestTreesAge(t *testing.T) {
 	}
 }
 
-// The overhead of tracepoints is measured against requests of a plan without tracepoints. Requests without a plan do
-// not count.
+// The overhead of tracepoints is measured against requests that had no tracepoints under a plan. Requests without a
+// plan don't count.
 func TestBareRequests(t *testing.T) {
 	w := learned(sim.Lock)
 	w.app.Inject(w.now)

@@ -11,12 +11,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// quietApp is a healthy application of requestTypes request types with very different frequencies. Each calls three of
-// 200 operations of other services, which query a database each.
+// quietApp is a healthy application with requestTypes request types of very different frequencies. Each type calls
+// three of 200 operations in other services, and each operation queries a database.
 type quietApp struct {
 	*rand.Rand
 	table    *trace.Table
-	traces   []*trace.Trace // one of each request type
+	traces   []*trace.Trace // one for each request type
 	until    []float64      // by request type: cumulative share of the requests
 	requests uint64
 }
@@ -48,7 +48,7 @@ func newQuietApp() *quietApp {
 	return a
 }
 
-// request returns a request. It is valid until the next one of its type.
+// request returns a request, which is valid until the next one of its type.
 func (a *quietApp) request(at trace.Nanos) *trace.Trace {
 	random, i := a.Float64()*a.until[requestTypes-1], 0
 	for a.until[i] < random {
@@ -58,7 +58,7 @@ func (a *quietApp) request(at trace.Nanos) *trace.Trace {
 	a.requests++
 	binary.BigEndian.PutUint64(x.ID[:], trace.Mix(1, a.requests))
 	binary.BigEndian.PutUint64(x.ID[8:], a.requests)
-	// Each call takes an exponential time before the query, in it, and behind it.
+	// Each call takes an exponential time before, during and after the query.
 	pass := func() trace.Nanos {
 		at = at.Add(time.Duration(a.ExpFloat64() * 1e6))
 		return at
@@ -75,8 +75,8 @@ func (a *quietApp) request(at trace.Nanos) *trace.Trace {
 	return x
 }
 
-// BenchmarkQuietEpoch measures the end of an epoch of 100 requests, with three hours of history: of the whole core, and
-// of what finds incidents.
+// BenchmarkQuietEpoch measures the end of an epoch with 100 requests and three hours of history, for the whole core and
+// for incidents only.
 func BenchmarkQuietEpoch(b *testing.B) {
 	for name, incidentsOnly := range map[string]bool{"whole": false, "incidents": true} {
 		b.Run(name, func(b *testing.B) {

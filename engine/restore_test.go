@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// stateWith returns the state of c with its last section, the small and plain part, changed.
+// stateWith returns the state of c after changing its last section, which is the small and simple part.
 func stateWith(c *Core, change func(*savedCore)) []byte {
 	state := c.AppendState(nil)
 	r := codec.NewReader(state)
@@ -26,7 +26,7 @@ func stateWith(c *Core, change func(*savedCore)) []byte {
 	return codec.AppendSection(state[:len(state)-r.Len()], func(b []byte) []byte { return plain.Append(b, s) })
 }
 
-// Values out of range in the plain part of a state are errors.
+// Restoring fails if the simple part of a state has values out of range.
 func TestRestoreRefuses(t *testing.T) {
 	c := NewCore(&trace.Table{}, DefaultOptions())
 	if err := NewCore(&trace.Table{}, DefaultOptions()).Restore(stateWith(c, func(*savedCore) {})); err != nil {

@@ -16,8 +16,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/saved_names")
 
-// savedNames adds the names of the fields of t, and of the types in it, by type, as saved state contains them. Fields
-// of embedded structs count as fields of the struct.
+// savedNames adds the field names that saved state contains for t and the types in it, by type. Fields of embedded
+// structs count as fields of the struct.
 func savedNames(t reflect.Type, names map[string][]string) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -44,9 +44,9 @@ func savedNames(t reflect.Type, names map[string][]string) {
 	}
 }
 
-// Saved state names its fields, so that renaming a field without a tag of its old name loses its value after an update.
-// A new name may be added to testdata/saved_names (go test ./engine -run SavedNames -rewrite); an old one is deleted
-// only with its field.
+// Saved state contains field names. If a field is renamed without a tag of its old name, its value is lost after an
+// update. You may add a new name to testdata/saved_names (go test ./engine -run SavedNames -rewrite), but only delete
+// an old one with its field.
 func TestSavedNames(t *testing.T) {
 	names := make(map[string][]string)
 	for _, v := range []any{savedCore{}, search.State{}, Change{}, search.Decision{}} {

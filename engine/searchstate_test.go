@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Bytes that hold no state, and states with values out of range, are errors.
+// Decoding fails if the bytes hold no state, or a state with values out of range.
 func TestDecodeSearchStateRefuses(t *testing.T) {
 	valid := engine.AppendSearchState(nil, &search.State{})
 	for name, b := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// changed returns the open problems that are no chronic ones.
+// changed returns the open problems that aren't chronic.
 func (c *checkout) changed() (all []detect.Problem) {
 	for _, p := range c.core.View().Problems.Open() {
 		if p.Onset == detect.Changed {
@@ -20,8 +20,8 @@ func (c *checkout) changed() (all []detect.Problem) {
 	return all
 }
 
-// TestLastingChangeBecomesNormal slows requests down for good. The incident ends when that is in its history. The
-// problem ends after a day, and the new behaviour is watched like any other.
+// TestLastingChangeBecomesNormal slows requests down for good. The incident ends when its history includes the change.
+// The problem ends after a day, and the new behaviour is watched like any other.
 func TestLastingChangeBecomesNormal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates many hours")
@@ -49,7 +49,7 @@ func TestLastingChangeBecomesNormal(t *testing.T) {
 	}
 }
 
-// TestAcceptedProblems accepts an incident: its problems end, too.
+// TestAcceptedProblems accepts an incident, which also ends its problems.
 func TestAcceptedProblems(t *testing.T) {
 	c := newCheckout()
 	c.play(time.Hour)

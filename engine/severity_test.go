@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// The severity follows from what requests lose, from failing request types, and from objectives.
+// The severity depends on the loss of requests, on failing request types, and on objectives.
 func TestSeverity(t *testing.T) {
 	type types = []AffectedType
 	slowly, fast := incident.Missed{Window: 6 * time.Hour}, incident.Missed{Window: time.Hour}
@@ -49,7 +49,7 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-// The impact counts what requests lose beyond the usual, and never gains.
+// The impact counts losses relative to usual requests, but no gains.
 func TestImpact(t *testing.T) {
 	x := Incident{Incident: incident.Incident{Onset: 10e9}, Types: []AffectedType{
 		{Requests: 100, Mean: 3e6, Usual: 1e6, Failed: 0.5, UsualFailed: 0.1},

@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// Healthy requests after the end of an incident do not dilute its size; requests that lose less still count.
+// Healthy requests after the end of an incident don't dilute its size. Requests with a smaller loss still count.
 func TestHealthyRequestsDoNotDilute(t *testing.T) {
 	const ms = 1e6
 	before := AffectedType{Requests: 400, Mean: 32 * ms, Usual: 10 * ms}
@@ -23,7 +23,7 @@ func TestHealthyRequestsDoNotDilute(t *testing.T) {
 		{60, 10.5 * ms, false},
 		{60, 9 * ms, false},
 		{60, 13 * ms, false},
-		{2000, 13 * ms, true}, // much less, but for long
+		{2000, 13 * ms, true}, // a much smaller loss, but for a long time
 	} {
 		if got := after(c.added, c.mean).goesOn(&before); got != c.goesOn {
 			t.Errorf("%d requests of %g ms: goes on %t", c.added, c.mean/ms, got)

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// again returns a core restored from the state of w.core, and checks that its state is the same. As in the service, the
-// names of the application arrive again.
+// again returns a core restored from the state of w.core and checks that its state is the same. The names of the
+// application arrive again, as they do in the service.
 func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	t.Helper()
 	core := engine.NewCore(&trace.Table{}, options)
@@ -26,8 +26,8 @@ func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	return core
 }
 
-// A core that is saved and restored after every other epoch, while it learns, watches and investigates, makes the same
-// decisions as one that is not, and ends in the same state.
+// A core that is saved and restored after every other epoch makes the same decisions and reaches the same state as one
+// that isn't. This is true while it learns, watches and investigates.
 func TestStateSurvives(t *testing.T) {
 	options := engine.DefaultOptions()
 	options.Learning, options.Strategy = time.Minute, "covariance"

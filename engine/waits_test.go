@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shop is an application without agents, on two hosts with kernel agents: each request of service orders waits for a
-// lock, for the disk, and for a CPU, one after the other.
+// shop is an application without agents on two hosts with kernel agents. Each request of service orders waits for a
+// lock, then for the disk, then for a CPU.
 type shop struct {
 	core    *engine.Core
 	table   trace.Table
@@ -29,7 +29,7 @@ type shop struct {
 
 const waitScope = "/kernel/"
 
-// classes are those that the kernel agents offer; the first three occur.
+// classes are the wait classes that the kernel agents offer. Only the first three occur.
 var classes = []string{"futex", "sync", "runqueue", "file", "net", "dns", "preempted", "fault"}
 
 func newShop() *shop {
@@ -63,7 +63,7 @@ func (s *shop) enabled(class string, id trace.ID) bool {
 	return false
 }
 
-// request ingests the trace of a request that begins at time t.
+// request ingests the trace of a request that starts at time t.
 func (s *shop) request(t trace.Nanos) {
 	s.count++
 	host := []string{"a", "b"}[s.count%2]
@@ -101,7 +101,7 @@ func (s *shop) request(t trace.Nanos) {
 	s.core.Ingest(&x)
 }
 
-// epochs plays epochs with 20 requests a second.
+// epochs plays n epochs with 20 requests per second.
 func (s *shop) epochs(n int) {
 	const epoch, rate = 10 * time.Second, 20
 	for range n {
@@ -118,8 +118,7 @@ func (s *shop) epochs(n int) {
 	}
 }
 
-// Kernel waits explain a problem of an application that has no agents of its own, down to the class, the service and
-// the host.
+// Kernel waits explain a problem in an application without agents, down to the class, the service and the host.
 func TestWaitsExplainWithoutApplicationAgents(t *testing.T) {
 	s := newShop()
 	s.epochs(20)
@@ -130,8 +129,8 @@ func TestWaitsExplainWithoutApplicationAgents(t *testing.T) {
 	s.explain(t, 40)
 }
 
-// Waits that the agents lose and report as missing are no evidence that nothing waited: the class is judged again once
-// it is complete.
+// Waits that the agents lose and report as missing don't prove that nothing waited. The class is judged again once it's
+// complete.
 func TestLostWaitsProveNothing(t *testing.T) {
 	s := newShop()
 	s.epochs(20)
