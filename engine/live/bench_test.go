@@ -23,8 +23,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkTake measures the way from an export request to group statistics, including the journal. Requests have about
-// 512 spans with 10 attributes each. The IDs of traces change every time.
+// BenchmarkTake measures the path from an export request to group statistics, including the journal. Each request has
+// about 512 spans with 10 attributes each. Trace IDs change every time.
 func BenchmarkTake(b *testing.B) {
 	app := sim.New(sim.Config{Seed: 1, Tracepoints: 500, Messages: -1, Rate: 2000})
 	var bodies [][]byte
@@ -109,7 +109,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 		}
 		n += int64(spans)
-		for k := range bodies { // the next turn sends other traces
+		for k := range bodies { // the next round sends other traces
 			for _, at := range places[k] {
 				binary.BigEndian.PutUint32(bodies[k][at:], uint32(n))
 			}
@@ -124,11 +124,11 @@ func BenchmarkTake(b *testing.B) {
 	r.end()
 }
 
-// BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake:
-// the longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
-// comparison at other times, with four senders. It also measures a restart with this state.
+// BenchmarkCheckpoint measures how much a checkpoint with 10,000 request types of eleven places each slows down the
+// intake. It reports the longest acknowledgement time of four senders while an epoch ends and a checkpoint is made, and
+// at other times for comparison. It also measures a restart with this state.
 //
-// The state is that after some minutes or, which takes long to make, after four weeks.
+// The state is taken after a few minutes or after four weeks. The latter takes long to create.
 func BenchmarkCheckpoint(b *testing.B) {
 	b.Run("minutes", func(b *testing.B) { benchmarkCheckpoint(b, 0) })
 	b.Run("month", func(b *testing.B) { benchmarkCheckpoint(b, 28*24*time.Hour) })
@@ -158,7 +158,7 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	var saving atomic.Bool
-	var longest [2]atomic.Int64 // ns of an acknowledgement, without and with a checkpoint
+	var longest [2]atomic.Int64 // ns until an acknowledgement, without and with a checkpoint
 	var sent atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
 	var senders sync.WaitGroup
@@ -202,7 +202,7 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	b.ReportMetric(float64(longest[0].Load())/1e6, "longest-ack-without-ms")
 	b.ReportMetric(whole.Seconds()*1e3/float64(b.N), "epoch+checkpoint-ms")
 	b.ReportMetric(stopped.Seconds()*1e3/float64(b.N), "core-stopped-ms")
-	b.ReportMetric(float64(r.Counts().Downsampled.Load())/1e6, "windows-ms") // of the last period, for which the core waits
+	b.ReportMetric(float64(r.Counts().Downsampled.Load())/1e6, "windows-ms") // of the last period; the core waits for them
 	b.ReportMetric(restart.Seconds()*1e3, "restart-ms")
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "heap-MB")
 	b.ReportMetric(float64(len(state))/1e6, "state-MB")
@@ -210,8 +210,8 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
 }
 
-// broadState returns the state of a core with 10 000 request types after a past and five busy minutes. In the past, a
-// type has a request every hour.
+// broadState returns the state of a core with 10,000 request types after a past, in which each type has one request per
+// hour, and five busy minutes.
 func broadState(options engine.Options, past time.Duration) []byte {
 	table := &trace.Table{}
 	core := engine.NewCore(table, options)
@@ -235,7 +235,7 @@ func broadState(options engine.Options, past time.Duration) []byte {
 	return core.AppendState(nil)
 }
 
-// broadTypes returns a trace of each of 10 000 request types: eleven calls in eleven services.
+// broadTypes returns one trace for each of 10,000 request types. Each trace has eleven calls in eleven services.
 func broadTypes(table *trace.Table) []*trace.Trace {
 	types := make([]*trace.Trace, 10_000)
 	for i := range types {
@@ -251,7 +251,7 @@ func broadTypes(table *trace.Table) []*trace.Trace {
 	return types
 }
 
-// stamp gives x the ID of trace n, and times from now on.
+// stamp gives x the ID of trace n and makes its times start at now.
 func stamp(x *trace.Trace, n uint64, now trace.Nanos) {
 	x.ID = trace.ID{1: 1}
 	binary.BigEndian.PutUint64(x.ID[8:], trace.Mix(n, 1))

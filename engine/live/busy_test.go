@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 )
 
-// Requests are acknowledged while the core is busy, as with a checkpoint of a large state: the shards go on, and their
-// outputs wait. Nothing is lost.
+// Requests are acknowledged while the core is busy, as it is while it makes a checkpoint of a large state. The shards
+// continue, and their outputs wait. Nothing is lost.
 func TestIntakeGoesOnWhileCoreIsBusy(t *testing.T) {
 	c := &clock{}
 	c.set(start)

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pendingChange is a change on its way through the journal and the shards to the core loop, so that recovery applies it
-// between the same two requests and epochs.
+// pendingChange is a change on its way through the journal and the shards to the core loop. It takes this way so that
+// recovery applies it between the same two requests and epochs.
 type pendingChange struct {
 	engine.Change
 	packed []byte            // for the journal
@@ -28,7 +28,7 @@ func newPendingChange(x engine.Change) *pendingChange {
 	return &pendingChange{x, journal.Pack(nil, x.Append(nil)), make(chan changeResult, 1)}
 }
 
-// apply applies the change, whose record has the given time. The core loop calls it.
+// apply applies the change, whose record has the given time. Only the core loop calls it.
 func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 	if f := x.Feedback; f != nil {
 		f.At = at
@@ -37,9 +37,9 @@ func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 }
 
 // Change applies a change, with effect from the end of the epoch, and returns once it is durable and applied. It
-// returns false if there was nothing to change, or no room. After a [refusal.Overloaded] error the change was not
-// applied and may be tried again; after the error of ctx it may or may not have been applied. It is safe for concurrent
-// use.
+// returns false if there was nothing to change, or no room. If the error is [refusal.Overloaded], the change was not
+// applied and can be tried again. If ctx ends first, the change may or may not have been applied. It is safe for
+// concurrent use.
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {
 	case !s.ready.Load():
@@ -70,8 +70,8 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	}
 }
 
-// applySettings makes the settings of the options current, unless those of the journal or the checkpoint equal them. It
-// returns when the core loop has processed the whole journal.
+// applySettings makes the settings of the options current, unless they equal the settings from the journal or the
+// checkpoint. It returns when the core loop has processed the whole journal.
 func (q *sequencer) applySettings() error {
 	s := q.options.Core.Settings()
 	x := newPendingChange(engine.Change{Settings: &s})
@@ -88,8 +88,8 @@ func (q *sequencer) applySettings() error {
 	return nil
 }
 
-// recoverChange applies a change of the journal again. It returns an error if the change names a strategy that this
-// version does not have: without it, later decisions would differ from the logged ones.
+// recoverChange applies a change from the journal again. It returns an error if the change names a strategy that this
+// version doesn't have, because later decisions would then differ from the logged ones.
 func (q *sequencer) recoverChange(r journal.Record) error {
 	x, err := engine.DecodeChange(r.Data)
 	if err != nil {

@@ -10,20 +10,21 @@ import (
 // clock.
 const slowdown = 10
 
-// steadyClock makes a time that neither goes back nor stops from a system clock that may be set, so that epochs
-// continue to end and leases to expire. It follows a clock that is set forward at once. If the clock is set back, the
-// time advances a little more slowly until the clock has caught up.
+// steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep
+// ending and leases keep expiring. If the clock is set forward, it follows at once. If the clock is set back, the time
+// advances a little more slowly until the clock has caught up.
 type steadyClock struct {
 	now  trace.Nanos // never goes back
-	last time.Time   // latest reading of the clock; zero: none
+	last time.Time   // latest reading of the clock; zero before the first
 }
 
-// advance returns the time at a reading of the clock, which may have a monotonic part.
+// advance returns the time for a reading of the clock, which may have a monotonic part.
 func (s *steadyClock) advance(clock time.Time) trace.Nanos {
 	return s.update(clock, trace.Nanos(clock.UnixNano()))
 }
 
-// update returns the time when the clock shows shown. Elapsed time is the difference of the values of passed.
+// update returns the time when the clock reads shown. Elapsed time is the difference between successive values of
+// passed.
 func (s *steadyClock) update(passed time.Time, shown trace.Nanos) trace.Nanos {
 	elapsed := time.Duration(0)
 	if !s.last.IsZero() {

@@ -7,11 +7,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Setting the clock neither stops the time nor turns it back. A clock that is set forward is followed at once.
+// Setting the clock neither stops the time nor turns it back. If the clock is set forward, the time follows at once.
 func TestSteady(t *testing.T) {
-	began := time.Now() // its monotonic reading does not change when the clock is set
+	began := time.Now() // its monotonic reading doesn't change when the clock is set
 	at := func(passed, set time.Duration) trace.Nanos {
-		// the service reads the wall time; the monotonic reading has the elapsed time
+		// The service reads the wall time; the monotonic reading has the elapsed time.
 		return trace.Nanos(began.Add(passed).UnixNano()) + trace.Nanos(set)
 	}
 	var s steadyClock

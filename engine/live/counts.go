@@ -12,14 +12,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Counts holds counters since the start. It is safe for concurrent use.
+// Counts holds counters since the start of the service. It is safe for concurrent use.
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	// arrival of the last spans of observed requests, or about that of the last trace of a checkpoint;
-	// ns since 1970, 0: unknown
+	// Arrival of the last spans of observed requests. After a restart it's about the arrival of the checkpoint's last
+	// trace. ns since 1970; 0: unknown.
 	Arrived  atomic.Int64
-	Rejected atomic.Int64 // rejected spans of accepted requests
+	Rejected atomic.Int64 // rejected spans in accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal
 	Damaged  atomic.Int64 // unreadable or missing records of the journal
 	Refused  struct {
@@ -27,23 +27,23 @@ type Counts struct {
 	}
 	repeated atomic.Int64                        // copies of spans in closed traces
 	Closed   [assemble.CloseReasons]atomic.Int64 // traces, by reason
-	Commits  atomic.Int64                        // to the journal
-	Waited   atomic.Int64                        // ns, for commits
+	Commits  atomic.Int64                        // commits to the journal
+	Waited   atomic.Int64                        // time spent waiting for commits, in ns
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
-	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
-	Encoded                      atomic.Int64                                // ns for which the last checkpoint stopped the core
-	Downsampled                  atomic.Int64                                // ns for which storing the last windows stopped the core
+	Decided, ExemplarsLate       atomic.Int64                                // end of the last epoch, ns since 1970; exemplars that were not stored in time
+	Encoded                      atomic.Int64                                // ns for which the last checkpoint blocked the core
+	Downsampled                  atomic.Int64                                // ns for which storing the last windows blocked the core
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
-	Names atomic.Int64 // deleted from the dictionary of the core
+	Names atomic.Int64 // names deleted from the dictionary of the core
 
 	mu sync.Mutex // guards unusables, coverage, recent and values
-	// roots that enter no statistics, and incomplete traces, which are judged in their parts
+	// Roots excluded from the statistics, and incomplete traces, whose parts are judged separately.
 	unusables map[trace.Reason]int64
-	coverage  trace.Coverage                         // of all spans but those of open traces
-	recent    [2]recentCoverage                      // of this period and the one before, in any order
-	values    map[string]int64                       // values of attributes without a name, by key
+	coverage  trace.Coverage                         // of all spans except those in open traces
+	recent    [2]recentCoverage                      // this period and the previous one, in any order
+	values    map[string]int64                       // occurrences of attribute values without a name, by key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
@@ -76,7 +76,7 @@ func (c *Counts) commit(took time.Duration) {
 	c.Waited.Add(int64(took))
 }
 
-// arrived notes the arrival of an observed request.
+// arrived records the arrival of an observed request.
 func (c *Counts) arrived(at trace.Nanos) {
 	for {
 		last := c.Arrived.Load()
@@ -86,8 +86,8 @@ func (c *Counts) arrived(at trace.Nanos) {
 	}
 }
 
-// Duplicates returns the number of accepted spans that were ignored because they had arrived before: within one trace,
-// or after it was closed. After a restart, those of traces closed before it count as late.
+// Duplicates returns the number of accepted spans that were ignored because they had arrived before, either within a
+// trace or after the trace was closed. After a restart, duplicates in traces closed before it count as late.
 func (c *Counts) Duplicates() int64 { return c.repeated.Load() + c.Open().Duplicates }
 
 func (c *Counts) unusable(reason trace.Reason) {
@@ -99,16 +99,16 @@ func (c *Counts) unusable(reason trace.Reason) {
 	c.unusables[reason]++
 }
 
-// coveragePeriod is the unit of time of recent coverage.
+// coveragePeriod is the resolution of recent coverage.
 const coveragePeriod = trace.Nanos(10 * time.Minute)
 
-// recentCoverage is the coverage of a period.
+// recentCoverage is the coverage in one period.
 type recentCoverage struct {
 	period trace.Nanos // number of the period since 1970
 	of     trace.Coverage
 }
 
-// cover adds the accounts of spans, which were closed or refused at a time.
+// cover adds the coverage of spans that were closed or refused at a time.
 func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	}
 }
 
-// reject counts spans that were refused while reading.
+// reject counts spans that were rejected while reading a request.
 func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
 	var of trace.Coverage
 	for _, r := range all {
@@ -137,7 +137,7 @@ func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
 	return spans
 }
 
-// Coverage returns what became of the spans since the start. Spans of open traces are not among them.
+// Coverage returns the coverage of all spans since the start, except for spans of open traces.
 func (c *Counts) Coverage() *trace.Coverage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Counts) Coverage() *trace.Coverage {
 	return &all
 }
 
-// RecentCoverage returns what became of the spans in the last ten to twenty minutes before now.
+// RecentCoverage returns the coverage of the last 10 to 20 minutes before now.
 func (c *Counts) RecentCoverage(now trace.Nanos) *trace.Coverage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *Counts) RecentCoverage(now trace.Nanos) *trace.Coverage {
 	return &all
 }
 
-// unnamed counts values of attributes that have no name because their key has too many, by key.
+// unnamed counts attribute values that have no name because their key has too many values, by key.
 func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	for key, n := range values {
 		c.mu.Lock()
@@ -168,7 +168,7 @@ func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	}
 }
 
-// expect makes the counts of the values of keys start at 0.
+// expect starts the counts of the given keys at 0.
 func (c *Counts) expect(keys []string) {
 	c.values = make(map[string]int64)
 	for _, key := range keys {
@@ -176,16 +176,15 @@ func (c *Counts) expect(keys []string) {
 	}
 }
 
-// Unnamed returns the number of times that values of attributes appeared that have no name because their key has too
-// many, by key.
+// Unnamed returns, by key, how often attribute values appeared that have no name because their key has too many values.
 func (c *Counts) Unnamed() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.values)
 }
 
-// Unusable returns the numbers of roots of settled traces that enter no statistics, by reason, and the number of
-// settled traces that are incomplete, which are judged in their parts.
+// Unusable returns the number of roots in settled traces that are excluded from the statistics, by reason. It includes
+// the number of incomplete settled traces, whose parts are judged separately.
 func (c *Counts) Unusable() map[trace.Reason]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

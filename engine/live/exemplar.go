@@ -17,18 +17,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exemplarStore stores whole traces of each group for people to view. The core loop samples the requests; at the end of
-// every epoch a goroutine of its own copies the traces of the samples from the journal to the store.
+// exemplarStore stores whole traces of each group for people to view. The core loop samples the requests. At the end of
+// every epoch a separate goroutine copies the sampled traces from the journal to the store.
 type exemplarStore struct {
 	options  *Options
 	retained *atomic.Pointer[Retention]
 	counts   *Counts
 
-	size      int // of a sample, see Retention.Exemplars
+	size      int // maximum size of a sample, see Retention.Exemplars
 	groups    map[analysis.Hash]*groupSample
 	work      chan task
 	keeps     []keep        // for the next task
-	postponed chan []change // changes that run had no time for, for epoch
+	postponed chan []change // changes that run had no time for; epoch receives them
 	record    []byte        // scratch of run
 	whole     *wholeTraces
 }
@@ -43,38 +43,37 @@ type groupSample struct {
 	traces  []trace.ID // stored, or about to be
 }
 
-// change is the new set of exemplars of a group.
+// change is a new set of exemplars for a group.
 type change struct {
 	group     analysis.Hash
 	exemplars *store.Exemplars // nil: delete all
 	before    []trace.ID       // groupSample.traces before the change
 }
 
-// task is work for the goroutine of the exemplarStore, in this order.
+// task is work for the goroutine of the exemplarStore. It's done in the order of the fields.
 type task struct {
 	changes   []change
 	keeps     []keep
-	newlyKept []engine.Recorded // to copy to whole
-	until     time.Time         // when changes are postponed
-	cleanup   *cleanup          // nil: none
+	newlyKept []engine.Recorded // traces to copy to whole
+	until     time.Time         // deadline after which changes are postponed
+	cleanup   *cleanup          // nil if there is nothing to clean up
 	trim      uint64            // first record of the journal that is still needed; 0: unchanged
 }
 
 const (
 	// maxExemplarGroups limits the groups with exemplars.
 	maxExemplarGroups = 4096
-	// sampleAge is the age at which a sample starts anew, so that exemplars are recent.
+	// sampleAge is the age at which a sample starts again, so that exemplars are recent.
 	sampleAge = time.Hour
-	// failedAge is the age at which a failed request makes room for another one: while all requests fail, few traces
-	// are copied.
+	// failedAge is the age at which a failed request can be replaced. If all requests fail, we therefore copy few traces.
 	failedAge = time.Minute
-	// tasksWaiting is the capacity of exemplarStore.work, for the changes of an epoch and the trimming of the journal.
-	// Changes that find no room are retried at the end of the next epoch.
+	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming the
+	// journal. Changes that find it full are retried at the end of the next epoch.
 	tasksWaiting = 2
-	// maxReusedRecord limits the bytes of the scratch record that is kept.
+	// maxReusedRecord is the maximum size in bytes of a scratch record that is kept for reuse.
 	maxReusedRecord = 4 << 20
-	// exemplarShare limits the time for exemplars, to one part of an epoch in exemplarShare: many are new while samples
-	// are small.
+	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. While samples are small, many exemplars
+	// are new.
 	exemplarShare = 4
 )
 
@@ -82,7 +81,7 @@ const (
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
 		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, whole: newWholeTraces(), groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
-		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
+		postponed: make(chan []change, tasksWaiting+1), // one more for the current task, so that run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.sample(group, 0)
@@ -106,7 +105,7 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 	return k, err
 }
 
-// sample returns the sample of a group; nil if there are too many groups.
+// sample returns the sample of a group, or nil if there are too many groups.
 func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSample {
 	x := k.groups[group]
 	if x == nil && len(k.groups) < maxExemplarGroups {
@@ -122,7 +121,7 @@ func (x *groupSample) begin(now trace.Nanos, size int) {
 	x.sample, x.records, x.began = stats.NewStratified[store.Exemplar](size), make(map[uint64][]uint64), now
 }
 
-// add adds a request and reports whether it is in the sample for now.
+// add adds a request and reports whether the sample contains it for now.
 func (x *groupSample) add(e store.Exemplar) bool {
 	records := e.Records
 	e.Records = nil
@@ -154,7 +153,7 @@ func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
 // keyOf returns the key of a request in samples.
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
-// observe offers a request to the sample of a group, which may be nil.
+// observe adds a request to the sample of a group, which may be nil.
 func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
@@ -170,14 +169,14 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	}
 }
 
-// keep has exemplars kept at the end of the epoch, after their changes.
+// keep schedules exemplars to be kept at the end of the epoch, after their changes.
 func (k *exemplarStore) keep(all []keep) {
 	k.keeps = append(k.keeps, all...)
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples, and the requests that are newly kept for comparisons, to run. It deletes the
-// exemplars of groups that known reports as unknown.
+// epoch passes the changed samples and the requests newly kept for comparisons to run. It deletes the exemplars of
+// groups for which known returns false.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()
@@ -206,7 +205,7 @@ func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, know
 	}
 }
 
-// retryPostponed marks the postponed changes for another try.
+// retryPostponed marks the postponed changes to be tried again.
 func (k *exemplarStore) retryPostponed() {
 	for {
 		select {
@@ -218,7 +217,7 @@ func (k *exemplarStore) retryPostponed() {
 	}
 }
 
-// retry marks changes for another try at the end of the next epoch, as far as they still apply then.
+// retry marks changes to be tried again at the end of the next epoch, if they still apply then.
 func (k *exemplarStore) retry(changes []change) {
 	for _, c := range changes {
 		x := k.groups[c.group]
@@ -234,8 +233,8 @@ func (k *exemplarStore) retry(changes []change) {
 	}
 }
 
-// resize starts all samples anew if their size has changed. Stored exemplars are replaced once a new sample has
-// requests; they are deleted at once if the new size is 0.
+// resize restarts all samples if their size has changed. Stored exemplars are replaced once the new sample has
+// requests. If the new size is 0 they are deleted immediately.
 func (k *exemplarStore) resize(now trace.Nanos) {
 	size := k.retained.Load().Exemplars
 	if size == k.size {
@@ -249,8 +248,8 @@ func (k *exemplarStore) resize(now trace.Nanos) {
 	}
 }
 
-// trim has run enforce the limits of the store and delete the journal before a record, after earlier tasks, which may
-// need it.
+// trim tells run to enforce the limits of the store, and to delete journal records before oldest once earlier tasks,
+// which may need them, are done.
 func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	select {
 	case k.work <- task{trim: oldest, cleanup: r}:
@@ -258,8 +257,8 @@ func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	}
 }
 
-// change returns the exemplars to store now. Typical requests are chosen from those that are stored or were sampled
-// since the last epoch, since the journal may lack the traces of others.
+// change returns the exemplars to store now. Typical requests are chosen from exemplars that are stored or were sampled
+// since the last epoch, because the journal may lack the traces of others.
 func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
@@ -323,7 +322,7 @@ func (k *exemplarStore) run(ctx context.Context) {
 	}
 }
 
-// applyAll applies the changes of a task until its time is over and postpones the others.
+// applyAll applies the changes of a task until its deadline and postpones the others.
 func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 	var postponed []change
 	for i := range t.changes {
@@ -355,7 +354,7 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 					kept, failed := k.copyTrace(&e)
 					err = errors.Join(err, failed)
 					if !kept {
-						if len(e.Records) > 0 { // else it was deleted by enforce
+						if len(e.Records) > 0 { // otherwise it was deleted by enforce
 							k.counts.ExemplarsLate.Add(1)
 						}
 						return true
@@ -376,7 +375,7 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	return err
 }
 
-// copyTrace copies a trace from the journal to the store. It reports false if the journal no longer has all of it.
+// copyTrace copies a trace from the journal to the store. It returns false if the journal no longer has all of it.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
 	request, err := recordedTrace(e.Trace, e.Records, func(seq uint64) ([]byte, error) {
 		data, err := readRecord(k.options.Journal, seq, k.record)

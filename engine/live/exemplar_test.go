@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Exemplars for which an epoch had no time are stored in a later one.
+// Exemplars that an epoch had no time for are stored in a later one.
 func TestPostponedExemplars(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -74,8 +74,8 @@ func TestPostponedExemplars(t *testing.T) {
 	}
 }
 
-// Recent failed requests of a group are stored, besides the others, and are known after a restart. They make room for
-// others once a minute.
+// Recent failed requests of a group are stored in addition to the others, and are still known after a restart. They can
+// be replaced once a minute.
 func TestFailedExemplars(t *testing.T) {
 	c := &clock{}
 	c.set(start)

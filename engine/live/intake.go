@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Refusals of requests, all temporary. Nothing of a refused request is stored.
+// Refusals of requests. All of them are temporary, and no part of a refused request is stored.
 var (
 	errBusy     = refusal.New(refusal.Overloaded, "too many requests are waiting", "").Later(time.Second)
 	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(2 * time.Second) // exporters give up after ten
@@ -34,10 +34,10 @@ type intake struct {
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
-	// names of released deliveries that did not reach the core. Their decoder will not return them again, so the next
-	// delivery takes them along. Nil: none.
+	// Names of released deliveries that didn't reach the core; may be nil. The next delivery takes them along, because
+	// their decoder won't return them again.
 	names atomic.Pointer[trace.Table]
-	// period counts the periods of the dictionary of the core. Each decoder begins a period with an empty dictionary.
+	// period counts the periods of the core's dictionary. Each decoder starts a period with an empty dictionary.
 	period atomic.Int64
 	counts *Counts
 }
@@ -50,15 +50,15 @@ func newIntake(o *Options, counts *Counts) *intake {
 	return in
 }
 
-// decoder is one of a few decoders, each with its own caches and dictionary.
+// decoder is one of a few decoders. Each has its own caches and dictionary.
 type decoder struct {
 	*otlp.Decoder
 	table  *trace.Table
 	period int64 // of the names in table
 }
 
-// decoderNames limits the dictionary of a decoder. Of a request with more than a quarter of it in new names, some keep
-// their identity but lose their text.
+// decoderNames limits the dictionary of a decoder. If new names in a request take more than a quarter of it, some names
+// lose their text but keep their identity.
 const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
@@ -67,8 +67,8 @@ func newDecoder(keys *ingest.Keys) *decoder {
 	return &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
 }
 
-// begin prepares the decoder for a request in a period: it forgets the names of earlier periods, and those of this one
-// if there is little room for more.
+// begin prepares the decoder for a request in a period. It drops the names of earlier periods, or all names if there is
+// little room for more.
 func (c *decoder) begin(period int64) {
 	if c.period != period || c.table.Crowded() {
 		c.period = period
@@ -81,15 +81,15 @@ type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
 	runs    [][]assemble.Run // by shard
-	names   *trace.Table     // new to the decoder, and not yet sent to the core; nil: none
+	names   *trace.Table     // new to the decoder and not yet sent to the core; may be nil
 	packed  []byte           // for the journal
 	cost    int64            // in bytes of Options.InFlight
 	seq     uint64
 	durable chan error   // receives one value
-	left    atomic.Int32 // shards that have not processed it
+	left    atomic.Int32 // number of shards that haven't processed it yet
 }
 
-// charge counts a request of the given size in bytes as in flight and returns its cost.
+// charge adds a request of the given size in bytes to the requests in flight and returns its cost.
 func (in *intake) charge(size int) (cost int64) {
 	cost = requestCost * int64(size)
 	in.inFlight.Add(cost)
@@ -110,17 +110,18 @@ func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 		d.runs[i] = d.runs[i][:0]
 	}
 	d.kind, d.cost, d.packed, d.names = kind, cost, d.packed[:0], nil
-	d.durable = make(chan error, 1) // not reused: d may be reused before the value is received
+	d.durable = make(chan error, 1) // not reused because d may be reused before the value is received
 	return d
 }
 
-// requestCost is the cost, in bytes of Options.InFlight, of each byte of a request: for its spans and its packed form.
+// requestCost is the cost, in bytes of Options.InFlight, of each byte of a request. It covers spans and the packed
+// form.
 const requestCost = 2
 
-// maxReusedDelivery limits the bytes of packed data, or spans, of a delivery that is reused.
+// maxReusedDelivery limits the size in bytes of the packed data, or the spans, in a delivery that is reused.
 const maxReusedDelivery = 4 << 20
 
-// release takes back a delivery that all shards have processed, or that failed.
+// release takes back a delivery that has failed or that all shards have processed.
 func (in *intake) release(d *delivery) {
 	in.refund(d.cost)
 	in.keepNames(d.names)
@@ -139,7 +140,7 @@ func (in *intake) keepNames(names *trace.Table) {
 	}
 }
 
-// takeNames returns the kept names and the given ones. Either may be nil.
+// takeNames returns the kept names merged with the given ones. Either may be nil.
 func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	if in.names.Load() == nil {
 		return names
@@ -152,10 +153,10 @@ func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	return names
 }
 
-// full reports whether no further request is accepted.
+// full reports whether no more requests are accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether there is no room for a request of the given cost, which was charged. A single request is
+// overrun reports whether there is no room for a request whose cost has already been charged. A single request is
 // always accepted.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
@@ -187,8 +188,9 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	return nil
 }
 
-// Refuse returns the refusal that any request would receive now, and counts it; nil if requests are accepted. It
-// returns at once, so that a receiver can refuse a request before reading its body. It is safe for concurrent use.
+// Refuse returns the refusal that any request would receive now, and counts it. It returns nil if requests are
+// accepted. It doesn't block, so a receiver can refuse a request before reading its body. It is safe for concurrent
+// use.
 func (s *Service) Refuse() *refusal.Error {
 	switch {
 	case !s.ready.Load():
@@ -206,9 +208,9 @@ func (s *Service) Refuse() *refusal.Error {
 	return nil
 }
 
-// Take accepts an uncompressed export request and returns once it is durable, with the number of its spans that were
-// rejected, and the reasons. It keeps nothing of body. A [*ingest.RecordError] means that the body is not an export
-// request, a [refusal.Overloaded] that the request was refused and may be sent again. Take is safe for concurrent use.
+// Take accepts an uncompressed export request and returns once it is durable. It returns the number of rejected spans
+// and the reasons. It doesn't retain body. A [*ingest.RecordError] means that the body is not an export request. A
+// [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe for concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {
 		return 0, "", refused
@@ -259,7 +261,7 @@ func (s *Service) Reject(rejected []ingest.Rejection) int {
 	return s.counts.reject(trace.Nanos(s.options.Clock().UnixNano()), rejected)
 }
 
-// rejectionText returns the reasons for the rejected spans of b, with a detail of the first span of each kind.
+// rejectionText returns the reasons for the rejected spans of b, with a detail of the first span for each reason.
 func rejectionText(b *ingest.Batch) string {
 	var all []string
 	for _, r := range b.Rejected {

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shop is a simulated application whose agents follow the plan of a service.
+// shop is a simulated application with agents that follow the service's plan.
 type shop struct {
 	*running
 	dir  string
@@ -21,7 +21,7 @@ type shop struct {
 	plan search.Plan
 }
 
-// announced returns the catalogues of the application's agents without some tracepoints.
+// announced returns the catalogues of the application's agents, excluding some tracepoints.
 func announced(app *sim.App, without func(trace.Symbol) bool) *search.Feedback {
 	table, byService := app.Table(), make(map[string][]search.Announced)
 	name := func(op trace.Op) (string, trace.Kind) {
@@ -66,7 +66,7 @@ func (s *shop) announce(without func(trace.Symbol) bool) {
 	}
 }
 
-// epoch plays an epoch under the plan at its start and returns the investigations at its end.
+// epoch plays one epoch under the plan at its start and returns the investigations at its end.
 func (s *shop) epoch() (investigations []search.Investigation) {
 	s.t.Helper()
 	plan := &sim.Plan{Version: s.plan.Version}
@@ -143,7 +143,7 @@ func (s *shop) finish() search.Investigation {
 	return search.Investigation{}
 }
 
-// A service that is killed during an investigation continues it under the same plan, with the same result.
+// A service that is killed during an investigation continues it under the same plan and with the same result.
 func TestKilledInvestigation(t *testing.T) {
 	whole := newShop(t)
 	whole.search()
@@ -166,8 +166,8 @@ func TestKilledInvestigation(t *testing.T) {
 	s.end()
 }
 
-// Tracepoints that a deployment removes during an investigation are disabled, with the reason, and not enabled again.
-// The investigation continues with the other tracepoints and ends.
+// Tracepoints that a deployment removes during an investigation are disabled, with the reason, and aren't enabled
+// again. The investigation continues with the other tracepoints and ends.
 func TestDeploymentInInvestigation(t *testing.T) {
 	s := newShop(t)
 	taken := s.search()

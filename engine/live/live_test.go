@@ -35,10 +35,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is the start of the tests, a multiple of the length of an epoch.
+// start is the time at which the tests start, a multiple of the epoch length.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
-// clock is a clock that the test sets.
+// clock is a clock that tests can set.
 type clock struct{ now atomic.Int64 }
 
 func (c *clock) Now() time.Time      { return time.Unix(0, c.now.Load()) }
@@ -119,8 +119,8 @@ func (r *running) end() {
 	}
 }
 
-// crash copies the files of the running service, as a kill would leave them, and ends it. It returns the folder of the
-// copy.
+// crash copies the files of the running service as a kill would leave them, and stops the service. It returns the
+// folder with the copy.
 func (r *running) crash(dir string) string {
 	r.t.Helper()
 	for {
@@ -134,7 +134,7 @@ func (r *running) crash(dir string) string {
 	}
 }
 
-// listing returns names, sizes and times of all files below a directory.
+// listing returns the names, sizes and times of all files below a directory.
 func listing(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -149,12 +149,12 @@ func listing(t testing.TB, dir string) string {
 		return err
 	})
 	if err != nil {
-		return err.Error() + time.Now().String() // a file was deleted meanwhile: differ from every other listing
+		return err.Error() + time.Now().String() // a file was deleted meanwhile, so return something that differs from all other listings
 	}
 	return b.String()
 }
 
-// settle waits until everything that was sent, and everything that is due at the present time, has reached the core.
+// settle waits until everything sent, and everything due by now, has reached the core.
 func (r *running) settle() {
 	r.t.Helper()
 	if err := r.Flush(r.t.Context()); err != nil {
@@ -162,8 +162,7 @@ func (r *running) settle() {
 	}
 }
 
-// requests returns the export requests of an application in a range of time, two for each trace, and the number of
-// traces.
+// requests returns the export requests of an application in a time range, two for each trace, and the number of traces.
 func requests(t testing.TB, app *sim.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
 	t.Helper()
 	for x := range app.Requests(from, to, &sim.Plan{}) {
@@ -198,7 +197,7 @@ func (r *running) send(bodies [][]byte) {
 	wg.Wait()
 }
 
-// until waits until a condition holds, and fails the test if it does not.
+// until waits until a condition is true, and fails the test if it stays false.
 func (r *running) until(what string, holds func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -226,7 +225,7 @@ func (r *running) counted() (n uint64) {
 	return n
 }
 
-// stretch is the export requests of an application in a few seconds.
+// stretch holds the export requests of an application in a few seconds.
 type stretch struct {
 	bodies [][]byte
 	traces int
@@ -250,10 +249,10 @@ func deployed(t testing.TB, bodies [][]byte, version, host string) {
 	}
 }
 
-// stretchSpan is the duration of a stretch: half an epoch, so that some stops are within an epoch.
+// stretchSpan is the duration of a stretch. It is half an epoch, so that some stops are in the middle of an epoch.
 const stretchSpan = 5 * time.Second
 
-// traffic returns n stretches of an application, with a fault from the given one on.
+// traffic returns n stretches of an application with a fault that starts at the stretch with index fault.
 func traffic(t testing.TB, n, fault int) []stretch {
 	t.Helper()
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
@@ -264,16 +263,16 @@ func traffic(t testing.TB, n, fault int) []stretch {
 			app.Inject(from)
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
-		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in one stretch, half of the requests are from the new version
-		host := fmt.Sprint("host ", i)                            // a name that no state mentions
+		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in the middle stretch, half of the requests have the new version
+		host := fmt.Sprint("host ", i)                            // a name that the state doesn't mention
 		deployed(t, all[i].bodies[:rollout], "2", host)
 		deployed(t, all[i].bodies[rollout:], "1", host)
 	}
 	return all
 }
 
-// mail returns the export request of two traces: one sends message i, and one takes the message before it and only
-// links to its sender.
+// mail returns an export request with two traces. One sends message i, and the other receives the previous message and
+// only links to its sender.
 func mail(t testing.TB, i int, at trace.Nanos) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -333,7 +332,7 @@ func (r *running) decide(i int) *engine.Settings {
 	return &s
 }
 
-// feedback returns the reports of agents by stretch after which they arrive.
+// feedback returns the agents' reports by the stretch after which they arrive.
 func feedback() map[int]*search.Feedback {
 	var points []search.Announced
 	for i := range 5 {
@@ -348,8 +347,8 @@ func feedback() map[int]*search.Feedback {
 	}
 }
 
-// Every trace is counted once, and state and decisions are equal, for any number of shards, after stops and kills, and
-// whether or not names are forgotten.
+// Every trace is counted once, and state and decisions are the same for any number of shards, after stops and kills,
+// and whether or not names are forgotten.
 func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	all := traffic(t, 28, 14)
 	sent := 0
@@ -358,12 +357,12 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		s.bodies = append(s.bodies, mail(t, i, start.Add(time.Duration(i)*stretchSpan)))
 		sent += s.traces + 2
 	}
-	var names time.Duration // period and age of names; 0: none is forgotten
+	var names time.Duration // period and age of names; 0: names aren't forgotten
 	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string, deploys []engine.Deploy) {
 		dir := t.TempDir()
 		c := &clock{}
 		c.set(start)
-		var decided *engine.Settings // nil: not yet
+		var decided *engine.Settings // nil before the first change
 		change := func(o *Options) {
 			o.Shards, o.names, o.Core.NamesAge = shards, names, names
 			o.Assembly.MaxAge = 15 * time.Second
@@ -477,7 +476,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	}
 }
 
-// Overrides survive a kill. Settings are those of the last start.
+// Overrides survive a kill. Settings come from the last start.
 func TestChangesSurviveKill(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -523,7 +522,7 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 }
 
-// A service does not start on a checkpoint or a journal with a strategy that only the benchmarks have.
+// A service refuses to start with a checkpoint or a journal that uses a strategy that only the benchmarks have.
 func TestRemovedStrategy(t *testing.T) {
 	yardsticks := []search.Strategy{{Name: "random", Pick: search.Hierarchical}}
 	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardsticks }
@@ -576,7 +575,7 @@ func options(t *testing.T, dir string, c *clock) (Options, func()) {
 	}
 }
 
-// The error of a checkpoint of another build contains a remedy, which works.
+// The error for a checkpoint from another build contains a remedy that works.
 func TestCheckpointOfAnotherBuild(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -601,7 +600,7 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	run(t, dir, c, nil).end()
 }
 
-// A start from a checkpoint that is older than the journal, or from none, is logged. The missing records are counted.
+// A start is logged if its checkpoint is older than the journal or missing. The missing records are counted.
 func TestOlderCheckpointIsLogged(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -681,7 +680,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Refused requests leave nothing behind, and accepted ones are stored.
+// Refused requests leave nothing behind, and accepted requests are stored.
 func TestOverload(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -727,7 +726,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// The log reports once when a lack of space begins, and once when it ends.
+// The log has one entry when space runs out, and one when it is back.
 func TestLackOfSpaceIsLogged(t *testing.T) {
 	var log strings.Builder
 	var space Space
@@ -749,7 +748,8 @@ func TestLackOfSpaceIsLogged(t *testing.T) {
 	}
 }
 
-// While the disk has no room at all, no epoch ends, but the core answers. Later, epochs end again.
+// While the disk has no room at all, epochs don't end, but the core answers. When there is room again, epochs end
+// again.
 func TestSpent(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -774,7 +774,8 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// A checkpoint that does not fit on the disk is not begun, which the log says once. The next one that fits is stored.
+// A checkpoint that doesn't fit on the disk isn't started. The log mentions this once. The next checkpoint that fits is
+// stored.
 func TestCheckpointWithoutRoom(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -813,7 +814,7 @@ func TestCheckpointWithoutRoom(t *testing.T) {
 	}
 }
 
-// Malformed requests are not refused as overload, and rejected spans are counted.
+// Malformed requests aren't refused as overload, and rejected spans are counted.
 func TestRejected(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -836,8 +837,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// The names in a malformed request, or in one whose spans are all rejected, are known when valid requests use them: a
-// decoder returns a name only once.
+// A decoder returns each name only once. So the names in a malformed request, or in a request whose spans are all
+// rejected, must be known when valid requests use them.
 func TestNamesOfFailedRequests(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -850,7 +851,7 @@ func TestNamesOfFailedRequests(t *testing.T) {
 		body := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + x.service + `"}}]},` +
 			`"scopeSpans":[{"spans":[{"spanId":"0102030405060708","name":"list","kind":2,"startTimeUnixNano":"1700000000000000000",` +
 			`"endTimeUnixNano":"1700000000100000000"`
-		for range 2 * cap(r.intake.decoders) { // each decoder takes the failing request
+		for range 2 * cap(r.intake.decoders) { // each decoder gets the failing request
 			if n, _, err := r.Take(t.Context(), []byte(body+x.failing), journal.JSON); n == 0 && err == nil {
 				t.Fatalf("%s: failing request accepted", x.service)
 			}
@@ -870,7 +871,7 @@ func TestNamesOfFailedRequests(t *testing.T) {
 	}
 }
 
-// Spans of closed traces that are sent again after a restart are late: no trace is counted twice.
+// Spans of closed traces that are sent again after a restart are late. No trace is counted twice.
 func TestRestartKnowsClosedTraces(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -936,8 +937,8 @@ func TestExemplars(t *testing.T) {
 	r.end()
 }
 
-// The time of the last arrival is known, also from the journal after a crash, and roughly from a checkpoint. Requests
-// without spans, and those that arrive again, do not count.
+// The time of the last arrival is known from the journal after a crash and, approximately, from a checkpoint. Requests
+// without spans, and repeated ones, don't count.
 func TestLastArrival(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)

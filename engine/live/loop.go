@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// loop is the core loop: the only owner of the core. It has one goroutine.
+// loop is the core loop, a single goroutine. It alone owns the core.
 type loop struct {
 	options   *Options
 	core      *engine.Core
@@ -28,19 +28,19 @@ type loop struct {
 	retained  *atomic.Pointer[Retention]
 	counts    *Counts
 
-	atBarrier []*shardOutput // by shard: its output up to the current barrier; nil: not yet received
-	missing   int            // shards that have not reached the barrier
-	ahead     []*shardOutput // from shards beyond the barrier
+	atBarrier []*shardOutput // by shard: its output up to the current barrier; nil if not yet received
+	missing   int            // number of shards that haven't reached the barrier
+	ahead     []*shardOutput // outputs of shards beyond the barrier
 	saved     trace.Nanos    // time of the last checkpoint
-	took      time.Duration  // duration of that checkpoint
-	saving    chan *saving   // receives the checkpoint that is being stored; nil: none is
-	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil: none ended yet
-	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
+	took      time.Duration  // duration of the last checkpoint
+	saving    chan *saving   // receives the checkpoint that is being stored; nil if there is no such checkpoint
+	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil before the first period has ended
+	trimmed   trace.Nanos    // when exemplars were last deleted by age
 	closed    []store.Closed
 	cramped   bool // the last check found too little free space for a checkpoint
 }
 
-// run receives the outputs of the shards until their channel is closed, and answers queries.
+// run receives the shards' outputs until their channel is closed, and answers queries.
 func (l *loop) run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.exemplars.run(ctx) })
@@ -66,7 +66,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// receive processes the output of a shard, or keeps it if the shard is ahead of the others by a barrier.
+// receive processes the output of a shard. If the shard is one barrier ahead of the others, it keeps the output for
+// later.
 func (l *loop) receive(o *shardOutput) {
 	switch {
 	case o.names != nil:
@@ -99,7 +100,7 @@ func (l *loop) receive(o *shardOutput) {
 	}
 }
 
-// pass processes the barrier that all shards have reached.
+// pass processes a barrier once all shards have reached it.
 func (l *loop) pass() {
 	m := l.atBarrier[0].barrier
 	oldest := m.seq + 1
@@ -125,7 +126,7 @@ func (l *loop) pass() {
 		}
 	case m.reached != nil:
 		close(m.reached)
-	default: // the service stops
+	default: // the service is stopping
 		l.finish()
 		if l.fits() {
 			l.checkpoint(m, oldest)
@@ -163,11 +164,11 @@ func (l *loop) epoch(at trace.Nanos) {
 	}
 }
 
-// savingShare limits the time for checkpoints, to one part in savingShare: large states are saved less often.
+// savingShare limits the time for checkpoints to 1/savingShare, so that large states are saved less often.
 const savingShare = 20
 
-// youngEnough returns the first record from oldest on that is within the maximum age of the journal. Records after the
-// barrier are in no checkpoint and always young enough.
+// youngEnough returns the first record, starting at oldest, that is within the maximum age of the journal. Records
+// after the barrier always count as young enough, because no checkpoint covers them.
 func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	if l.options.MaxJournalAge == 0 {
 		return oldest
@@ -179,7 +180,7 @@ func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	return min(seq, m.seq+1)
 }
 
-// saving is a checkpoint that is being stored.
+// saving is a checkpoint being stored.
 type saving struct {
 	*store.Checkpoint
 	began   time.Time
@@ -187,8 +188,8 @@ type saving struct {
 	err     error
 }
 
-// checkpoint begins to save the state at a barrier. Only the encoding of the statistics stops the loop. Their names are
-// added, and the state is stored, while the loop goes on.
+// checkpoint starts to save the state at a barrier. The loop only stops while the statistics are encoded. It continues
+// while their names are added and the state is stored.
 func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	s := &saving{began: l.options.Clock(), cleanup: l.retention(m.at)}
 	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), Closed: l.closed}
@@ -214,7 +215,7 @@ func (l *loop) finish() {
 	}
 }
 
-// finished ends a checkpoint. If it failed, the previous one stays valid, with all records since.
+// finished ends a checkpoint. If it failed, the previous checkpoint and all records after it remain valid.
 func (l *loop) finished(s *saving) {
 	l.saving = nil
 	l.core.Release()
@@ -240,8 +241,8 @@ func (l *loop) finished(s *saving) {
 	l.counts.Checkpoints.Add(1)
 }
 
-// Flush returns once every request that was taken before the call, and everything that is due at the present time, has
-// reached the core. It is safe for concurrent use.
+// Flush returns once every request taken before the call, and everything due by now, has reached the core. It is safe
+// for concurrent use.
 func (s *Service) Flush(ctx context.Context) error {
 	reached := make(chan struct{})
 	select {
@@ -267,11 +268,11 @@ type query struct {
 	answered chan struct{} // closed when read has returned
 }
 
-// errStopped is the error of queries after the core loop has stopped.
+// errStopped is returned for queries after the core loop has stopped.
 var errStopped = errors.New("the service has stopped")
 
-// Ask calls read with a view of the core and returns when read has returned. Nothing changes the core meanwhile. Read
-// must return quickly and keep nothing of the view. It is safe for concurrent use.
+// Ask calls read with a view of the core and returns when read has returned. The core doesn't change meanwhile. read
+// must return quickly and must not retain the view. It is safe for concurrent use.
 func (s *Service) Ask(ctx context.Context, read func(*engine.View)) error {
 	q := query{read, make(chan struct{})}
 	select {

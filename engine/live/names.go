@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// renewNames begins a period of the dictionary of the core. Names in stored decisions are kept, since people may read
+// renewNames starts a period of the core's dictionary. It keeps names in stored decisions because people may still read
 // these.
 func (l *loop) renewNames(now trace.Nanos) {
 	deleted, err := l.core.RenewNames(now, l.options.Store.EncodedDecisions())

@@ -17,15 +17,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// endless makes traces whose names never end: an ID as the value of an attribute, and every now and then an ID in the
-// name of an operation, and the name of a pod as that of a service.
+// endless creates traces with an endless supply of names. Each has an ID as an attribute value. Some have an ID in an
+// operation name, or the name of a pod as the service name.
 type endless struct {
 	at     trace.Nanos
 	traces uint64
 }
 
-// request returns an export request with n traces of a service, each with 21 values of an attribute. Every 33rd calls
-// an operation with an ID in its name, or a service with the name of a pod.
+// request returns an export request with n traces of a service, each with 21 values of an attribute. Every 33rd trace
+// calls an operation with an ID in its name, or a service named after a pod.
 func (x *endless) request(t testing.TB, n int) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -76,9 +76,9 @@ func encoded(t testing.TB, traces ptrace.Traces) []byte {
 	return body
 }
 
-// A day of traffic with a million values of one attribute, 720 operations with an ID in their names, and as many
-// services named after pods, costs nothing but these names: a service, an operation and values of other attributes that
-// appear afterwards have names.
+// A day of traffic has a million values of one attribute, 720 operations with an ID in their names, and 720 services
+// named after pods. Only these names are lost: services, operations and values of other attributes that appear later
+// have names.
 func TestNamesNeverRunOut(t *testing.T) {
 	const step, traces = 2 * time.Minute, 66
 	keys, err := ingest.NewKeys("user.id", "tier")
@@ -142,7 +142,7 @@ func TestNamesNeverRunOut(t *testing.T) {
 	t.Logf("in the end: %s; unnamed values: %v", r.sizes(), r.Counts().Unnamed())
 }
 
-// decisionAbout returns an operation that only a stored decision mentions, and one that nothing mentions.
+// decisionAbout returns an operation that only a stored decision mentions, and an operation that nothing mentions.
 func (r *running) decisionAbout(t *testing.T) (decided, unmentioned trace.Op) {
 	t.Helper()
 	err := r.Ask(t.Context(), func(core *engine.View) {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// packAge is the age at which the windows of a day are packed: those of yesterday and of the day before stay short.
+	// packAge is the age at which the windows of a day are packed. Younger windows stay short.
 	packAge = 2 * group.Day
-	// leastPast is the least time for which closed problems are kept.
+	// leastPast is the minimum time for which closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is the time for which windows are kept beyond the age limit, so that a limit of a week leaves the
-	// windows of a week ago.
+	// pastMargin is how much longer than the age limit windows are kept, so that with a limit of a week the windows of a
+	// week ago still exist.
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. Only their
-// encoding stops the loop. A restart that reads the journal again stores equal windows again.
+// keepPeriod stores the windows of the last period if it ends with this epoch. The loop only stops while they are
+// encoded. If a restart reads the journal again, equal windows are stored again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
@@ -48,31 +48,31 @@ func (l *loop) keepPeriod(now trace.Nanos) {
 	}()
 }
 
-// wait waits until done is closed, unless it is nil.
+// wait waits until done is closed. If done is nil it returns immediately.
 func wait(done <-chan struct{}) {
 	if done != nil {
 		<-done
 	}
 }
 
-// pastStore packs and deletes the stored past, in a goroutine of its own: a day of many groups takes seconds.
+// pastStore packs and deletes the stored past in its own goroutine, because a day of many groups takes seconds.
 type pastStore struct {
 	options *Options
 	work    chan pastLimits
 }
 
-// pastLimits are the limits of the stored past.
+// pastLimits are the limits for the stored past.
 type pastLimits struct {
 	now trace.Nanos
 	age time.Duration // 0: unlimited
-	// held has the problems and incidents whose evidence is kept whatever its age: open ones, and those that belong to
-	// an incident that is not forgotten.
+	// held lists the problems and incidents whose evidence is kept at any age: open ones, and those that belong to an
+	// incident that isn't forgotten.
 	held map[search.Subject]bool
 }
 
 func newPastStore(o *Options) *pastStore { return &pastStore{o, make(chan pastLimits, 1)} }
 
-// trim has run enforce the limits, unless it still enforces earlier ones.
+// trim tells run to enforce the limits, unless run is still busy with earlier limits.
 func (p *pastStore) trim(x pastLimits) {
 	select {
 	case p.work <- x:
@@ -101,31 +101,33 @@ func (p *pastStore) enforce(x pastLimits) error {
 	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.PackTicks(x.now.Add(-TicksKept)), s.DeleteTicksBefore(x.now.Add(-MinutesKept)))
 }
 
-// keep has the exemplars of a group kept for a problem or an incident: for display after the group has newer ones.
+// keep tells which exemplars of a group to keep for a problem or an incident, so that they can be viewed when the group
+// has newer ones.
 type keep struct {
 	of    search.Subject
 	group analysis.Hash
 	since trace.Nanos // start of the slow requests to keep
-	slow  bool        // only slow ones
-	// replaced has located, which may be empty, replace those that ran the located place; the others stay.
+	slow  bool        // keep slow requests only
+	// If replaced is set, located replaces the exemplars that ran the located place. It may be empty. Other exemplars
+	// stay.
 	replaced bool
 	located  []store.Exemplar
 }
 
 const (
-	// maxKept bounds the problems whose exemplars are kept in an epoch.
+	// maxKept limits the number of problems whose exemplars are kept per epoch.
 	maxKept = 64
-	// keptTypes bounds the request types of an incident with kept exemplars.
+	// keptTypes limits the number of an incident's request types with kept exemplars.
 	keptTypes = 3
-	// keepEvery is the time between two times at which the exemplars of an open incident are kept. It is less than
-	// sampleAge, after which a sample begins anew, so that few slow requests are lost.
+	// keepEvery is the interval at which exemplars of an open incident are kept. It is shorter than sampleAge, after which
+	// a sample restarts, so that few slow requests are lost.
 	keepEvery = sampleAge / 6
-	// maxKeeps bounds the keeps that wait for the goroutine of the exemplarStore.
+	// maxKeeps limits the keeps that wait for the goroutine of the exemplarStore.
 	maxKeeps = 1024
 )
 
-// keeps returns the exemplars to keep at the end of an epoch: those of problems that opened or closed in it, and those
-// of incidents when they open, from time to time, and when they close.
+// keeps returns the exemplars to keep at the end of an epoch. Exemplars of problems are kept when they open or close,
+// and exemplars of incidents also at intervals while they are open.
 func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []keep {
 	var all []keep
 	open := core.Problems.Open()
@@ -147,13 +149,13 @@ func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []
 	return all
 }
 
-// keepDue reports whether the exemplars of an incident that opened at a time are kept at the end of the epoch from last
-// to now.
+// keepDue reports whether the exemplars of an incident that opened at the given time are to be kept at the end of the
+// epoch from last to now.
 func keepDue(opened, last, now trace.Nanos) bool {
 	return opened > last || now.Sub(opened)/keepEvery > last.Sub(opened)/keepEvery
 }
 
-// problemsWithout returns the problems that are not among others, in their order.
+// problemsWithout returns the problems in all that aren't in others, in their original order.
 func problemsWithout(all, others []detect.Problem) []detect.Problem {
 	known := make(map[analysis.Hash]bool, len(others))
 	for i := range others {
@@ -162,12 +164,12 @@ func problemsWithout(all, others []detect.Problem) []detect.Problem {
 	return slices.DeleteFunc(slices.Clone(all), func(p detect.Problem) bool { return known[p.ID] })
 }
 
-// sinceOf returns the exemplars that began at or after an instant, in the memory of all.
+// sinceOf returns the exemplars that started at or after an instant. It reuses the memory of all.
 func sinceOf(all []store.Exemplar, instant trace.Nanos) []store.Exemplar {
 	return slices.DeleteFunc(all, func(e store.Exemplar) bool { return e.Start < instant })
 }
 
-// keepExemplars adds the present exemplars of a group to those that are kept.
+// keepExemplars adds the current exemplars of a group to the kept ones.
 func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Kept(x.of, x.group)
 	if err != nil {
@@ -204,7 +206,8 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	return k.replaceKept(x, before, after, refs)
 }
 
-// copied copies the traces of exemplars to the store, as far as they are not there yet, and returns those that it has.
+// copied copies the traces of exemplars to the store unless it has them already. It returns the exemplars whose traces
+// are stored.
 func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (stored []store.Exemplar, err error) {
 	for i := range all[:min(len(all), k.retained.Load().Exemplars)] {
 		there := refs[all[i].Trace] > 0
@@ -221,8 +224,8 @@ func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (sto
 	return stored, err
 }
 
-// replaceKept replaces the exemplars that are kept for a problem or an incident, and deletes traces that nothing refers
-// to any longer.
+// replaceKept replaces the exemplars kept for a problem or an incident, and deletes traces that are no longer
+// referenced.
 func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
 	if err := k.options.Store.PutKept(x.of, x.group, after); err != nil {
 		return err

@@ -18,17 +18,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sum holds the requests that a test sent in a period.
+// sum counts the requests that a test sent in one period.
 type sum struct {
 	n     uint64
 	nanos int64
 }
 
-// Yesterday's and last week's windows have the requests that were sent then, also after kills in between; those of last
-// week are long. Windows beyond the age limit are deleted.
+// The windows of yesterday and last week contain the requests sent then, even if the service was killed in between.
+// Last week's windows are long. Windows beyond the age limit are deleted.
 func TestYesterdayAndLastWeek(t *testing.T) {
 	c := &clock{}
-	const monday = start - start%trace.Nanos(group.Day) // of a week without a name
+	const monday = start - start%trace.Nanos(group.Day) // of an arbitrary week
 	c.set(monday)
 	dir := t.TempDir()
 	change := func(o *Options) {
@@ -50,7 +50,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 			}
 		}
 	}
-	// count adds the requests by the windows of the core, which are exact for the last epoch.
+	// count adds the requests in the core's windows, which are exact for the last epoch.
 	count := func() {
 		t.Helper()
 		err := r.Ask(t.Context(), func(core *engine.View) {
@@ -70,7 +70,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// at goes on at a time of a day, and sends requests in three periods of which the service is killed in the second.
+	// at sends requests in three periods at noon of a day. It kills the service in the second period.
 	at := func(day int) {
 		t.Helper()
 		c.set(max(c.at(), monday.Add(time.Duration(day)*group.Day+12*time.Hour)))
@@ -90,7 +90,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 			r.settle()
 		}
 	}
-	send(12) // learns
+	send(12) // learning period
 	const weeks = 9
 	for day := range weeks {
 		if day == 6 {
@@ -102,7 +102,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 		c.add(10 * time.Second)
 		r.settle()
 	}
-	r.end() // the goroutines that pack and delete end
+	r.end() // stops the goroutines that pack and delete
 	r = run(t, dir, c, change)
 	defer r.end()
 
@@ -157,7 +157,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 	}
 }
 
-// The exemplars of a closed problem stay after its group has others, until their age.
+// The exemplars of a closed problem are kept until they reach the age limit, even after its group has new ones.
 func TestExemplarsAreKept(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -238,7 +238,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	}
 }
 
-// Beyond the byte limit the oldest days of windows are deleted with the other history of their time.
+// If the store exceeds the byte limit, the oldest days of windows are deleted with other history of the same time.
 func TestEnforceDeletesDays(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -285,7 +285,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 	}
 }
 
-// The exemplars of an open incident are kept when it opens, and then every ten minutes.
+// The exemplars of an open incident are kept when it opens, and every ten minutes after that.
 func TestKeepDue(t *testing.T) {
 	opened := start.Add(3 * time.Second)
 	var got []time.Duration
@@ -301,7 +301,7 @@ func TestKeepDue(t *testing.T) {
 	}
 }
 
-// Problems that are in one list only are those that opened or closed.
+// A problem that is in only one of two lists has opened or closed.
 func TestProblemsWithout(t *testing.T) {
 	list := func(ids ...uint64) (all []detect.Problem) {
 		for _, id := range ids {

@@ -17,12 +17,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// cleanup holds limits of the stored history.
+// cleanup holds the limits for the stored history.
 type cleanup struct {
 	bytes  int64       // of the store; 0: unlimited
-	before trace.Nanos // exemplars of requests before it are deleted; 0: none
-	past   *pastLimits // of windows and closed problems; nil: not now
-	open   evidence    // its history is deleted last
+	before trace.Nanos // exemplars of requests before this time are deleted
+	past   *pastLimits // for windows and closed problems; nil: not now
+	open   evidence    // history that is deleted last
 }
 
 // ageInterval is the time between deletions of exemplars by age. Each deletion reads all exemplars.
@@ -41,9 +41,9 @@ func (l *loop) retention(now trace.Nanos) *cleanup {
 	return x
 }
 
-// evidence lists what people may still work on.
+// evidence lists subjects and groups that people may still be working on.
 type evidence struct {
-	subjects map[search.Subject]bool // the open problems, and the incidents that are not forgotten, with their problems
+	subjects map[search.Subject]bool // open problems, and incidents that aren't forgotten, with their problems
 	groups   map[analysis.Hash]bool  // of the open problems, with their request types
 }
 
@@ -67,16 +67,16 @@ func evidenceOf(core *engine.View) evidence {
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
-	of    search.Subject // for which it is kept; zero: none, it is an exemplar of the group
+	of    search.Subject // subject that it is kept for; zero if it is an exemplar of the group itself
 }
 
-// headroom is the part of the byte limit, one in headroom, that is freed once the limit is reached, so that it is not
-// reached again at once.
+// headroom determines how much is freed when the byte limit is reached: 1/headroom of the limit, so that it isn't
+// reached again immediately.
 const headroom = 10
 
-// enforce deletes exemplars beyond the age limit and then, beyond the byte limit, the oldest decisions, exemplars and
-// days of windows, evidence of open problems last. It never deletes the data of the checkpoint; if that alone exceeds
-// the limit, it deletes everything else.
+// enforce first deletes exemplars beyond the age limit. If the store exceeds the byte limit, it then deletes the oldest
+// decisions, exemplars and days of windows, and evidence of open problems last. It never deletes the data of the
+// checkpoint, even if that alone exceeds the limit.
 func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
 		if err := k.deleteAged(r, refs); err != nil {
@@ -87,7 +87,7 @@ func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.
 	if over <= 0 || err != nil {
 		return err
 	}
-	if err := k.options.Store.Compact(ctx); err != nil { // deleted data may still take space
+	if err := k.options.Store.Compact(ctx); err != nil { // deleted data may still take up space
 		return err
 	}
 	if over, err = k.excess(r.bytes); over <= 0 || err != nil {
@@ -108,7 +108,7 @@ func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.
 	return k.options.Store.Compact(ctx)
 }
 
-// excess returns the bytes of the store beyond a limit; 0 if the limit is 0.
+// excess returns the number of bytes by which the store exceeds a limit. It is 0 if the limit is 0.
 func (k *exemplarStore) excess(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
@@ -137,7 +137,7 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 	return all, err
 }
 
-// stored returns the stored exemplars to which e belongs.
+// stored returns the stored exemplars that include e.
 func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	if e.of.IsZero() {
 		return k.options.Store.Exemplars(e.group)
@@ -145,7 +145,7 @@ func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	return k.options.Store.Kept(e.of, e.group)
 }
 
-// replace replaces the stored exemplars to which e belongs.
+// replace replaces the stored exemplars that include e.
 func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	if e.of.IsZero() {
 		return k.options.Store.PutExemplars(e.group, all)
@@ -153,7 +153,7 @@ func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	return k.options.Store.PutKept(e.of, e.group, all)
 }
 
-// deleteAged deletes the exemplars of requests that started before a time, except those that are kept for r.open.
+// deleteAged deletes the exemplars of requests that started before r.before, except those kept for r.open.
 func (k *exemplarStore) deleteAged(r *cleanup, refs map[trace.ID]int) error {
 	all, err := k.all()
 	for i := range all {
@@ -168,7 +168,7 @@ func (k *exemplarStore) deleteAged(r *cleanup, refs map[trace.ID]int) error {
 	return err
 }
 
-// pastItem is an exemplar, the decisions of an epoch, or the windows of a day.
+// pastItem is an exemplar, the decisions of one epoch, or the windows of one day.
 type pastItem struct {
 	exemplar *keptExemplar
 	decided  *store.Epoch
@@ -186,8 +186,8 @@ func (x pastItem) about(open evidence) bool {
 	return slices.ContainsFunc(x.decided.Subjects, func(s search.Subject) bool { return open.subjects[s] })
 }
 
-// oldest yields decisions, exemplars and days of windows, oldest first: those that do not concern open problems, then
-// the others. A day is as old as its end. An error ends the sequence.
+// oldest yields decisions, exemplars and days of windows, oldest first. Items about open problems come after all
+// others. A day is as old as its end. An error ends the sequence.
 func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
@@ -262,8 +262,8 @@ func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int
 	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
 }
 
-// deleteExemplar deletes an exemplar and returns the number of bytes freed: none while another group has an exemplar in
-// its trace.
+// deleteExemplar deletes an exemplar and returns the number of bytes freed. It is 0 as long as another group has an
+// exemplar in the same trace.
 func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
 	kept, err := k.stored(e)
 	if err != nil {
@@ -294,7 +294,7 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 	return size, errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
 }
 
-// logEnforceError logs that limits could not be enforced.
+// logEnforceError logs that limits couldn't be enforced.
 func (k *exemplarStore) logEnforceError(ctx context.Context, err error) {
 	if err != nil {
 		k.options.Log.ErrorContext(ctx, "history could not be trimmed; the store may exceed its limit", slog.Any("error", err))

@@ -28,7 +28,7 @@ func noise(n int, seed uint64) []byte {
 	return b
 }
 
-// The store stays within its limit. The oldest history is deleted first, that of open problems last.
+// The store stays within its limit. The oldest history is deleted first, except that history of open problems is last.
 func TestEnforce(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -147,7 +147,7 @@ func TestEnforceWhileRunning(t *testing.T) {
 		c.add(stretchSpan)
 		r.settle()
 	}
-	if err := r.store.Compact(t.Context()); err != nil { // the last writes are not in the size yet
+	if err := r.store.Compact(t.Context()); err != nil { // the size doesn't include the last writes yet
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {
@@ -192,7 +192,7 @@ func TestJournalAges(t *testing.T) {
 	}
 }
 
-// Decisions beyond the maximum age are deleted, younger ones are not.
+// Decisions beyond the maximum age are deleted, but younger ones are kept.
 func TestDecisionsAge(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -222,7 +222,7 @@ func TestDecisionsAge(t *testing.T) {
 	}
 }
 
-// Exemplars are deleted by age at the first checkpoint and then every ten minutes; without a maximum age, never.
+// Exemplars are deleted by age at the first checkpoint and then every ten minutes, or never if there is no maximum age.
 func TestAgeInterval(t *testing.T) {
 	const age = time.Hour
 	var retained atomic.Pointer[Retention]

@@ -11,40 +11,40 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tickInterval is the default time between two ticks, at which traces close and epochs end without a request.
+// tickInterval is the default time between ticks, which close traces and end epochs even if no request arrives.
 const tickInterval = 100 * time.Millisecond
 
-// sizeInterval is the time between two checks of the size of the journal and of the free space of the disk.
+// sizeInterval is the time between checks of the journal's size and the free disk space.
 const sizeInterval = time.Second
 
-// namesPeriod is the default of the least length of a period of the dictionary of the core, after which all names are
-// sent to it again.
+// namesPeriod is the default minimum length of a period of the core's dictionary. After a period all names are sent to
+// the core again.
 const namesPeriod = 5 * time.Minute
 
-// maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.
+// maxCommitBytes limits the requests in one commit to the journal. The others wait for the next commit.
 const maxCommitBytes = 16 << 20
 
-// message tells a shard the time, and passes it a request or a barrier.
+// message passes the time to a shard, and optionally a request or a barrier.
 type message struct {
 	at       trace.Nanos
-	delivery *delivery // nil: none
-	barrier  *barrier  // nil: none
+	delivery *delivery // may be nil
+	barrier  *barrier  // may be nil
 }
 
-// barrier is a position in the journal. Each shard passes it on to the core loop, which acts when it has come from all
-// shards.
+// barrier is a position in the journal. Each shard passes it on to the core loop, which acts once it has received the
+// barrier from all shards.
 type barrier struct {
 	at      trace.Nanos
-	seq     uint64          // its own record or, if it has none, the one before it
+	seq     uint64          // its own record, or the record before it if it has no record
 	epoch   bool            // an epoch ends
-	renews  bool            // a period of the dictionary of the core begins
-	change  *pendingChange  // applied here; nil: none
-	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; nil: none
-	// versions of services that arrived since the previous barrier
+	renews  bool            // a period of the core's dictionary starts
+	change  *pendingChange  // applied here; may be nil
+	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; may be nil
+	// Versions of services that arrived since the previous barrier.
 	versions []engine.VersionSeen
 }
 
-// sequencer owns the order of records, epochs and changes, and writes the journal. It has one goroutine.
+// sequencer determines the order of records, epochs and changes, and writes the journal. It has a single goroutine.
 type sequencer struct {
 	options  *Options
 	intake   *intake
@@ -52,22 +52,22 @@ type sequencer struct {
 	changes  <-chan *pendingChange
 	flushes  <-chan chan<- struct{}
 	shards   []chan<- message
-	names    chan<- *shardOutput // to the core loop: outputs with names only
-	overfull *atomic.Bool        // of the Service
+	names    chan<- *shardOutput // to the core loop: outputs that only have names
+	overfull *atomic.Bool        // belongs to the Service
 	full     bool                // the last check found too little free space for requests
-	spent    bool                // the last check found too little free space for the end of an epoch
+	spent    bool                // the last check found too little free space to end an epoch
 	counts   *Counts
 
-	clock    steadyClock // at the last record or tick
-	epoch    trace.Nanos // end of the current epoch; 0: none has begun
-	settings []byte      // the change that made the current settings; nil: none did
+	clock    steadyClock // as of the last record or tick
+	epoch    trace.Nanos // end of the current epoch; 0 before the first
+	settings []byte      // the change that made the current settings; nil: no change did
 	covered  uint64      // last record that the restored checkpoint covers
-	renewed  trace.Nanos // start of the current period of the dictionary of the core; 0: none has begun
+	renewed  trace.Nanos // start of the current period of the core's dictionary; 0 before the first
 	versions versionBuffer
 }
 
 // sequence numbers requests and changes, sets their time, makes them durable and passes them on, until ctx is done. It
-// drops those still waiting then.
+// drops requests and changes that are still waiting then.
 func (q *sequencer) sequence(ctx context.Context) error {
 	ticks := time.NewTicker(q.options.tick)
 	defer ticks.Stop()
@@ -101,7 +101,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	}
 }
 
-// fill adds waiting requests to a group that has one, up to the limit of a commit.
+// fill adds waiting requests to a group with one request, up to the limit of a commit.
 func (q *sequencer) fill(group []*delivery) []*delivery {
 	size := 0
 	for _, d := range group {
@@ -119,8 +119,8 @@ func (q *sequencer) fill(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends the end of the epoch, if it is over, a change, if there is one, and a group of requests to the
-// journal, and passes all of them on in this order.
+// commit appends the end of the epoch if it is over, a change unless it is nil, and a group of requests to the journal.
+// It then passes all of them on in this order.
 func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()
@@ -162,8 +162,9 @@ func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	return nil
 }
 
-// epochEnd returns the end of the current epoch, if it is over, and begins the next; else nil. Epochs end at multiples
-// of their length. Those in which the service did not run are skipped. No epoch ends while the disk has no room.
+// epochEnd returns the end of the current epoch and starts the next one, or returns nil if the current one isn't over.
+// Epochs end at multiples of their length. Epochs in which the service didn't run are skipped. No epoch ends while the
+// disk is full.
 func (q *sequencer) epochEnd() *barrier {
 	length := trace.Nanos(q.options.Core.Epoch)
 	over := q.clock.now / length * length
@@ -178,10 +179,9 @@ func (q *sequencer) epochEnd() *barrier {
 	return &barrier{at: over, epoch: true, renews: q.renewNames(over)}
 }
 
-// renewNames begins a new period of the dictionary of the core if the current one is over, and reports whether it did.
-// Requests that are decoded from now on bring all of their names with them. Those that were decoded before have brought
-// their names in the last period, and their traces close in this one, so that the core forgets no name that it still
-// needs.
+// renewNames starts a new period of the core's dictionary if the current one is over, and reports whether it did.
+// Requests decoded from now on bring all of their names with them. Requests decoded earlier brought their names in the
+// last period, and their traces close in this one. So the core doesn't forget any name that it still needs.
 func (q *sequencer) renewNames(now trace.Nanos) bool {
 	if now.Sub(q.renewed) < max(q.options.names, 2*q.options.Assembly.MaxAge) {
 		return false
@@ -191,7 +191,7 @@ func (q *sequencer) renewNames(now trace.Nanos) bool {
 	return true
 }
 
-// broadcast sends m to all shards, a barrier with the versions that arrived since the previous one.
+// broadcast sends m to all shards. A barrier also gets the versions that arrived since the previous one.
 func (q *sequencer) broadcast(m message) {
 	if m.barrier != nil {
 		m.barrier.versions = q.versions.take()
@@ -201,7 +201,7 @@ func (q *sequencer) broadcast(m message) {
 	}
 }
 
-// deliver sends the spans of a request to their shards, after its new names to the core loop.
+// deliver sends the new names of a request to the core loop and then its spans to their shards.
 func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Requests.Add(1)
 	q.counts.Spans.Add(int64(len(d.batch.Spans)))
@@ -237,9 +237,9 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 }
 
-// recover passes on the records of the journal since the checkpoint, in their order and with their times, and the
-// earlier records from oldest on, which have spans of traces that were open at the checkpoint. Without a checkpoint
-// oldest is 0. It counts records that are missing.
+// recover passes on the journal records since the checkpoint, in their order and with their times. Before them it
+// passes on the records from oldest on that have spans of traces that were open at the checkpoint. If there is no
+// checkpoint, oldest is 0. It counts missing records.
 func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	next := oldest
 	if oldest == 0 {

@@ -10,9 +10,9 @@
 //	    the outputs of the shards wait in a queue, so that neither epochs nor checkpoints stop the intake.
 //	 4. The core loop stores the decisions and reports them to the caller of the service. [Service.Ask] reads the core.
 //
-// The state is a function of the journal, which has the numbers and times of requests, the ends of epochs, and all
-// other input of decisions ([Service.Change]). A checkpoint is the state after one of its records; recovery reads the
-// later records. So the number of shards and restarts change neither statistics nor decisions.
+// The state is a function of the journal, which contains the numbers and times of requests, the ends of epochs, and all
+// other inputs to decisions ([Service.Change]). A checkpoint is the state after one of the records; recovery reads the
+// records after it. So neither the number of shards nor restarts affect statistics or decisions.
 package live
 
 import (
@@ -40,36 +40,37 @@ import (
 type Options struct {
 	Core       engine.Options
 	Assembly   assemble.OnlineOptions // Memory is for all shards together
-	Keys       *ingest.Keys           // attributes to decode; nil: those of the protocol only
+	Keys       *ingest.Keys           // attributes to decode; nil: only those used by the protocol
 	Shards     int                    // 0: one per core
-	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled, and of those that wait for the core
-	Checkpoint time.Duration          // minimum time between two checkpoints, which are taken at the ends of epochs
+	InFlight   int64                  // limit in bytes for accepted requests that aren't assembled yet, and for those waiting for the core
+	Checkpoint time.Duration          // minimum time between checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
-	// MaxJournalAge is the maximum age of records that a checkpoint covers but an open trace still refers to. 0:
-	// unlimited.
+	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to. 0
+	// means unlimited.
 	MaxJournalAge time.Duration
-	MaxJournal    uint64 // bytes of the journal beyond which requests are refused; 0: unlimited
+	MaxJournal    uint64 // size of the journal in bytes at which requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
-	// Fits reports whether the disk has room for bytes beside the work that goes on without requests. No epoch ends
-	// while it has none, and no checkpoint is stored without room for it. Nil: it always has.
+	// Fits reports whether the disk has room for the given number of bytes in addition to background work. If it has no
+	// room at all, epochs don't end. If it has no room for a checkpoint, the checkpoint isn't stored. Nil means that there
+	// is always room.
 	Fits  func(now time.Time, bytes uint64) bool
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger
-	// Epoch is called by the core loop at the end of an epoch. It may read the core but not keep it, and must return
-	// quickly. Nil: not called.
+	// The core loop calls Epoch at the end of each epoch, unless it is nil. Epoch can read the core but must not retain
+	// it, and it must return quickly.
 	Epoch func(core *engine.View, e Ended)
 
-	tick  time.Duration // between two checks for traces to close; 0: tickInterval
-	names time.Duration // least length of a period of the dictionary of the core; 0: namesPeriod
+	tick  time.Duration // time between checks for traces to close; 0: tickInterval
+	names time.Duration // minimum length of a period of the core's dictionary; 0: namesPeriod
 }
 
 // Retention limits the stored history.
 type Retention struct {
 	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
-	Bytes     int64         // of the store on disk; beyond, the oldest decisions, exemplars and days of windows are deleted. 0: unlimited
-	Exemplars int           // number of slow, of typical and of fast traces of each group; 0: none
+	Bytes     int64         // size of the store on disk at which the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
+	Exemplars int           // number of slow, of typical and of fast traces for each group
 }
 
 // Ended is the result of an epoch.
@@ -79,7 +80,7 @@ type Ended struct {
 	Decisions []search.Decision
 }
 
-// DefaultOptions returns options without journal, store and log.
+// DefaultOptions returns options without a journal, store and log.
 func DefaultOptions() Options {
 	return Options{
 		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
@@ -87,11 +88,11 @@ func DefaultOptions() Options {
 	}
 }
 
-// Service is the running service. Open one, then call Run, which returns when the service has ended. The journal and
-// the store belong to the caller.
+// Service is the running service. Open one and call Run, which returns when the service has ended. The journal and the
+// store belong to the caller.
 //
-// Its methods are safe for concurrent use. They communicate with the sequencer, the shards and the core loop through
-// channels: each of these owns its state.
+// Its methods are safe for concurrent use. They communicate through channels with the sequencer, the shards and the
+// core loop, each of which owns its state.
 type Service struct {
 	options   *Options
 	intake    *intake
@@ -106,16 +107,16 @@ type Service struct {
 	loop      *loop                // for Run
 
 	retained atomic.Pointer[Retention]
-	ready    atomic.Bool   // accepts requests
+	ready    atomic.Bool   // the service accepts requests
 	overfull atomic.Bool   // the journal exceeds MaxJournal
 	started  chan struct{} // closed when the service first accepts requests
 	stopped  chan struct{} // closed when the sequencer has stopped
 	done     chan struct{} // closed when the core loop has stopped
-	restored uint64        // first record that the restored checkpoint needs; 0: none was restored
+	restored uint64        // first record needed by the restored checkpoint; 0 without a checkpoint
 	counts   Counts
 }
 
-// Capacities of channels. Options.InFlight limits the bytes in them.
+// Capacities of channels. Options.InFlight limits the number of bytes in them.
 const (
 	arrivalsWaiting = 1024
 	deliveriesPerSh = 1024
@@ -124,7 +125,7 @@ const (
 	changesWaiting  = 16
 )
 
-// Open returns a Service in the state of the last checkpoint. Run reads the journal and accepts requests.
+// Open returns a Service in the state of the last checkpoint. Run then reads the journal and accepts requests.
 func Open(o Options) (*Service, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -190,12 +191,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-// errUnreadable is the error of a checkpoint that cannot be restored. The journal does not replace it, since records
-// that a checkpoint covers are deleted.
+// errUnreadable is returned for a checkpoint that can't be restored. The journal can't replace the checkpoint, because
+// the records that it covers have been deleted.
 var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, or start anew with the rest of the " +
 	"journal by moving the folder store out of the data directory")
 
-// errOldStrategy is the error of a checkpoint or a journal with a strategy that this version does not have.
+// errOldStrategy is returned for a checkpoint or a journal with a strategy that this version doesn't have.
 var errOldStrategy = errors.New("another version of sibyl wrote it with " +
 	"another strategy: start that version once more with a strategy that both " +
 	"have, stop it, and start this one; or start anew by moving the folders store and journal out of the data directory")
@@ -236,8 +237,8 @@ func (s *Service) restore() error {
 	return nil
 }
 
-// reportOlder logs that a later checkpoint than c, which may be nil, is lost: records after c were deleted, as they are
-// once a checkpoint has them.
+// reportOlder logs if a later checkpoint than c, which may be nil, has been lost. The sign is that records after c were
+// deleted, which only happens once a checkpoint covers them.
 func (s *Service) reportOlder(c *store.Checkpoint) {
 	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
 	switch first := s.options.Journal.First(); {
@@ -250,8 +251,8 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 	}
 }
 
-// Run reads the records of the journal since the checkpoint and then accepts requests until ctx is done. Then it
-// finishes the accepted requests and takes a checkpoint. Open traces stay open across the restart.
+// Run reads the journal records since the checkpoint and then accepts requests until ctx is done. Then it finishes the
+// accepted requests and takes a checkpoint. Open traces stay open across a restart.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
 	loop.Go(s.outputs.run)
@@ -260,7 +261,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	loop.Go(func() {
 		defer close(s.done)
-		s.loop.run(context.WithoutCancel(ctx)) // it finishes the accepted requests
+		s.loop.run(context.WithoutCancel(ctx)) // to finish the accepted requests
 	})
 	err := s.sequencer.recover(ctx, s.restored)
 	if err == nil {
@@ -289,7 +290,7 @@ func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 // Ready reports whether the service accepts requests.
 func (s *Service) Ready() bool { return s.ready.Load() }
 
-// Started returns a channel that is closed once the journal was read and the service accepts requests.
+// Started returns a channel that is closed once the journal has been read and the service accepts requests.
 func (s *Service) Started() <-chan struct{} { return s.started }
 
 // Counts returns the counters of the service.

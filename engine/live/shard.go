@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shard owns the open traces whose IDs hash to it. It has one goroutine.
+// shard owns the open traces whose IDs hash to it. It has a single goroutine.
 type shard struct {
 	number  int
 	in      <-chan message
@@ -29,12 +29,12 @@ type shard struct {
 	out       *shardOutput
 }
 
-// shardOutput is the result of a shard, on its way to the core loop.
+// shardOutput is the result of a shard on its way to the core loop.
 type shardOutput struct {
 	shard    int
 	requests []request
-	n        int                    // number of valid requests; the others keep their memory
-	barrier  *barrier               // reached after the requests; nil: none
+	n        int                    // number of valid requests; the others only keep their memory
+	barrier  *barrier               // reached after the requests; may be nil
 	oldest   uint64                 // with a barrier: first record with spans of open traces
 	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
 	spans    *observation.SpanTally // with a barrier: of these traces
@@ -48,12 +48,12 @@ type request struct {
 	simulation critpath.Simulation
 }
 
-// shardOutputs is the way from the shards and the sequencer to the core loop. It holds the outputs while the loop is
-// busy, as with the end of an epoch or with a checkpoint, so that these stop neither the shards nor the intake.
+// shardOutputs connects the shards and the sequencer to the core loop. It queues the outputs while the loop is busy,
+// e.g. with the end of an epoch or with a checkpoint, so that neither the shards nor the intake have to wait.
 type shardOutputs struct {
 	waiting chan *shardOutput
-	ready   chan *shardOutput // to the core loop: the outputs from waiting, in the same order
-	limit   int64             // in bytes of the outputs between the two channels
+	ready   chan *shardOutput // to the core loop: outputs from waiting, in the same order
+	limit   int64             // for the outputs between the two channels, in bytes
 	held    atomic.Int64      // bytes of these outputs
 	free    sync.Pool         // of *shardOutput
 }
@@ -62,10 +62,10 @@ func newShardOutputs(limit int64) *shardOutputs {
 	return &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting), ready: make(chan *shardOutput), limit: limit}
 }
 
-// bytes estimates the memory that o takes.
+// bytes estimates the memory used by o.
 func (o *shardOutput) bytes() int64 {
 	const output, perName, perRequest, perEdge, perVariable = 200, 100, 500, 64, 48
-	const perContext = 160 // with its part of the simulation
+	const perContext = 160 // including its part of the simulation
 	n := output
 	if o.names != nil {
 		n += perName * o.names.Len()
@@ -149,8 +149,8 @@ func (sh *shard) run() {
 	}
 }
 
-// close closes the traces that are due and observes those that settled. The others were cut at any point: the calls
-// that were open then would look unanswered.
+// close closes the traces that are due and observes those that have settled. Other traces were cut at an arbitrary
+// point, so calls that were open then would look unanswered.
 func (sh *shard) close(now trace.Nanos) {
 	for sh.open.Next(now, &sh.closed) {
 		sh.counts.Closed[sh.closed.Reason].Add(1)

@@ -24,7 +24,7 @@ func TestRecordsOfRequests(t *testing.T) {
 				{ID: 1, Op: 1, Kind: trace.Server, Start: now, End: now + 10}, {ID: 2, Parent: 1, Op: 2, Start: now + 1, End: now + 2},
 			},
 		}
-		for k := range int32(2) { // each span in a record of its own
+		for k := range int32(2) { // each span in its own record
 			sh.open.Add(now, first+uint64(k), &batch, assemble.Run{From: k, To: k + 1})
 		}
 		now = now.Add(options.Assembly.Settle)

@@ -2,22 +2,22 @@ package live
 
 import "log/slog"
 
-// Space tells for which work the disk has room.
+// Space is a level of free disk space. It determines which work continues.
 type Space uint8
 
 const (
-	// SpaceEnough means for everything.
+	// SpaceEnough means that all work continues.
 	SpaceEnough Space = iota
 	// SpaceLow means that requests are refused.
 	SpaceLow
-	// SpaceNone means that in addition no epoch ends, so that nothing is judged.
+	// SpaceNone means that epochs don't end either, so nothing is judged.
 	SpaceNone
 )
 
 // String returns the name of s in the API.
 func (s Space) String() string { return [...]string{"enough", "low", "none"}[s] }
 
-// Space returns for which work the disk has room now. It is safe for concurrent use.
+// Space returns the current level of free disk space. It is safe for concurrent use.
 func (s *Service) Space() Space {
 	switch now := s.options.Clock(); {
 	case !s.options.Fits(now, 0):
@@ -28,7 +28,7 @@ func (s *Service) Space() Space {
 	return SpaceEnough
 }
 
-// watchSpace refuses requests while the journal exceeds its limit, and logs when a lack of space begins and ends.
+// watchSpace refuses requests while the journal exceeds its limit, and logs when space runs out and when it is back.
 func (q *sequencer) watchSpace() {
 	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
 	if q.overfull.Swap(overfull) != overfull {
@@ -57,11 +57,11 @@ func (q *sequencer) logRefusing(refusing bool, why string) {
 	}
 }
 
-// checkpointCopies times the size of the last checkpoint must fit on the disk for the next one: the database writes it
-// to its log and again to its files, before it removes the last one.
+// checkpointCopies is the number of copies of a checkpoint, in the size of the last one, that must fit on the disk for
+// the next one. The database writes it to its log and again to its files before it removes the last one.
 const checkpointCopies = 3
 
-// fits reports whether the disk has room for a checkpoint. It logs when a lack of room begins.
+// fits reports whether the disk has room for a checkpoint. It logs when the disk runs out of room.
 func (l *loop) fits() bool {
 	last, err := l.options.Store.CheckpointBytes()
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 const (
 	// TicksKept is the time for which requests are kept by tick, for display.
 	TicksKept = 3 * time.Hour
-	// MinutesKept is the time for which they are kept by minute then.
+	// MinutesKept is the time for which requests are kept by minute after that.
 	MinutesKept = 2 * group.Day
-	// maxTicked bounds the groups and request types whose requests are kept by tick: docs/operations.md has their size.
+	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md gives their size.
 	maxTicked = 2048
-	// maxTicks bounds the ticks between two checkpoints; beyond, charts lack requests.
+	// maxTicks limits the ticks between two checkpoints. If there are more, charts lack some requests.
 	maxTicks = 1 << 17
 )
 
-// ticks counts the requests since the last checkpoint by group and by the tick in which they began, whenever their
-// traces arrived. No decision depends on them.
+// ticks counts the requests since the last checkpoint by group and by the tick in which they started, no matter when
+// their traces arrived. No decision depends on it.
 type ticks struct {
 	now    trace.Nanos                   // end of the last epoch
 	ticked map[analysis.Hash]trace.Nanos // latest ticks of groups and request types
@@ -35,10 +35,10 @@ func newTicks() *ticks {
 	return &ticks{ticked: make(map[analysis.Hash]trace.Nanos), all: make(map[store.Tick]*group.Past)}
 }
 
-// observe takes a request; either group may be nil.
+// observe adds a request; either group may be nil.
 func (t *ticks) observe(requestType, group *group.Group, o *observation.Observation) {
 	if t.now != 0 && (o.Start < t.now.Add(-TicksKept) || o.Start > t.now.Add(time.Hour)) {
-		return // of a recording, or with a wrong clock
+		return // it is from a recording or has a wrong clock
 	}
 	if requestType != nil {
 		t.add(requestType.ID, o)
@@ -71,7 +71,8 @@ func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
 	}
 }
 
-// take returns the ticks since the last checkpoint and begins anew. Groups without requests for long make room.
+// take returns the ticks since the last checkpoint and resets them. Groups without recent requests make room for
+// others.
 func (t *ticks) take() map[store.Tick]*group.Past {
 	maps.DeleteFunc(t.ticked, func(_ analysis.Hash, latest trace.Nanos) bool { return latest < t.now.Add(-TicksKept) })
 	all := t.all
@@ -79,7 +80,7 @@ func (t *ticks) take() map[store.Tick]*group.Past {
 	return all
 }
 
-// keepTicks stores ticks, before the checkpoint that makes them durable.
+// keepTicks stores ticks. It must be called before the checkpoint that makes them durable.
 func (l *loop) keepTicks(all map[store.Tick]*group.Past) {
 	if err := l.options.Store.AddTicks(all); err != nil {
 		l.options.Log.Error("latencies could not be stored; charts of this time will have a gap", slog.Any("error", err))

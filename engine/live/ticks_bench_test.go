@@ -14,8 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkTicks measures the cost of the ticks that charts show: a request, and the memory for a minute until the next
-// checkpoint with as many groups and request types as there is room for, each with a request a second.
+// BenchmarkTicks measures the cost of the ticks that charts show: the CPU time per request, and the memory until the
+// next checkpoint, a minute later. There are as many groups and request types as there is room for, each with one
+// request per second.
 func BenchmarkTicks(b *testing.B) {
 	const half = maxTicked / 2
 	groups := make([]*group.Group, 2*half)
@@ -52,7 +53,7 @@ func BenchmarkTicks(b *testing.B) {
 		one()
 	}
 	syscall.Getrusage(syscall.RUSAGE_SELF, &ended)
-	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // other programs do not change it
+	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // not affected by other programs
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(t.all)), "B/tick")
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }

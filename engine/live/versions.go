@@ -7,17 +7,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// versionBuffer holds the versions of services that arrived since the last barrier. They pass to the core loop with the
-// next one, so that the state at an end of an epoch, or in a checkpoint, has exactly the versions that arrived before.
+// versionBuffer holds the versions of services that arrived since the last barrier. The next barrier takes them to the
+// core loop. So the state at the end of an epoch, or in a checkpoint, has exactly the versions that arrived before it.
 type versionBuffer struct {
 	seen   []engine.VersionSeen
 	places map[ingest.ServiceVersion]int // index in seen
 }
 
-// maxBufferedVersions is the number of versions at which a barrier is sent for them.
+// maxBufferedVersions is the number of versions at which a barrier is sent to pass them on.
 const maxBufferedVersions = 4096
 
-// observe adds the versions of a request that arrived at a time.
+// observe adds the versions in a request that arrived at a time.
 func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	for _, v := range b.Versions {
 		first := startOf(v, at)
@@ -33,10 +33,11 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	}
 }
 
-// maxDelay is the age of a span from which its start is taken for that of a wrong clock.
+// maxDelay is the age at which we no longer believe a span's start and assume a wrong clock.
 const maxDelay = 7 * group.Day
 
-// startOf returns the start of a version that arrived at a time: a recorded past arrives long after it began.
+// startOf returns the start of a version that arrived at a time. In a recorded past the start is long before the
+// arrival.
 func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
 	if v.First == 0 || at.Sub(v.First) > maxDelay {
 		return at

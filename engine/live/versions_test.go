@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A version begins with its own first span, whichever spans of other versions arrive with it. Wrong clocks do not
-// count.
+// A version starts with its own first span, no matter which spans of other versions arrive with it. Spans with wrong
+// clocks don't count.
 func TestVersionsBegin(t *testing.T) {
 	now := trace.Nanos(0).Add(1000 * time.Hour)
 	batch := func(starts ...trace.Nanos) *ingest.Batch {

@@ -11,23 +11,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wholeTraces keeps, in memory, the latest traces of the requests that are kept for comparisons, with all attributes.
+// wholeTraces keeps the latest traces of requests kept for comparisons in memory, with all attributes.
 type wholeTraces struct {
 	mu     sync.Mutex          // guards all fields
-	traces map[trace.ID][]byte // OTLP requests in protobuf, compressed
+	traces map[trace.ID][]byte // compressed OTLP requests in protobuf
 	order  []trace.ID          // oldest first
 	size   int                 // bytes in traces
 	most   int
 }
 
-// wholeBytes limits the memory of whole traces: some 10 000 of 20 spans.
+// wholeBytes limits the memory for whole traces. It's enough for about 10,000 traces of 20 spans.
 const wholeBytes = 24 << 20
 
 func newWholeTraces() *wholeTraces {
 	return &wholeTraces{traces: make(map[trace.ID][]byte), most: wholeBytes}
 }
 
-// add takes a trace as an OTLP request in protobuf, in place of the oldest ones.
+// add adds a trace, given as an OTLP request in protobuf, and drops the oldest ones if necessary.
 func (w *wholeTraces) add(id trace.ID, request []byte) {
 	packed := s2.Encode(nil, request)
 	w.mu.Lock()
@@ -44,7 +44,7 @@ func (w *wholeTraces) add(id trace.ID, request []byte) {
 	}
 }
 
-// get returns a trace; nil if it is not kept.
+// get returns a trace, or nil if it isn't kept.
 func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	w.mu.Lock()
 	packed := w.traces[id]
@@ -55,12 +55,12 @@ func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	return s2.Decode(nil, packed)
 }
 
-// WholeTrace returns the trace of a request that [engine.Kept.Of] returns, as an OTLP request in protobuf with all
-// attributes; nil if it is not kept.
+// WholeTrace returns the trace of a request returned by [engine.Kept.Of], as an OTLP request in protobuf with all
+// attributes, or nil if the trace isn't kept.
 func (s *Service) WholeTrace(id trace.ID) ([]byte, error) { return s.loop.exemplars.whole.get(id) }
 
-// copyWhole copies traces from the journal to k.whole until the time of a task is over. Records have spans of many
-// traces, so it keeps those that it has read.
+// copyWhole copies traces from the journal to k.whole until the deadline of the task. Records contain spans of many
+// traces, so it caches the ones it has read.
 func (k *exemplarStore) copyWhole(t task) error {
 	known, size := make(map[uint64][]byte), 0
 	read := func(seq uint64) ([]byte, error) {
@@ -89,11 +89,11 @@ func (k *exemplarStore) copyWhole(t task) error {
 	return nil
 }
 
-// maxKnownRecords limits the bytes of the records that copyWhole keeps.
+// maxKnownRecords limits the size in bytes of the records that copyWhole caches.
 const maxKnownRecords = 16 << 20
 
-// recordedTrace returns a trace as an OTLP request in protobuf, with all attributes of its spans, from the journal
-// records that read returns; nil if the journal no longer has all of them.
+// recordedTrace returns a trace as an OTLP request in protobuf, with all attributes of its spans. It reads the given
+// journal records with read, and returns nil if the journal no longer has all of them.
 func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
 		data, err := read(seq)
@@ -107,8 +107,8 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 	return request, nil
 }
 
-// readRecord returns the request in a record, in protobuf; nil if the journal no longer has the record. It is stored in
-// buf if there is room.
+// readRecord returns the request in a record, in protobuf, or nil if the journal no longer has the record. It uses buf
+// if there is room.
 func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests
 	r, err := from.Get(seq, buf)

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Requests that are kept for comparisons are kept with all spans and attributes, although checkpoints trim the journal.
+// Requests kept for comparisons keep all spans and attributes, even though checkpoints trim the journal.
 func TestWholeTraces(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -39,7 +39,7 @@ func TestWholeTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if request == nil { // of the learning period
+		if request == nil { // it belongs to the learning period
 			continue
 		}
 		x, err := otlp.DecodeWholeTrace(o.Trace, request, &trace.Table{}, ingest.AllFailureRules)
@@ -56,7 +56,7 @@ func TestWholeTraces(t *testing.T) {
 	}
 }
 
-// A trace can be copied from a request in JSON whose attributes and identifiers are not written as pdata writes them.
+// A trace can be copied from a JSON request even if pdata would write its attributes and identifiers differently.
 func TestWholeTraceOfOddJSON(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -93,7 +93,7 @@ func TestWholeTraceOfOddJSON(t *testing.T) {
 	}
 }
 
-// The oldest traces make room for new ones, and a trace that is too large is not kept.
+// The oldest traces make room for new ones, and a trace that is too large isn't kept.
 func TestWholeTracesAreBounded(t *testing.T) {
 	w := newWholeTraces()
 	w.most = 2000

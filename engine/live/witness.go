@@ -10,9 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// witnesses chooses traces that contain the place of a problem or an incident. A tracepoint that located a place is
-// disabled at once, so that no later trace has its spans: traces are kept while the search still runs, those with the
-// leading suspect.
+// witnesses selects traces that contain the place of a problem or an incident. A tracepoint is disabled as soon as it
+// has located a place, so later traces don't have its spans. Therefore we keep traces with the leading suspect while
+// the search is still running.
 type witnesses struct {
 	requested map[trace.Symbol]bool // tracepoints that investigations have enabled
 	seen      map[witnessKey][]witness
@@ -27,13 +27,13 @@ type witnessKey struct {
 // witness is a request that ran a tracepoint.
 type witness struct {
 	store.Exemplar
-	at int64 // ns in the spans of the tracepoint
+	at int64 // time in the spans of the tracepoint, in ns
 }
 
-// keptWitnesses are the witnesses that are kept for one investigation.
+// keptWitnesses are the witnesses kept for one investigation.
 type keptWitnesses struct {
 	witnessKey
-	least   int64 // shortest time at the tracepoint, of as many as are kept; 0: there is room for more
+	least   int64 // shortest time at the tracepoint among the kept ones; 0: there is room for more
 	located bool
 }
 
@@ -46,7 +46,7 @@ func newWitnesses() *witnesses {
 	return &witnesses{seen: make(map[witnessKey][]witness), kept: make(map[search.Subject]keptWitnesses)}
 }
 
-// observe takes a request.
+// observe adds a request.
 func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	if len(w.requested) == 0 {
 		return
@@ -60,8 +60,8 @@ func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	}
 }
 
-// add keeps x among the longest of its key. Of a request that ran the tracepoint in several contexts the longest time
-// counts.
+// add adds x if it is among the longest of its key. If a request ran the tracepoint in several contexts, the longest
+// time counts.
 func (w *witnesses) add(key witnessKey, x witness) {
 	all, known := w.seen[key]
 	switch same := slices.IndexFunc(all, func(o witness) bool { return o.Trace == x.Trace && o.Root == x.Root }); {
@@ -77,8 +77,8 @@ func (w *witnesses) add(key witnessKey, x witness) {
 	w.seen[key] = all[:min(len(all), keptPerPlace)]
 }
 
-// keeps ends an epoch: it returns the witnesses to keep for investigations whose leading suspect is a tracepoint. Those
-// of a located place stay.
+// keeps ends an epoch. It returns the witnesses to keep for investigations whose leading suspect is a tracepoint.
+// Witnesses of a located place stay.
 func (w *witnesses) keeps(state *search.State) []keep {
 	var all []keep
 	w.requested = make(map[trace.Symbol]bool)
@@ -106,7 +106,8 @@ func (w *witnesses) keeps(state *search.State) []keep {
 	return all
 }
 
-// best returns the state of the witnesses of v, and those to keep instead of the old ones; none if the old ones stay.
+// best returns the state of the witnesses of v and the witnesses that replace the old ones, or nil if the old ones
+// stay.
 func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnesses, []store.Exemplar) {
 	located := v.Answer() != 0
 	if located && old.located || len(v.Suspects) == 0 || v.Suspects[0].Tracepoint == 0 || !located && !v.Status.Active() {
@@ -129,7 +130,7 @@ func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnes
 	return now, exemplars
 }
 
-// longest returns the witnesses of the leading suspect of v in this epoch, of the request type that has the longest.
+// longest returns this epoch's witnesses of the leading suspect of v, from the request type with the longest one.
 func (w *witnesses) longest(v *search.Investigation) (best witnessKey, list []witness) {
 	tracepoint := v.Suspects[0].Tracepoint
 	if _, ofIncident := v.Subject.Incident(); !ofIncident {

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ran returns a request that spent times in the spans of a tracepoint.
+// ran returns a request that spent the given times in spans of a tracepoint.
 func ran(id byte, tracepoint trace.Symbol, at ...time.Duration) *request {
 	r := &request{Observation: observation.Observation{Records: []uint64{uint64(id)}}}
 	r.Trace[0], r.Start, r.Duration = id, trace.Nanos(id), time.Second
@@ -20,8 +20,8 @@ func ran(id byte, tracepoint trace.Symbol, at ...time.Duration) *request {
 	return r
 }
 
-// The traces with the longest time at the leading suspect are kept while the search runs, and stay once the place is
-// located, when its tracepoint is off.
+// The traces with the longest time at the leading suspect are kept while the search is running. They stay once the
+// place is located and its tracepoint is off.
 func TestWitnesses(t *testing.T) {
 	const place, child = trace.Symbol(1), trace.Symbol(2)
 	one, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
