@@ -17,10 +17,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// replicas writes traces of an edge that calls three services, each by the IP addresses of its replicas.
+// replicas writes traces of an edge service that calls three services, each by the IP addresses of its replicas.
 type replicas struct {
 	r     *rand.Rand
-	fault string // of calls to price: "", or dies, slow, retried
+	fault string // fault of calls to price: empty, or dies, slow, retried
 	all   ptrace.Traces
 	spans map[string]ptrace.SpanSlice
 	ids   uint64
@@ -46,7 +46,7 @@ func (a *replicas) add(service, name string, id pcommon.TraceID,
 	return s
 }
 
-// call adds a call of the edge and returns its end.
+// call adds a call of the edge and returns when it ends.
 func (a *replicas) call(root ptrace.Span, callee, number int,
 	at time.Time, took time.Duration, answered bool,
 ) time.Time {
@@ -88,9 +88,9 @@ func (a *replicas) request(number int, at time.Time) {
 	root.SetEndTimestamp(pcommon.NewTimestampFromTime(end.Add(2 * time.Millisecond)))
 }
 
-// A callee that is addressed by IP and does not answer is named first, by what it answered before.
+// A callee that is addressed by IP and doesn't answer is named first, thanks to its earlier answers.
 func TestSilentAddress(t *testing.T) {
-	const healthy, faulty = 1500, 300 // seconds, with a request each
+	const healthy, faulty = 1500, 300 // seconds, with one request each
 	for _, fault := range []string{"dies", "times out", "is retried"} {
 		a := &replicas{
 			r:   rand.New(rand.NewPCG(1, 2)),

@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The engine is in the same state as that of the service after it received each trace when it ended.
+// The engine is in the same state as the engine of a service that received each trace when it ended.
 func TestAgreesWithService(t *testing.T) {
 	const from = trace.Nanos(1_700_000_000_000_000_000)
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})

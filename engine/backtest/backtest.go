@@ -1,10 +1,10 @@
 // Package backtest plays recorded traces through the engine of sibyl serve, on a clock driven by the traces, and
 // returns the incidents that the service would have reported: files → traces in the order in which they ended →
-// [assemble.Online] → [engine.Core], epoch by epoch → [Result]. With labels it scores the incidents.
+// [assemble.Online] → [engine.Core], epoch by epoch → [Result]. If there are labels, it scores the incidents.
 //
-// A trace arrives as a whole when its last span ends: a recording does not contain the delays of exporters. The result
-// depends on the set of spans and the options only, unless a clock is fast: the order of a file tells when its spans
-// arrived (see arrivals).
+// A trace arrives as a whole when its last span ends, because a recording doesn't contain the delays of exporters. The
+// result only depends on the set of spans and the options, except if a clock is fast: then the order of spans in a file
+// shows when they arrived (see arrivals).
 package backtest
 
 import (
@@ -22,27 +22,27 @@ import (
 
 // Result is the result of a backtest.
 type Result struct {
-	Table     *trace.Table // has the names of everything below
+	Table     *trace.Table // has all names used below
 	Traces    int
-	Misdated  int               // further traces, which were not played: their clocks were wrong
-	Coverage  trace.Coverage    // what became of their spans
-	From, To  trace.Nanos       // start of the first span, end of the last; 0 without a trace
-	Learned   trace.Nanos       // incidents are reported from this time on; 0: the recording is too short
-	Incidents []engine.Incident // in the order of opening, as of their end or that of the recording; not nil
+	Misdated  int               // traces that were not played because their clocks were wrong, not counted in Traces
+	Coverage  trace.Coverage    // how their spans were used
+	From, To  trace.Nanos       // start of the first span, end of the last; 0 if there are no traces
+	Learned   trace.Nanos       // time from which on incidents are reported; 0: the recording is too short
+	Incidents []engine.Incident // in the order of opening, as of their end or the recording's end; not nil
 	Types     []group.Summary   // names the request types that incidents affect
-	Score     *Score            // nil without labels
+	Score     *Score            // nil if there are no labels
 }
 
-// Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
-// for temporary files, if ctx ends, or if there are labels but none can be scored. Options.Table is not used.
+// Files plays the traces of files and directories. It returns an error if a path can't be read, if there is no room for
+// temporary files, if ctx ends, or if there are labels but none of them can be scored. It doesn't use Options.Table.
 //
-// Traces far from the others have a wrong clock ([assemble.Calendar]). They are not played, since the clock of the
-// engine would follow them.
+// Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
+// would follow them.
 func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
 	}
-	input.Memory /= 2 // traces by ID and by time are in memory together
+	input.Memory /= 2 // traces by ID and traces by time are in memory together
 	var clocks arrivals
 	input.Decoded = clocks.add
 	in, err := file.Read(ctx, paths, input)

@@ -9,52 +9,55 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// clockTolerance is the distance of a span from the time of its arrival from which its clock is wrong. It leaves room
-// for the spans that arrive between those that tell the time, and for files that were merged.
+// clockTolerance is the distance between a span's end and its arrival at which we consider its clock wrong. It allows
+// for inaccurate arrival times and for files that were merged.
 const clockTolerance = 10 * time.Minute
 
-// Bounds of an [arrivals].
+// Limits of an [arrivals].
 const (
-	arrivalsBefore = 16384   // spans before one that tell its time: many batches, so that all services are among them
-	arrivalsAfter  = 256     // spans after it, at least: the first after a pause of the recording have no wrong clock
-	leastClocks    = 3       // of fewer there is no majority
-	maxFast        = 1 << 21 // traces from fast clocks; further ones keep their times
+	arrivalsBefore = 16384   // spans that determine the time of a later one: many batches, so that all services are included
+	arrivalsAfter  = 256     // spans after it, at least: the first spans after a pause of the recording don't have a wrong clock
+	leastClocks    = 3       // fewer have no majority
+	maxFast        = 1 << 21 // maximum number of traces from fast clocks; the others keep their times
 )
 
-// arrivals finds the spans from clocks that are fast, by their place in their file: no span ends after it arrived.
+// arrivals finds spans from fast clocks by their place in their file. It relies on the fact that no span ends after it
+// arrived.
 //
-//  1. A host has a clock, or a service whose spans name no host. Its time is the latest end of the last few spans that
-//     it dated, since some of them may be late.
-//  2. The time of arrival at a place of a file is the median of the times of the clocks there: most clocks are right.
-//  3. A span that ends more than [clockTolerance] after it arrived has a wrong clock. Earlier ends are no evidence:
-//     spans may be late.
-//  4. Unless most spans of a file ended when they arrived, the file is in another order, and tells nothing.
+//  1. Each host has a clock, and so does each service whose spans name no host. The time of a clock is the latest end of
+//     the last few spans that it dated, because some of them may be late.
+//  2. The arrival time at a place in a file is the median of the times of the clocks there, because most clocks are
+//     right.
+//  3. A span that ends more than [clockTolerance] after its arrival has a wrong clock. An earlier end proves nothing,
+//     because spans may be late.
+//  4. If most spans in a file did not end about when they arrived, the file isn't in the order of arrival. We then ignore
+//     its order.
 //
-// Call add for the spans in the order of the input and end once, then extent. The zero value is ready.
+// Call add for the spans in the order of the input and end once, then extent. The zero value is ready to use.
 type arrivals struct {
 	path    string
 	seen    int       // spans of the file
-	waiting []arrived // the last of them, which are not judged yet
+	waiting []arrived // its last spans, which haven't been judged yet
 	clocks  map[trace.Symbol]clock
-	now     trace.Nanos   // the time of arrival; 0: unknown
+	now     trace.Nanos   // time of arrival; 0: unknown
 	times   []trace.Nanos // scratch
 	inOrder int           // spans that ended when they arrived
-	// times of arrival of the traces with a span from a fast clock: in the file, and in all files before
+	// Arrival times of the traces with a span from a fast clock: in this file, and in all earlier files.
 	found, fast map[trace.ID]trace.Nanos
-	lately      []arrived // the spans from fast clocks among the last arrivalsBefore
+	lately      []arrived // spans from fast clocks among the last arrivalsBefore spans
 }
 
-// arrived is a span that waits to be judged.
+// arrived is a span waiting to be judged.
 type arrived struct {
 	trace  trace.ID
 	end    trace.Nanos
 	number int // of the span in its file
 }
 
-// clock holds the ends of the last spans that a clock dated.
+// clock holds the ends of the last spans dated by a clock.
 type clock struct {
-	ends   [4]trace.Nanos // the last first
-	number int            // of the last of these spans
+	ends   [4]trace.Nanos // latest span first
+	number int            // of the latest of these spans in the file
 }
 
 // add takes the spans of a batch from a file.
@@ -85,7 +88,7 @@ func (a *arrivals) add(path string, b *ingest.Batch) {
 	}
 }
 
-// judge judges the first n of the spans that wait.
+// judge judges the first n of the waiting spans.
 func (a *arrivals) judge(n int) {
 	before := a.now
 	if a.tell(); before != 0 && a.now.Sub(before) > clockTolerance {
@@ -109,8 +112,8 @@ func (a *arrivals) judge(n int) {
 	}
 }
 
-// rehabilitate takes back that clocks are fast if the time of arrival has just leapt to theirs: they were the first
-// ones after a pause of the recording.
+// rehabilitate clears spans of the suspicion of a fast clock if the arrival time has just jumped to their time. They
+// were the first spans after a pause of the recording.
 func (a *arrivals) rehabilitate() {
 	for _, s := range a.lately {
 		if s.number >= a.seen-arrivalsBefore && s.end.Sub(a.now) <= clockTolerance {
@@ -120,7 +123,7 @@ func (a *arrivals) rehabilitate() {
 	a.lately = a.lately[:0]
 }
 
-// tell computes the time of arrival.
+// tell computes the current arrival time.
 func (a *arrivals) tell() {
 	a.times = a.times[:0]
 	for of, c := range a.clocks {
@@ -151,7 +154,8 @@ func (a *arrivals) end() {
 	a.seen, a.inOrder = 0, 0
 }
 
-// extent returns the [Extent] of t without the spans from fast clocks; if they all are, the time at which t arrived.
+// extent returns the [Extent] of t without the spans from fast clocks, or the arrival of t if all spans are from fast
+// clocks.
 func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	at, found := a.fast[t.ID]
 	if !found {
@@ -169,7 +173,7 @@ func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	return from, to
 }
 
-// Extent returns the start of the first span of t, and the end of the last.
+// Extent returns the start of the first span of t and the end of the last span.
 func Extent(t *trace.Trace) (from, to trace.Nanos) {
 	from = math.MaxInt64
 	for i := range t.Spans {

@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recorded returns the spans of some hosts, one a second from each, in the order of arrival. Each is its own trace, and
-// shift moves it.
+// recorded returns spans of several hosts in the order of arrival. Each host sends one span per second. Each span is a
+// trace of its own, and shift changes its time.
 func recorded(hosts int, length time.Duration, shift func(host int, at time.Duration) time.Duration) *ingest.Batch {
 	b := &ingest.Batch{}
 	for at := time.Duration(0); at < length; at += time.Second {
@@ -31,7 +31,7 @@ func recorded(hosts int, length time.Duration, shift func(host int, at time.Dura
 	return b
 }
 
-// Spans that end long after they arrived are found, and nothing else is taken for one.
+// Spans that end long after they arrived are found, and no other spans.
 func TestFastClocks(t *testing.T) {
 	const length = 2 * time.Hour
 	random := rand.New(rand.NewPCG(1, 2))
@@ -67,7 +67,7 @@ func TestFastClocks(t *testing.T) {
 	} {
 		b := recorded(c.hosts, length, c.shift)
 		var a arrivals
-		for range 2 { // a second file of the same content changes nothing
+		for range 2 { // a second file with the same content changes nothing
 			a.add(name, b)
 			a.add("another file", &ingest.Batch{})
 		}
@@ -84,7 +84,7 @@ func TestFastClocks(t *testing.T) {
 	}
 }
 
-// The first batches of some hosts after a pause of the recording do not come from fast clocks.
+// The first batches of some hosts after a pause of the recording don't count as having fast clocks.
 func TestPauseInBatches(t *testing.T) {
 	for _, batch := range []int{10, 100, 800} {
 		var a arrivals
@@ -111,7 +111,8 @@ func TestPauseInBatches(t *testing.T) {
 	}
 }
 
-// A trace from a fast clock is played when it arrived: with its other spans, or with those around it in the file.
+// A trace from a fast clock is played when it arrived. Its other spans tell when that was, or the spans around it in
+// the file.
 func TestPlayFastClock(t *testing.T) {
 	const now, count = 1_790_000_000, 600
 	var lines strings.Builder
@@ -122,7 +123,7 @@ func TestPlayFastClock(t *testing.T) {
 				at += 3600
 			}
 			if service == "stock" && i%2 == 0 {
-				id += count // alone in its trace
+				id += count // the only span of its trace
 			}
 			fmt.Fprintf(&lines, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"%s"}}]},`+
 				`"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"GET","startTimeUnixNano":"%d000000000","endTimeUnixNano":"%[4]d000000001"}]}]}]}`+"\n",

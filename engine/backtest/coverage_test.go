@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Every span that was played ends in exactly one account, whatever the traces are, in whatever parts they arrive.
+// Every span that was played is counted in exactly one account, no matter which traces and parts it arrives in.
 func TestCoverageAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options := backtest.Options{Table: &trace.Table{}, Assembly: assemble.DefaultOnlineOptions()}
@@ -49,17 +49,17 @@ func TestCoverageAddsUp(t *testing.T) {
 	})
 }
 
-// arrival is a part of a trace, which arrives when its last span ends.
+// arrival is a part of a trace that arrives when its last span ends.
 type arrival struct {
 	at   trace.Nanos
 	part *trace.Trace
 }
 
-// begun is the time of the first trace of a generator.
+// begun is the time of a generator's first trace.
 const begun = trace.Nanos(1_700_000_000_000_000_000)
 
-// A running service accounts for the spans of any traffic as a backtest of the same traffic does, and every accepted or
-// refused span is in exactly one account.
+// A running service and a backtest account for the spans of any traffic in the same way. Every accepted or refused span
+// is in exactly one account.
 func TestCoverageAgreesWithService(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 7))
 	table := &trace.Table{}
@@ -74,7 +74,7 @@ func TestCoverageAgreesWithService(t *testing.T) {
 	}
 }
 
-// encode passes on each part as a request in protobuf.
+// encode calls do with each part as a request in protobuf.
 func encode(all []arrival, table *trace.Table, do func(at trace.Nanos, body []byte) error) error {
 	for _, a := range all {
 		body, err := tracegen.Protobuf([]*trace.Trace{a.part}, table)
@@ -88,7 +88,7 @@ func encode(all []arrival, table *trace.Table, do func(at trace.Nanos, body []by
 	return nil
 }
 
-// inOrder returns parts in the order of their ends.
+// inOrder returns the parts in the order in which they end.
 func inOrder(parts []*trace.Trace) []arrival {
 	all := make([]arrival, len(parts))
 	for i, x := range parts {
@@ -99,8 +99,7 @@ func inOrder(parts []*trace.Trace) []arrival {
 	return all
 }
 
-// simulate returns the parts into which cut divides the requests of a simulated application, and adds its names to
-// table.
+// simulate returns the requests of a simulated application, divided into parts by cut, and adds their names to table.
 func simulate(table *trace.Table, cut func(*trace.Trace) []*trace.Trace) []arrival {
 	app := sim.New(sim.Config{Seed: 5, Tracepoints: 100, Rate: 15, Messages: 0.3, Skew: 2 * time.Second})
 	var parts []*trace.Trace
@@ -113,8 +112,9 @@ func simulate(table *trace.Table, cut func(*trace.Trace) []*trace.Trace) []arriv
 	return inOrder(parts)
 }
 
-// untidy returns x as it may arrive: without some spans, with work that starts after its parent ended, with copies, and
-// in parts, some of which are late or follow each other for longer than a trace stays open.
+// untidy returns x as it may arrive in practice. Some spans are missing, some are duplicates, and some work starts
+// after its parent has ended. The trace arrives in parts; some are late, or follow each other for longer than a trace
+// stays open.
 func untidy(random *rand.Rand, x *trace.Trace) []*trace.Trace {
 	parts := []*trace.Trace{{ID: x.ID}, {ID: x.ID}, {ID: x.ID}}
 	late := trace.Nanos(random.IntN(3)) * 12e9
@@ -139,7 +139,7 @@ func untidy(random *rand.Rand, x *trace.Trace) []*trace.Trace {
 	return slices.DeleteFunc(parts, func(p *trace.Trace) bool { return len(p.Spans) == 0 })
 }
 
-// unusual returns traces with all unusual properties, with few different IDs, and with the names of table.
+// unusual returns traces with all kinds of unusual properties and few different IDs. It takes their names from table.
 func unusual(random *rand.Rand, table *trace.Table) []arrival {
 	names := []trace.Symbol{table.Symbol("a"), table.Symbol("b"), table.Symbol("c")}
 	var parts []*trace.Trace

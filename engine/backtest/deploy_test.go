@@ -7,30 +7,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// deployed adds requests of shop, which calls items and prices. A new version of items, deployed ten minutes before the
-// fault, has more internal spans and calls cache. It takes as long as before.
+// deployed adds requests of shop, which calls items and prices. Ten minutes before the fault, a new version of items is
+// deployed. It has more internal spans and calls cache, but takes as long as the old one.
 type deployed struct {
 	*untidy
 	requests  int
-	slow      string // the service that is slow with the fault
-	failing   string // the service whose every second call fails with the fault
-	newCalls  int    // of cache, in each request to items
-	newInside int    // internal spans
+	slow      string // service that is slow during the fault
+	failing   string // service that fails every second call during the fault
+	newCalls  int    // calls to cache per request to items
+	newInside int    // internal spans of the new version
 }
 
 const deployAfter = 20 * time.Minute
 
-// Times of the services.
+// Times that services work for.
 const (
 	deployedWorks = 20 * ms
 	cacheWorks    = 8 * ms
-	inside        = 2 * ms // an internal span
+	inside        = 2 * ms // per internal span
 )
 
-// newVersion reports whether the new version of items serves the request.
+// newVersion reports whether the new version of items serves the current request.
 func (d *deployed) newVersion() bool { return d.requests >= int(deployAfter/time.Second) }
 
-// work returns the time that a service works for.
+// work returns the time for which a service works.
 func (d *deployed) work(service string) time.Duration {
 	usual := deployedWorks
 	switch {
@@ -45,7 +45,7 @@ func (d *deployed) work(service string) time.Duration {
 	return usual
 }
 
-// serves is serve, with the fault of the service.
+// serves is like serve, but includes the fault of the service.
 func (d *deployed) serves(
 	parent trace.SpanID, service, name string, at trace.Nanos, body func(id trace.SpanID, at trace.Nanos) trace.Nanos,
 ) (end trace.Nanos) {
@@ -87,9 +87,9 @@ func (d *deployed) request(at trace.Nanos) {
 	})
 }
 
-// TestDeployHidesNothing plays a deploy that changes the calls of a service, and then a fault: of that service, of its
-// caller, of its new callee or of another one. Each is an incident of its own, with the right service first, that began
-// with the fault.
+// TestDeployHidesNothing plays a deploy that changes the calls of a service, followed by a fault in that service, its
+// caller, its new callee or another service. Each fault is a separate incident that starts with the fault and has the
+// right service first.
 func TestDeployHidesNothing(t *testing.T) {
 	for _, test := range []struct {
 		slow, failing       string

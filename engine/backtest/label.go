@@ -20,7 +20,7 @@ import (
 // Label is a known fault.
 type Label struct {
 	Name   string
-	Fault  string // kind of fault, for sums by kind
+	Fault  string // kind of fault, for totals by kind
 	Window history.Interval
 	Target Target
 }
@@ -28,8 +28,8 @@ type Label struct {
 // Target is the location of a fault.
 type Target struct {
 	Service   string `json:"service"`
-	Operation string `json:"operation"` // "": not labelled
-	Detail    string `json:"detail"`    // for people
+	Operation string `json:"operation"` // empty: not labelled
+	Detail    string `json:"detail"`    // text for people
 }
 
 // ErrNoLabels is returned for a file without labels.
@@ -38,11 +38,11 @@ var ErrNoLabels = errors.New("no known faults, want one JSON object per line")
 // maxLabelLine is the longest line of labels.
 const maxLabelLine = 1 << 20
 
-// maxLabels bounds the size of a file of labels in bytes.
+// maxLabels limits the size of a label file in bytes.
 const maxLabels = 256 << 20
 
-// ReadLabels reads a file of labels, one JSON object per line, which may be compressed, or [file.Stdin]. An error names
-// the line and the field.
+// ReadLabels reads a label file with one JSON object per line. The file may be compressed, or [file.Stdin]. An error
+// names the line and the field.
 func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
 	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {
@@ -51,10 +51,10 @@ func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, err
 	return ParseLabels(path, data)
 }
 
-// ParseLabels parses the contents of a file of labels. The path is used in errors.
+// ParseLabels parses the contents of a label file. The path is only used in errors.
 func ParseLabels(path string, data []byte) ([]Label, error) {
 	var labels []Label
-	known := make(map[Label]int) // its line
+	known := make(map[Label]int) // line of each label
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxLabelLine)
 	n := 0
@@ -68,7 +68,7 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: malformed fault: %w", path, n, err)
 		}
-		if first := known[l]; first != 0 { // it would count twice
+		if first := known[l]; first != 0 { // it would be counted twice
 			return nil, fmt.Errorf("%s:%d: fault %q is a copy of line %d: leave it out", path, n, l.Name, first)
 		}
 		known[l] = n
@@ -83,8 +83,9 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 	return labels, nil
 }
 
-// during returns the labels that lie in the recorded time, at least in part, and the names of the others. It returns an
-// error if all lie outside, or if a time is so far from the recorded time that it must be in another unit.
+// during returns the labels that at least partly lie in the recorded time, and the names of the other labels. It
+// returns an error if all of them lie outside, or if a time is so far from the recorded time that it must be in another
+// unit.
 func during(labels []Label, recorded history.Interval) (within []Label, outside []string, err error) {
 	for _, l := range labels {
 		w := l.Window
@@ -136,7 +137,7 @@ func parseLabel(line []byte) (l Label, err error) {
 	return l, nil
 }
 
-// expected replaces an error of encoding/json, which names Go types, by the expected value.
+// expected replaces an error of encoding/json, which names Go types, with a description of the expected value.
 func expected(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
@@ -150,7 +151,7 @@ func expected(err error) error {
 	return fmt.Errorf("%s is of type %s, want object", wrong.Field, wrong.Value)
 }
 
-// parseTime parses a time as a number, or as a string because some languages round numbers of this size.
+// parseTime parses a time given as a number, or as a string because some languages round numbers of this size.
 func parseTime(field string, text json.RawMessage) (trace.Nanos, error) {
 	switch string(text) {
 	case "", "0", `"0"`, "null":

@@ -51,7 +51,8 @@ func TestBrokenLabels(t *testing.T) {
 	}
 }
 
-// Labels outside of the recording are set apart. If all of them are, or a time is in another unit, that is an error.
+// Labels outside the recording are listed separately. It is an error if all labels are outside or if a time is in
+// another unit.
 func TestLabelsDuring(t *testing.T) {
 	const start = 1_790_000_000
 	recorded := history.Interval{From: start * second, To: (start + 3600) * second}

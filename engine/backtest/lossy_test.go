@@ -12,33 +12,33 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// lossy generates requests of a shop, of whose spans some get lost: frontend calls catalog and orders, which calls
-// stock and payment, and most of them call a database. Requests come at random. Something may be between frontend and
-// orders.
+// lossy generates requests of a shop that loses some of its spans. frontend calls catalog and orders, orders calls
+// stock and payment, and most of them call a database. Requests arrive at random. There may be a hop between frontend
+// and orders.
 type lossy struct {
 	untidy
 	loss  float64       // share of the spans that get lost
-	after time.Duration // since when they do
-	names bool          // whether CLIENT spans name the service that they call
-	hop   bool          // whether there is a hop between frontend and orders with spans, which it does not export
+	after time.Duration // time after which they get lost
+	names bool          // whether CLIENT spans name the callee
+	hop   bool          // whether there is a hop between frontend and orders that creates spans but doesn't export them
 
-	// The fault: a service, or "hop", that takes 300 ms longer, or its "answer", or that does not answer, in a share of
-	// the requests.
+	// The fault affects a share of the requests. slow is the service that takes 300 ms longer, "hop", or its "answer".
+	// fails is the service, or "hop", that doesn't answer.
 	slow, fails string
 	share       float64
-	mute        string // the service whose spans all get lost with it, although it works
+	mute        string // service that loses all its spans during the fault, although it works
 
 	at  time.Duration // of the current request
 	hit bool          // whether it has the fault
 }
 
-// part adds the spans of a part of a request below a parent, and returns its end and whether it failed.
+// part adds the spans of a part of a request below a parent. It returns when the part ended and whether it failed.
 type part func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool)
 
-// lossyRate is the number of requests a second.
+// lossyRate is the number of requests per second.
 const lossyRate = 10
 
-// emit adds a span, unless it gets lost.
+// emit adds a span unless it gets lost.
 func (l *lossy) emit(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos, failed bool) *trace.Span {
 	if l.loss > 0 && l.at >= l.after && l.rng.Float64() < l.loss || l.hit && l.mute == service {
 		return &trace.Span{}
@@ -51,7 +51,7 @@ func (l *lossy) emit(id, parent trace.SpanID, service, name string, kind trace.K
 	return s
 }
 
-// work returns the time of a service.
+// work returns the time that a service takes.
 func (l *lossy) work(service string, usual time.Duration) time.Duration {
 	if l.hit && l.slow == service {
 		return l.about(usual) + l.about(300*ms)
@@ -59,7 +59,7 @@ func (l *lossy) work(service string, usual time.Duration) time.Duration {
 	return l.about(usual)
 }
 
-// serve is the work of a service for a request, with the calls that it makes.
+// serve is a service's work for a request, including the calls that it makes.
 func (l *lossy) serve(service, name string, calls ...part) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		id := l.id()
@@ -75,7 +75,7 @@ func (l *lossy) serve(service, name string, calls ...part) part {
 	}
 }
 
-// call is a call of a service by another one.
+// call is a call from one service to another.
 func (l *lossy) call(from, to, name string, calls ...part) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		id, below := l.id(), trace.SpanID(0)
@@ -95,7 +95,7 @@ func (l *lossy) call(from, to, name string, calls ...part) part {
 	}
 }
 
-// between returns the time between a call of a service and its work, or between that and the answer.
+// between returns the time from a call of a service to its work, or from its work to the answer.
 func (l *lossy) between(to, what string) time.Duration {
 	if to != "orders" {
 		return l.about(ms)
@@ -103,7 +103,7 @@ func (l *lossy) between(to, what string) time.Duration {
 	return l.work(what, ms)
 }
 
-// db is a call of the database.
+// db is a call to the database.
 func (l *lossy) db(from string) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		end = at.Add(l.work("postgresql", 5*ms))
@@ -116,7 +116,7 @@ func (l *lossy) external(name string) trace.Op {
 	return l.table.Op(l.table.Symbol(name), l.table.Symbol(name), trace.External)
 }
 
-// request adds one of three requests.
+// request adds a request of one of three kinds.
 func (l *lossy) request(at trace.Nanos) {
 	l.hit = l.faulty && l.rng.Float64() < l.share
 	requests := []part{
@@ -143,13 +143,13 @@ func (l *lossy) run() *Result {
 	return p.Finish()
 }
 
-// TestLossy loses spans of a healthy shop and of one with a fault: the loss is no incident and no hop, but counted, and
-// the fault is the only incident.
+// TestLossy loses spans of a healthy shop and of a shop with a fault. The loss is counted, but it is neither an
+// incident nor a hop, and the fault is the only incident.
 func TestLossy(t *testing.T) {
-	const begins = faultAfter // the loss begins together with the fault
+	const begins = faultAfter // the loss starts together with the fault
 	for name, test := range map[string]struct {
 		lossy
-		first string // "": no incident
+		first string // empty: no incident
 	}{
 		"1 %":                                  {lossy{loss: 0.01}, ""},
 		"3 %":                                  {lossy{loss: 0.03}, ""},
@@ -176,7 +176,7 @@ func TestLossy(t *testing.T) {
 		"3 % behind a hop, and orders is slow": {lossy{loss: 0.03, hop: true, slow: "orders", share: 1}, "orders"},
 	} {
 		for _, names := range []bool{false, true} {
-			if names && testing.Short() { // as many goroutines, and half of the time
+			if names && testing.Short() { // so many goroutines take half of the time
 				continue
 			}
 			l := test.lossy
@@ -204,12 +204,12 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestHop makes a hop without spans between frontend and orders slow, or fail, and orders itself: the incident tells
-// both apart. If no call gets through, they look the same.
+// TestHop makes either orders or a hop without spans between frontend and orders slow or failing. The incident
+// distinguishes the two. If no call gets through, they look the same.
 func TestHop(t *testing.T) {
 	for name, test := range map[string]struct {
 		lossy
-		from string // the other end of the way that is at fault; "": orders is
+		from string // other end of the hop if the hop is at fault; empty if orders is
 	}{
 		"slow":                    {lossy{slow: "hop", share: 1}, "frontend"},
 		"slow at times":           {lossy{slow: "hop", share: 0.3}, "frontend"},
@@ -240,7 +240,7 @@ func TestHop(t *testing.T) {
 	}
 }
 
-// expect checks that there is one incident, with a service first, or none.
+// expect checks that there is one incident with the service first, or no incident if first is empty.
 func (l *lossy) expect(t *testing.T, r *Result, first string) {
 	t.Helper()
 	var names, want []string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMain lets simulations collect garbage less often: they have a small heap, and collecting it takes a sixth of
-// their time.
+// TestMain reduces garbage collection in the simulations. Their heap is small, but collecting it takes a sixth of their
+// time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	m.Run()

@@ -15,9 +15,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure a [Player], as they configure the service.
+// Options configure a [Player] in the same way as the service.
 type Options struct {
-	Table    *trace.Table // names of the traces; the engine adds contexts and edges to it
+	Table    *trace.Table // names of the traces; the engine adds contexts and edges
 	Core     engine.Options
 	Assembly assemble.OnlineOptions
 }
@@ -33,7 +33,7 @@ type core interface {
 	Coverage() *trace.Coverage
 }
 
-// engineCore is a core of package engine.
+// engineCore adapts a core of package engine.
 type engineCore struct{ *engine.Core }
 
 // Watching implements core.
@@ -48,33 +48,34 @@ func (c engineCore) AffectedTypes() []group.Summary { return c.View().AffectedTy
 // Coverage implements core.
 func (c engineCore) Coverage() *trace.Coverage { return c.View().Coverage }
 
-// longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
-// service had been stopped.
+// longestGap is the longest time without traces in which epochs still end. The rest of a longer gap is skipped, as if
+// the service had been stopped.
 const longestGap = 24 * time.Hour
 
-// Player plays traces. Call [Player.Play] for each, then [Player.Finish]. It is not safe for concurrent use.
+// Player plays traces. Call [Player.Play] for each trace, then [Player.Finish]. It is not safe for concurrent use.
 type Player struct {
 	core      core
 	open      *assemble.Online
 	options   Options
 	result    Result
-	scorer    *scorer // nil without labels
+	scorer    *scorer // nil if there are no labels
 	incidents map[uint64]engine.Incident
 
 	now      trace.Nanos // end of the latest trace
-	epoch    trace.Nanos // end of the current epoch; 0: none has begun
+	epoch    trace.Nanos // end of the current epoch; 0 before the first
 	played   uint64
 	batch    ingest.Batch
 	runs     [][]assemble.Run
 	closed   assemble.Closed
 	versions map[ingest.ServiceVersion]engine.VersionSeen // since the end of the last epoch
-	version  trace.Symbol                                 // key of the attribute
+	version  trace.Symbol                                 // attribute key
 }
 
-// NewPlayer returns a Player. Labels may be nil: then there is no score.
+// NewPlayer returns a Player. If labels is nil, there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
-	// A chronic problem is older than any incident. To look for them takes a sixth of the time.
+	// We don't look for chronic problems: they are older than any incident, and looking for them takes a sixth of the
+	// time.
 	options.Core.Watch.Chronic.CoV, options.Core.Watch.Chronic.Delayed = 0, 0
 	return newPlayer(engineCore{engine.NewCore(options.Table, options.Core)}, labels, options)
 }
@@ -91,17 +92,17 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 	return p
 }
 
-// versionKey is the attribute with the version of a service. It is one of the default attributes to keep.
+// versionKey is the attribute with a service's version. It is kept by default.
 const versionKey = "service.version"
 
-// Play passes the time until the end of t and then takes t. Traces come in the order of their ends. It keeps nothing of
-// t.
+// Play advances the time to the end of t and then takes t. Traces must come in the order in which they end. It doesn't
+// retain t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
 	p.play(t, from, to)
 }
 
-// play is Play for a trace whose first start and last end were determined otherwise.
+// play is like Play, but takes the start of the first span and the end of the last one from its arguments.
 func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
@@ -118,7 +119,8 @@ func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	p.ingest(p.now)
 }
 
-// endOfEpoch returns the end of the epoch of a time. Epochs end at multiples of their length, as in the service.
+// endOfEpoch returns the end of the epoch that contains a time. Epochs end at multiples of their length, as in the
+// service.
 func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
 	length := trace.Nanos(p.options.Core.Epoch)
 	return at/length*length + length
@@ -157,8 +159,8 @@ func (p *Player) endEpoch(at trace.Nanos) {
 	}
 }
 
-// follow takes the incidents as of the end of an epoch. An open incident that is none of them any more was merged into
-// another: it ends.
+// follow takes the incidents as of the end of an epoch. An open incident that is no longer listed was merged into
+// another one, so it ends.
 func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	listed := make(map[uint64]bool, len(current))
 	for _, x := range current {
@@ -174,8 +176,8 @@ func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	}
 }
 
-// Incidents returns the incidents so far, in any order, as of the end of the latest epoch. It returns the player's own
-// map, which the next call of [Player.Play] changes.
+// Incidents returns the incidents so far, in any order, as of the end of the latest epoch. The result is the player's
+// own map, which the next call of [Player.Play] changes.
 func (p *Player) Incidents() map[uint64]engine.Incident { return p.incidents }
 
 // add adds the spans of t to the open traces.
@@ -198,7 +200,7 @@ func (p *Player) add(t *trace.Trace) {
 	}
 }
 
-// seeVersion notes a version that arrived now.
+// seeVersion records a version that arrived now.
 func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	seen, known := p.versions[v]
 	if !known {
@@ -208,7 +210,7 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	p.versions[v] = seen
 }
 
-// Now returns the time until which p has played.
+// Now returns the time up to which p has played.
 func (p *Player) Now() trace.Nanos { return p.now }
 
 // ingest passes the traces that are due to the core, as the service does.

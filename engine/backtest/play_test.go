@@ -27,7 +27,7 @@ const second = trace.Nanos(1e9)
 // fakeCore records its calls and reports scripted incidents.
 type fakeCore struct {
 	table    *trace.Table
-	ingested []trace.Nanos // starts of the traces, in order
+	ingested []trace.Nanos // starts of the traces, in the order of calls
 	epochs   []trace.Nanos
 	versions []engine.VersionSeen
 	script   func(now trace.Nanos) []engine.Incident
@@ -69,7 +69,7 @@ func (c *fakeCore) player(labels []Label) *Player {
 	return newPlayer(c, labels, Options{Table: c.table, Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 }
 
-// request returns a trace of one span, with an ID made of its times.
+// request returns a trace of one span. Its ID consists of its times.
 func request(from, to trace.Nanos) *trace.Trace {
 	t := &trace.Trace{Spans: []trace.Span{{ID: 1, Start: from, End: to}}}
 	for i := range 8 {
@@ -78,7 +78,7 @@ func request(from, to trace.Nanos) *trace.Trace {
 	return t
 }
 
-// A trace reaches the core in the epoch in which the service would close it: six seconds after its end.
+// A trace reaches the core in the epoch in which the service would close it, six seconds after the trace has ended.
 func TestEpochs(t *testing.T) {
 	c := &fakeCore{}
 	p := c.player(nil)
@@ -118,7 +118,7 @@ func TestLongGap(t *testing.T) {
 	}
 }
 
-// A player leaves out the search, which changes no incident.
+// A player leaves out the search, which has no effect on incidents.
 func TestWithoutSearch(t *testing.T) {
 	const from = trace.Nanos(1_700_000_000_000_000_000)
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.CPU, Tracepoints: 60, Rate: 5, Messages: -1})
@@ -143,8 +143,8 @@ func TestWithoutSearch(t *testing.T) {
 	}
 }
 
-// A trace with a missing parent reaches the core, as in the service: whoever analyses it decides what it can tell. One
-// that was cut off at a limit does not.
+// A trace with a missing parent reaches the core, as in the service, which leaves it to the analysis to decide whether
+// the trace is useful. A trace that was cut off at a limit doesn't reach it.
 func TestIncompleteTrace(t *testing.T) {
 	c := &fakeCore{}
 	p := c.player(nil)
@@ -195,7 +195,7 @@ func label(name string, from, to trace.Nanos) Label {
 	}
 }
 
-// open returns a script in which incidents are open. Each is given by its opening and end in seconds, and its suspects.
+// open makes a script with the given incidents. Each has its opening and end in seconds, and its suspects.
 func (c *fakeCore) open(all ...opening) {
 	c.table = &trace.Table{}
 	c.script = func(now trace.Nanos) (list []engine.Incident) {
@@ -231,9 +231,9 @@ func (c *fakeCore) open(all ...opening) {
 type opening struct {
 	from, to trace.Nanos
 	suspects []string
-	changes  trace.Nanos // after this time the suspects are later
+	changes  trace.Nanos // time after which the suspects are later
 	later    []string
-	merged   bool // it vanishes at its end
+	merged   bool // it disappears at its end
 }
 
 func TestScore(t *testing.T) {
@@ -241,8 +241,8 @@ func TestScore(t *testing.T) {
 	c.open(
 		opening{from: 100, to: 250, suspects: []string{"cart"}},                                                    // before the window of cart
 		opening{from: 300, to: 600, suspects: []string{"a", "cart"}, changes: 460, later: []string{"x", "y", "z"}}, // judged at 460
-		opening{from: 320, to: 330, suspects: []string{"cart"}},                                                    // the window is raised already
-		opening{from: 760, to: 900, suspects: []string{"ship"}},                                                    // in the minute after
+		opening{from: 320, to: 330, suspects: []string{"cart"}},                                                    // the window has already been raised
+		opening{from: 760, to: 900, suspects: []string{"ship"}},                                                    // in the minute after the window
 		opening{from: 1000, to: 1100, suspects: []string{"ad"}, merged: true},
 	)
 	r := c.play([]Label{label("early", -30, -1), label("cart", 200, 400), label("ship", 600, 700), label("pay", 1200, 1300)}, 1400)
@@ -255,7 +255,7 @@ func TestScore(t *testing.T) {
 		All: Sum{3, 2. / 3, 1. / 3, 2. / 3}, ByFault: map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
 		False:        []uint64{1, 3, 5},
 		HealthyHours: (140 + 140 + 440 + 31) / 3600.,
-		Outside:      []string{"early"}, // a minute after its end, incidents are not yet reported
+		Outside:      []string{"early"}, // it ends a minute before incidents are reported
 	}
 	got := *r.Score
 	if diff := got.HealthyHours - want.HealthyHours; diff > 1e-3 || diff < -1e-3 {
@@ -270,7 +270,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Of two incidents in overlapping windows, each is credited to the window of its own suspect.
+// If two incidents are in overlapping windows, each is credited to the window of its own suspect.
 func TestOverlappingWindows(t *testing.T) {
 	c := &fakeCore{}
 	c.open(
@@ -293,7 +293,7 @@ func TestOverlappingWindows(t *testing.T) {
 	}
 }
 
-// Labels that are over before incidents are reported are no cases. If no case is left, that is an error.
+// Labels that end before incidents are reported aren't cases. It is an error if no case is left.
 func TestEarlyLabels(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
 	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
@@ -306,7 +306,7 @@ func TestEarlyLabels(t *testing.T) {
 	}
 }
 
-// TestUnreadRecords plays a file with lines that are no traces: they are counted by reason.
+// TestUnreadRecords plays a file with lines that aren't traces. They are counted by reason.
 func TestUnreadRecords(t *testing.T) {
 	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"01010101010101010101010101010101","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
@@ -322,8 +322,8 @@ func TestUnreadRecords(t *testing.T) {
 	}
 }
 
-// TestMisdated plays a file with traces of hosts whose clocks are wrong: they are counted, and do not move the clock of
-// the engine.
+// TestMisdated plays a file with traces from hosts with wrong clocks. They are counted, and don't affect the engine's
+// clock.
 func TestMisdated(t *testing.T) {
 	const now = 1_790_000_000
 	var lines strings.Builder

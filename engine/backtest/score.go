@@ -11,24 +11,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is the time after a labelled window in which an incident may still open for its fault. Its suspects are judged
-// at the end of that time.
+// Grace is the time after a labelled window in which an incident can still open for the fault. The suspects are judged
+// at the end of this time.
 const Grace = time.Minute
 
 // Score compares incidents with labels.
 //
 // An incident that opens in a labelled window or within [Grace] after it is credited to the window. If it opens in
-// several windows, it is credited to the one whose service ranks first among its suspects, then to the one that began
-// first. A window is raised by the first incident credited to it, otherwise by the first that opened in it. All other
-// incidents are false, including repeated ones in one window.
+// several windows, it is credited to the window whose service ranks highest among its suspects, and then to the window
+// that started first. A window is raised by the first incident credited to it or else by the first incident that opened
+// in it. All other incidents are false, including repeated ones in the same window.
 type Score struct {
 	Cases        []Case // in the order of the labels
 	All          Sum
 	False        []uint64 // IDs of the false incidents, in the order of opening
-	HealthyHours float64  // time after Result.Learned outside of the labelled windows and Grace
+	HealthyHours float64  // time after Result.Learned outside the labelled windows and Grace
 	ByFault      map[string]Sum
-	// Outside holds the names of the labels that are no cases: they lie outside of the recording, or are over before
-	// Result.Learned, so that no incident can open for them.
+	// Outside has the names of labels that aren't cases because no incident can open for them. They lie outside the
+	// recording or end before Result.Learned.
 	Outside []string
 }
 
@@ -63,36 +63,36 @@ type jsonCase struct {
 	Incident *string `json:"incident"` // nil: not raised
 }
 
-// incidentID returns the ID of an incident as in the API.
+// incidentID returns the ID of an incident as used in the API.
 func incidentID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// Case is the answer to one label.
+// Case is the result for one label.
 type Case struct {
 	Name           string   `json:"name"`
 	Fault          string   `json:"fault"`
 	Raised         bool     `json:"raised"`
 	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil: not raised
-	// RankService is the rank, from 1, of the labelled service among the suspects as of [Grace] after the window, or as
-	// of the end of the incident if that is earlier; nil if it is none of them.
+	// RankService is the rank, starting at 1, of the labelled service among the suspects. Suspects are taken [Grace] after
+	// the window, or at the end of the incident if that is earlier. It is nil if the service isn't among them.
 	RankService *int `json:"rank_service"`
 
 	Service  string `json:"-"` // labelled
-	Incident uint64 `json:"-"` // ID of the incident that raised it; 0: none
+	Incident uint64 `json:"-"` // ID of the incident that raised it; 0: not raised
 }
 
-// Sum sums up cases. Raised, Top1 and Top3 are fractions of them, 0–1.
+// Sum summarizes cases. Raised, Top1 and Top3 are fractions of the cases, 0–1.
 type Sum struct {
 	Cases  int     `json:"cases"`
 	Raised float64 `json:"raised"`
 	Top1   float64 `json:"top1"` // the labelled service is the first suspect
-	Top3   float64 `json:"top3"` // it is among the first three
+	Top3   float64 `json:"top3"` // it is among the first three suspects
 }
 
 // scorer records the suspects of incidents at the times at which they are judged.
 type scorer struct {
 	labels []Label
 	table  *trace.Table
-	judged []map[uint64]engine.Incident // by label and ID: incidents that opened in the window, as of the latest epoch until the end of Grace
+	judged []map[uint64]engine.Incident // by label and ID: incidents that opened in the window, updated until the end of Grace
 }
 
 func newScorer(labels []Label, table *trace.Table) *scorer {
@@ -121,11 +121,11 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	}
 }
 
-// rank returns the rank of the labelled service among the suspects of an incident; 0 if it is none of them.
+// rank returns the rank of the labelled service among an incident's suspects, or 0 if it isn't among them.
 func (s *scorer) rank(label int, id uint64) int {
 	x := s.judged[label][id]
 	if into, merged := s.judged[label][x.Into()]; merged {
-		x = into // whoever opens x is shown that one
+		x = into // a person who opens x sees the incident that it was merged into
 	}
 	for i := range x.Suspects {
 		if s.table.Text(x.Suspects[i].Service) == s.labels[label].Target.Service {
@@ -135,7 +135,7 @@ func (s *scorer) rank(label int, id uint64) int {
 	return 0
 }
 
-// score returns the score of the result.
+// score returns the score of r.
 func (s *scorer) score(r *Result) *Score {
 	score := &Score{Cases: make([]Case, 0, len(s.labels)), ByFault: make(map[string]Sum), HealthyHours: s.healthy(r).Hours()}
 	credited := s.credit(r.Incidents)
@@ -160,7 +160,7 @@ func (s *scorer) score(r *Result) *Score {
 	return score
 }
 
-// credit returns, by label, the first incident credited to it; 0: none.
+// credit returns the first incident credited to each label, or 0.
 func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	credited := make([]uint64, len(s.labels))
 	for i := range incidents {
@@ -178,7 +178,7 @@ func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	return credited
 }
 
-// better reports whether an incident is credited to label a rather than b.
+// better reports whether an incident is credited to label a rather than to label b.
 func (s *scorer) better(a, b int, id uint64) bool {
 	x, y := s.rank(a, id), s.rank(b, id)
 	switch {
@@ -190,7 +190,7 @@ func (s *scorer) better(a, b int, id uint64) bool {
 	return x < y
 }
 
-// answer returns the case of a label. The incident credited to it is 0 if there is none.
+// answer returns the case of a label. credited is the incident credited to the label, or 0.
 func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident) Case {
 	l := &s.labels[label]
 	c := Case{Name: l.Name, Fault: l.Fault, Service: l.Target.Service, Incident: credited}
@@ -211,7 +211,7 @@ func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident)
 	return c
 }
 
-// healthy returns the time after learning outside of the labelled windows and [Grace].
+// healthy returns the duration after learning, outside the labelled windows and [Grace].
 func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	if r.Learned == 0 {
 		return 0
@@ -230,7 +230,7 @@ func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	return sum + max(0, r.To.Sub(at))
 }
 
-// summarize sets the sums.
+// summarize computes the sums.
 func (s *Score) summarize() {
 	s.All = sumOf(s.Cases, func(*Case) bool { return true })
 	for i := range s.Cases {

@@ -17,16 +17,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// untidy generates traces that are no tidy trees: forty minutes with a request a second. For the last ten minutes,
-// something takes longer.
+// untidy generates traces that aren't tidy trees, with one request per second for forty minutes. In the last ten
+// minutes, something takes longer.
 type untidy struct {
 	table  *trace.Table
 	rng    *rand.Rand
 	traces []*trace.Trace
-	spans  trace.SpanID // so far
+	spans  trace.SpanID // number of spans so far
 
-	t      *trace.Trace  // the current one
-	faulty bool          // whether the fault is on
+	t      *trace.Trace  // current trace
+	faulty bool          // whether the fault is active
 	unseen string        // a service that exports no spans
 	skew   time.Duration // of the clock of mobile-app
 }
@@ -40,7 +40,7 @@ const (
 
 func newUntidy() *untidy { return &untidy{table: &trace.Table{}, rng: rand.New(rand.NewPCG(1, 2))} }
 
-// begin begins a trace.
+// begin starts a trace.
 func (u *untidy) begin() {
 	u.t = &trace.Trace{}
 	binary.BigEndian.PutUint64(u.t.ID[:], u.rng.Uint64())
@@ -54,7 +54,7 @@ func (u *untidy) id() trace.SpanID {
 	return u.spans
 }
 
-// span adds a span to the current trace, unless its service exports none.
+// span adds a span to the current trace, unless its service doesn't export spans.
 func (u *untidy) span(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) {
 	if service == u.unseen {
 		return
@@ -71,12 +71,12 @@ func (u *untidy) span(id, parent trace.SpanID, service, name string, kind trace.
 	u.t.Spans = append(u.t.Spans, s)
 }
 
-// about returns a time that varies by a fifth.
+// about returns a duration that varies by ±20 %.
 func (u *untidy) about(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*u.rng.Float64()))
 }
 
-// either returns the usual time or, while the fault is on, the other one.
+// either returns usual, or faulty while the fault is active.
 func (u *untidy) either(usual, faulty time.Duration) time.Duration {
 	if u.faulty {
 		return u.about(faulty)
@@ -84,8 +84,8 @@ func (u *untidy) either(usual, faulty time.Duration) time.Duration {
 	return u.about(usual)
 }
 
-// serve adds the span of a service below a call at a time, which does work and returns the end of the call. body, which
-// may be nil, adds the spans inside and returns their end.
+// serve adds the span of a service that is called at a time and works for a time, and returns the end of the call. body
+// adds the spans inside and returns when they end; it may be nil.
 func (u *untidy) serve(
 	parent trace.SpanID, service, name string, at trace.Nanos, work time.Duration,
 	body func(id trace.SpanID, at trace.Nanos) trace.Nanos,
@@ -100,7 +100,7 @@ func (u *untidy) serve(
 	return end.Add(ms)
 }
 
-// call adds a CLIENT span, with the service that it calls.
+// call adds a CLIENT span and the service that it calls.
 func (u *untidy) call(
 	parent trace.SpanID, service string, at trace.Nanos, serve func(id trace.SpanID, at trace.Nanos) trace.Nanos,
 ) (end trace.Nanos) {
@@ -110,7 +110,7 @@ func (u *untidy) call(
 	return end
 }
 
-// api adds the span of api below a call. Its database has the fault.
+// api adds the span of api below a call. The fault is in its database.
 func (u *untidy) api(parent trace.SpanID, at trace.Nanos) (end trace.Nanos) {
 	return u.serve(parent, "api", "GET /cart", at, 8*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
 		end := at.Add(u.either(20*ms, 120*ms))
@@ -119,7 +119,7 @@ func (u *untidy) api(parent trace.SpanID, at trace.Nanos) (end trace.Nanos) {
 	})
 }
 
-// web adds the span of web below a call; it calls api.
+// web adds the span of web, which calls api, below a call.
 func (u *untidy) web(parent trace.SpanID, at trace.Nanos) (end trace.Nanos) {
 	return u.serve(parent, "web", "GET /cart", at, 14*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
 		return u.call(id, "web", at, u.api)
@@ -129,7 +129,7 @@ func (u *untidy) web(parent trace.SpanID, at trace.Nanos) (end trace.Nanos) {
 // request adds a tidy request.
 func (u *untidy) request(at trace.Nanos) { u.web(0, at) }
 
-// streams returns requests beside which n event streams of web of about a length are open.
+// streams returns requests that run while n event streams of web, of about the given length, are open.
 func (u *untidy) streams(n int, length time.Duration) func(at trace.Nanos) {
 	return func(at trace.Nanos) {
 		u.request(at)
@@ -141,7 +141,7 @@ func (u *untidy) streams(n int, length time.Duration) func(at trace.Nanos) {
 	}
 }
 
-// behindIngress adds a request through an ingress, whose spans all have one name. One in ten is a stream.
+// behindIngress adds a request through an ingress whose spans all have the same name. One request in ten is a stream.
 func (u *untidy) behindIngress(at trace.Nanos) {
 	u.serve(0, "ingress", "proxy", at, ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
 		if u.rng.IntN(10) > 0 {
@@ -165,14 +165,14 @@ func (u *untidy) gateway(at trace.Nanos) {
 	})
 }
 
-// lambdas adds a request of two functions below segments of a cloud, which are exported elsewhere.
+// lambdas adds a request with two functions below segments of a cloud, which are exported to another system.
 func (u *untidy) lambdas(at trace.Nanos) {
 	u.serve(u.id(), "web", "GET /cart", at, 14*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
 		return u.call(id, "web", at, func(_ trace.SpanID, at trace.Nanos) trace.Nanos { return u.api(u.id(), at) })
 	})
 }
 
-// phone returns requests of phones, some of whose clocks are wrong by up to two minutes.
+// phone returns requests from phones. The given share has clocks that are wrong by up to two minutes.
 func (u *untidy) phone(share float64) func(at trace.Nanos) {
 	return func(at trace.Nanos) {
 		u.skew = 0
@@ -183,7 +183,7 @@ func (u *untidy) phone(share float64) func(at trace.Nanos) {
 	}
 }
 
-// ledger adds the work of billing, which calls ledger, below a span that has ended. Both take longer with the fault.
+// ledger adds the work of billing, which calls ledger, below a span that has ended. Both take longer during the fault.
 func (u *untidy) ledger(parent trace.SpanID, kind trace.Kind, at trace.Nanos) {
 	id := u.id()
 	end := u.call(id, "billing", at.Add(ms), func(id trace.SpanID, at trace.Nanos) trace.Nanos {
@@ -192,7 +192,7 @@ func (u *untidy) ledger(parent trace.SpanID, kind trace.Kind, at trace.Nanos) {
 	u.span(id, parent, "billing", "process orders", kind, at, end.Add(ms))
 }
 
-// receive adds a request whose message is received, and then processed after the end of that.
+// receive adds a request with a message that is received and, after the receive span has ended, processed.
 func (u *untidy) receive(at trace.Nanos) {
 	producer, receive := u.id(), u.id()
 	u.serve(0, "orders", "POST /order", at, 2*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
@@ -214,7 +214,7 @@ func (u *untidy) background(at trace.Nanos) {
 	u.ledger(server, trace.Internal, end.Add(5*ms))
 }
 
-// lag adds a request whose message waits in its queue.
+// lag adds a request with a message that waits in its queue.
 func (u *untidy) lag(at trace.Nanos) {
 	producer := u.id()
 	u.serve(0, "shop", "POST /order", at, 2*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
@@ -225,7 +225,7 @@ func (u *untidy) lag(at trace.Nanos) {
 	u.span(u.id(), producer, "billing", "process orders", trace.Consumer, got, got.Add(u.about(10*ms)))
 }
 
-// links adds a request whose message waits in its queue until a trace of its own takes it, with a link only.
+// links adds a request with a message that waits in its queue until a separate trace takes it, with a link only.
 func (u *untidy) links(at trace.Nanos) {
 	producer, sender := u.id(), u.t.ID
 	u.serve(0, "shop", "POST /order", at, 2*ms, func(id trace.SpanID, at trace.Nanos) trace.Nanos {
@@ -238,7 +238,7 @@ func (u *untidy) links(at trace.Nanos) {
 	u.t.Joins = append(u.t.Joins, trace.Join{Message: true, Linked: trace.MessageID(sender, producer)})
 }
 
-// items adds a request that calls items twice, or 41 times with the fault.
+// items adds a request that calls items twice, or 41 times during the fault.
 func (u *untidy) items(at trace.Nanos) {
 	n := 2
 	if u.faulty {
@@ -254,8 +254,8 @@ func (u *untidy) items(at trace.Nanos) {
 	})
 }
 
-// TestUntidy plays shapes of traffic that are everywhere, with one fault: it raises one incident, with the right
-// service first, and each span is in the coverage.
+// TestUntidy plays common shapes of traffic with one fault. There is one incident with the right service first, and the
+// coverage includes each span.
 func TestUntidy(t *testing.T) {
 	for name, test := range map[string]struct {
 		request func(u *untidy) func(at trace.Nanos)
@@ -303,8 +303,8 @@ func TestUntidy(t *testing.T) {
 	}
 }
 
-// TestStreamsInRecordings compares the time of the fault with the time before, in recordings with streams: the service
-// with the fault is first, and the score is about as without streams.
+// TestStreamsInRecordings compares the time of the fault with the time before, in recordings with streams. The service
+// with the fault is first, and its score is about the same as without streams.
 func TestStreamsInRecordings(t *testing.T) {
 	for name, request := range map[string]func(u *untidy) func(at trace.Nanos){
 		"without":         func(u *untidy) func(at trace.Nanos) { return u.request },
@@ -333,7 +333,7 @@ func countSpans(traces []*trace.Trace) (n int64) {
 	return n
 }
 
-// generate generates the traces of requests, one a second.
+// generate generates the traces of requests, one per second.
 func (u *untidy) generate(request func(at trace.Nanos)) {
 	for at := untidyFrom; at < untidyFrom.Add(untidyLasts); at = at.Add(time.Second) {
 		u.faulty = at >= untidyFrom.Add(faultAfter)
@@ -347,7 +347,7 @@ func (u *untidy) generate(request func(at trace.Nanos)) {
 	})
 }
 
-// play plays the traces of requests, one a second.
+// play plays the traces of requests, one per second.
 func (u *untidy) play(request func(at trace.Nanos)) *Result {
 	u.generate(request)
 	p := NewPlayer(nil,
