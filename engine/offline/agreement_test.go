@@ -21,14 +21,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// app sends requests of two types that use one database, which is faster in some epochs than in others.
+// app sends requests of two types that use the same database, which is faster in some epochs than in others.
 type app struct {
 	table *trace.Table
 	rng   *rand.Rand
 	sent  int
 }
 
-// epoch returns the requests of an epoch that starts at a time. With a fault, orders on host b are slow.
+// epoch returns the requests of an epoch that starts at a time. If fault is set, orders on host b are slow.
 func (a *app) epoch(from trace.Nanos, fault bool) (traces []*trace.Trace) {
 	database := math.Exp(0.1 * a.rng.NormFloat64())
 	for range 100 {
@@ -45,7 +45,7 @@ func (a *app) epoch(from trace.Nanos, fault bool) (traces []*trace.Trace) {
 
 const epochLength = 10 * time.Second
 
-// request returns a request that spends 5 ms in its service, the given time in the database and, meanwhile, 6 ms in a
+// request returns a request that spends 5 ms in its service, the given time in the database and, in parallel, 6 ms in a
 // cache.
 func (a *app) request(service, host string, start trace.Nanos, db float64) *trace.Trace {
 	a.sent++
@@ -84,7 +84,7 @@ func analyzeTraces(t *testing.T, traces []*trace.Trace, table *trace.Table) *off
 	return analyze(t, []string{path}, options)
 }
 
-// The findings of the core equal those of an analysis of the same requests in a file.
+// The core's findings equal the findings of an analysis of the same requests from a file.
 func TestLiveAgreesWithFile(t *testing.T) {
 	a := &app{table: &trace.Table{}, rng: rand.New(rand.NewPCG(1, 2))}
 	o := engine.DefaultOptions()
@@ -134,7 +134,7 @@ func TestLiveAgreesWithFile(t *testing.T) {
 	}
 }
 
-// ordersProblem returns the problem of orders, if it is sampled, and the findings of the core about it.
+// ordersProblem returns the problem of orders, if it is sampled, and the core's findings about it.
 func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
 	for i := range core.View().Problems.Open() {
 		p := &core.View().Problems.Open()[i]
@@ -145,8 +145,8 @@ func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
 	return nil, nil
 }
 
-// written returns findings as text. It leaves out everything that depends on the history of a problem, or on the level
-// at which it is reported: p-values, and the exact levels of recoveries.
+// written returns findings as text. It leaves out values that depend on the history of a problem, or on the level at
+// which it is reported: p-values and the exact levels of recoveries.
 func written(f *explain.Findings, table *trace.Table) string {
 	var b strings.Builder
 	place := func(e trace.Edge) string {
@@ -174,7 +174,7 @@ func written(f *explain.Findings, table *trace.Table) string {
 	return b.String()
 }
 
-// common returns the services of the edges that rise and fall together.
+// common returns the services of edges that rise and fall together.
 func common(all []explain.CommonEdges, table *trace.Table) string {
 	var clusters []string
 	for _, c := range all {

@@ -1,8 +1,7 @@
 // Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
 // of requests, their problems in order of rank, the causes of the first problems, and the tracepoints to enable for
-// them. [CompareWindow] and [CompareFiles] compare traces with others, a baseline, and rank the services by their
-// additional cost. The package shares critical paths, groups, detection, explanations and search with the online core,
-// package engine.
+// them. [CompareWindow] and [CompareFiles] compare traces with a baseline and rank the services by their additional
+// cost. Critical paths, groups, detection, explanations and search are the same as in the online core, package engine.
 package offline
 
 import (
@@ -32,22 +31,22 @@ import (
 type Options struct {
 	Input      file.Options
 	Path       critpath.Options
-	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from the next field
-	Objectives map[string]time.Duration // by "service operation" of the entry
+	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from Objectives
+	Objectives map[string]time.Duration // by the entry's "service operation"
 	Budget     search.Budget
-	Strategy   string // the name of a published strategy; empty: the default
+	Strategy   string // name of a published strategy; empty: the default
 	Rules      group.Rules
 	Split      bool // split groups by variables that explain their variance
-	Explained  int  // number of problems to explain, in order of rank; 0: none
+	Explained  int  // number of problems to explain, in order of rank
 }
 
-// DefaultOptions returns the options of `sibyl analyze` without flags.
+// DefaultOptions returns the options that `sibyl analyze` uses without any flags.
 func DefaultOptions() Options {
 	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
-// The bounds of the statistics are out of reach, so that these do not depend on the order of the input. Explanations
-// are bounded.
+// These limits of the statistics are never reached, so that the statistics don't depend on the order of the input.
+// Explanations have lower limits.
 const (
 	mostEdges   = 1 << 20
 	mostGroups  = 1 << 20
@@ -57,7 +56,7 @@ const (
 
 var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
 
-// spoolShare is the divisor that gives the memory for packed observations from the memory for open traces.
+// spoolShare is the ratio between the memory for open traces and the memory for packed observations.
 const spoolShare = 4
 
 // analyzer is the state of one [Analyze].
@@ -71,12 +70,12 @@ type analyzer struct {
 	grouper  *group.Grouper
 	trees    map[analysis.Hash]*cct.Builder // by request type
 
-	from, to trace.Nanos       // of the requests whose clocks may be right
-	misdated map[trace.ID]bool // traces of the others
+	from, to trace.Nanos       // of the requests with plausible clocks
+	misdated map[trace.ID]bool // traces of the other requests
 }
 
-// Analyze reads traces from files and directories and reports the problems of their requests. The report depends on the
-// set of spans only: neither on their order nor on their distribution over files.
+// Analyze reads traces from files and directories and reports the problems of their requests. The report only depends
+// on the set of spans, not on their order or their distribution over files.
 func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
 	if options.Path.OverlapTolerance > 0 {
 		return nil, errOverlap
@@ -106,8 +105,8 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 	return a.report, nil
 }
 
-// extract reduces every trace to observations, and learns the targets of calls. It leaves out traces from wrong clocks:
-// rates per second would extend over the time between them and the others.
+// extract reduces every trace to observations, and learns the targets of calls. It leaves out traces from wrong clocks,
+// because rates per second would include the time between these traces and the others.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
@@ -157,7 +156,8 @@ func (a *analyzer) extract(ctx context.Context) error {
 	return nil
 }
 
-// dayAccounts holds the accounts of the traces that begin on one day. Days with wrong clocks are only known in the end.
+// dayAccounts holds the accounts of the traces that start on one day. We only know at the end which days have wrong
+// clocks.
 type dayAccounts struct {
 	coverage         trace.Coverage
 	judged, complete int // traces
@@ -165,7 +165,7 @@ type dayAccounts struct {
 
 const dayLength = trace.Nanos(24 * time.Hour)
 
-// dayOf returns the day on which the trace of p begins.
+// dayOf returns the day on which the trace of p starts.
 func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	var start trace.Nanos
 	if len(p.Roots) > 0 {
@@ -179,7 +179,7 @@ func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	return d
 }
 
-// addUp adds the days to the report. Those outside the recorded time have wrong clocks.
+// addUp adds the days to the report. Days outside the recorded time have wrong clocks.
 func (a *analyzer) addUp(days map[trace.Nanos]*dayAccounts) {
 	for number, d := range days {
 		if number*dayLength > a.to || (number+1)*dayLength < a.from {
@@ -247,8 +247,8 @@ func (a *analyzer) group(ctx context.Context) error {
 	return nil
 }
 
-// each yields the observations except those from wrong clocks, with the targets of calls that lost their callee; each
-// is valid until the next. If ctx is done or the spool fails, it yields an error last.
+// each yields the observations with plausible clocks, including the targets of calls that lost their callee. Each
+// observation is valid until the next one. If ctx is done or the spool fails, it yields an error last.
 func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.requests.All() {
@@ -292,7 +292,7 @@ func (a *analyzer) judge(ctx context.Context) error {
 	return nil
 }
 
-// objectives returns the objectives by entry operation. It returns an error if no request enters at one of the names.
+// objectives returns the objectives by entry operation. It returns an error if a name matches no entry of any request.
 func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	if len(a.options.Objectives) == 0 {
 		return nil, nil
@@ -315,7 +315,7 @@ func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	return byOp, nil
 }
 
-// propose returns the first decision of the search about each problem, by its identity.
+// propose returns the first decision of the search about each problem, by the problem's ID.
 func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
 	strategy, err := engine.StrategyNamed(a.options.Strategy, nil)
 	if err != nil {
@@ -331,7 +331,7 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 		}
 	}
 	proposals := make(map[analysis.Hash]search.Decision)
-	for i := range problems { // one at a time: in a report, problems do not share a budget
+	for i := range problems { // one at a time because problems in a report don't share a budget
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -348,5 +348,5 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 	return proposals, nil
 }
 
-// problemsAt is the time of the search's decisions, on which no result depends.
+// problemsAt is the time of the search's decisions. No result depends on it.
 const problemsAt = trace.Nanos(1)

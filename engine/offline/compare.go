@@ -21,54 +21,54 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Comparison is the difference between some traces, the window, and others, the baseline.
+// Comparison is the difference between some traces, called the window, and others, called the baseline.
 type Comparison struct {
-	Table    *trace.Table   // has the names of everything below
-	Traces   int            // read, including those of neither side
-	Coverage trace.Coverage // what became of the spans read
+	Table    *trace.Table   // has all names used below
+	Traces   int            // number of traces read, including those on neither side
+	Coverage trace.Coverage // how the spans read were used
 	Window   Side
 	Baseline Side
-	Around   bool              // the baseline has traces before and after the window
-	Mean     float64           // mean duration of a trace in the baseline, in ns: the unit of the times in Suspects
+	Around   bool              // the baseline has traces from before and after the window
+	Mean     float64           // mean duration of a trace in the baseline in ns, the unit of the times in Suspects
 	Suspects []compare.Suspect // ranked
-	// highest scores of stretches of the baseline that are as long as the window; empty if it is too short
+	// Highest scores of stretches of the baseline that are as long as the window; empty if the baseline is too short.
 	Usual        []float64
-	RequestTypes []TypeChange // those in the window: slower ones first, by added time
+	RequestTypes []TypeChange // in the window: slower types first, by added time
 }
 
 // Side is one side of a [Comparison].
 type Side struct {
-	Interval history.Interval // an open end is the beginning of the first trace, or the time after that of the last
+	Interval history.Interval // an open end is the start of the first trace or just after the start of the last one
 	Open     bool             // the range had no end
 	Traces   int
 }
 
 // TypeChange compares the requests of one type.
 type TypeChange struct {
-	Type     group.Summary // of the window: only the fields that name the type, Count, Failed and Mean
+	Type     group.Summary // of the window; only has Count, Failed, Mean and the fields that name the type
 	Baseline uint64        // number of requests in the baseline
-	Expected time.Duration // mean in the baseline; 0 without requests
-	// Rise is the increase of the mean beyond the variation of the baseline, in ns; 0 if the type is not slower, NaN if
-	// there are too few requests to judge. See [compare.Rise].
+	Expected time.Duration // mean in the baseline; 0 if it has no requests
+	// Rise is the increase of the mean beyond the variation of the baseline, in ns. It is 0 if the type isn't slower, and
+	// NaN if there are too few requests to judge. See [compare.Rise].
 	Rise float64
 }
 
 // Judged reports whether there are enough requests to compare.
 func (t *TypeChange) Judged() bool { return !math.IsNaN(t.Rise) }
 
-// Slower reports whether the requests take longer than the baseline explains.
+// Slower reports whether the requests take longer than the variation of the baseline can explain.
 func (t *TypeChange) Slower() bool { return t.Rise > 0 }
 
-// Numbers of traces that a comparison needs.
+// Minimum numbers of traces for a comparison.
 const (
-	// leastBaseline is the number of pieces of a history whose variation compare judges.
+	// leastBaseline is the number of pieces of a history that compare needs to judge its variation.
 	leastBaseline = 16
-	// enoughBaseline is the number of traces before a window from which no others are needed, unless the window has
-	// more: the default number of requests that a group needs to be judged.
+	// enoughBaseline is the number of traces before a window that make traces after the window unnecessary, unless the
+	// window has more. It is the default number of requests that a group needs to be judged.
 	enoughBaseline = 50
 )
 
-// mostStretches bounds the comparisons within the baseline.
+// mostStretches limits the number of comparisons within the baseline.
 const mostStretches = 8
 
 // Sets of a recording.
@@ -77,10 +77,10 @@ const (
 	afterSet
 )
 
-// CompareWindow compares the traces in a window of time with those in the baseline. Without a baseline it compares with
-// the traces before the window, and, if these are few, those after it as well. Only the fields Input, Path and Rules of
-// the options matter. The result depends on the set of spans only, like that of [Analyze]. It returns an error if the
-// window has no trace, or the baseline fewer than 16.
+// CompareWindow compares the traces in a time window with the traces in the baseline. If baseline is nil, it compares
+// them with the traces before the window and, if there are few of these, after the window. Of the options, only Input,
+// Path and Rules matter. As for [Analyze], the result only depends on the set of spans. It returns an error if the
+// window has no trace or if the baseline has fewer than 16.
 func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
@@ -99,8 +99,8 @@ func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseli
 	return x.compare(ctx)
 }
 
-// CompareFiles compares the traces in some files, the window, with those in others, the baseline. Their times and IDs
-// may overlap. Options, result and errors are those of [CompareWindow].
+// CompareFiles compares the traces in some files, the window, with the traces in others, the baseline. Their times and
+// IDs may overlap. Options, result and errors are the same as for [CompareWindow].
 func CompareFiles(ctx context.Context, before, after []string, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
@@ -122,7 +122,7 @@ func CompareFiles(ctx context.Context, before, after []string, options Options) 
 	return x.compare(ctx)
 }
 
-// choice reports whether a trace or request that begins at start, in a set, is selected.
+// choice reports whether it selects a trace or request in a set by its start.
 type choice func(start trace.Nanos, set compare.Set) bool
 
 func within(i history.Interval) choice {
@@ -254,7 +254,7 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 	return nil
 }
 
-// selectBaseline selects the baseline that was asked for.
+// selectBaseline selects the baseline that the caller asked for.
 func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first, last trace.Nanos) error {
 	b, err := baseline.resolve(first, last)
 	if err != nil {
@@ -287,7 +287,7 @@ func (c *comparer) selectSets() error {
 	return nil
 }
 
-// side returns the side of t, which were selected from an interval.
+// side returns the side with traces t, which were selected from an interval.
 func side(t compare.Traces, i history.Interval, openEnd bool) Side {
 	first, last := t.Extent()
 	always := history.Always()
@@ -300,7 +300,7 @@ func side(t compare.Traces, i history.Interval, openEnd bool) Side {
 	return Side{Interval: i, Open: openEnd, Traces: t.Len()}
 }
 
-// compare fills in the result once both sides are selected.
+// compare fills in the result after both sides have been selected.
 func (c *comparer) compare(ctx context.Context) (*Comparison, error) {
 	history, window := c.recording.Select(c.baseline), c.recording.Select(c.window)
 	normal := history.Normal()
@@ -315,7 +315,7 @@ func (c *comparer) compare(ctx context.Context) (*Comparison, error) {
 	return c.result, err
 }
 
-// timed is the duration of a request, with the fields that order requests.
+// timed is the duration of a request, with the fields used to sort requests.
 type timed struct {
 	start    trace.Nanos
 	duration time.Duration
@@ -328,7 +328,7 @@ func (r timed) compare(s timed) int {
 
 // typeRequests holds the requests of one type.
 type typeRequests struct {
-	entry            trace.Op // the smallest: rules can join several
+	entry            trace.Op // the smallest, because rules can join several
 	baseline, window []timed
 	failed           uint64 // in the window
 }
@@ -361,7 +361,7 @@ func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 	return changes, nil
 }
 
-// added returns the time that the requests of t take beyond the variation of the baseline, in ns.
+// added returns the additional time that the requests of t take beyond the variation of the baseline, in ns.
 func (t *TypeChange) added() float64 {
 	if !t.Judged() {
 		return 0
@@ -408,7 +408,7 @@ func (c *comparer) typeChange(id analysis.Hash, r *typeRequests) TypeChange {
 // distinctOps is the number of operations that distinguish the names of request types.
 const distinctOps = 3
 
-// durations returns the durations of requests in ns, in the order of time. It sorts requests.
+// durations returns the durations of requests in ns, ordered by time. It sorts requests.
 func durations(requests []timed) []int64 {
 	slices.SortFunc(requests, timed.compare)
 	all := make([]int64, len(requests))
@@ -418,7 +418,7 @@ func durations(requests []timed) []int64 {
 	return all
 }
 
-// mean returns the mean of durations in ns; 0 if there are none.
+// mean returns the mean of durations in ns, or 0 if there are no durations.
 func mean(durations []int64) time.Duration {
 	var sum float64
 	for _, d := range durations {

@@ -22,14 +22,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The incident is a minute of the simulated application with a slow function in its second half, from 14:13:20 UTC.
+// The incident is a minute of the simulated application, starting at 14:13:20 UTC, with a slow function in its second
+// half.
 const (
 	incidentFrom  = trace.Nanos(1_790_000_000_000_000_000)
 	incidentOnset = incidentFrom + trace.Nanos(30*time.Second)
 	incidentTo    = incidentOnset + trace.Nanos(30*time.Second)
 )
 
-// incident holds the traces as OTLP requests in JSON, one trace each, and the faulty service.
+// incident holds the traces as OTLP requests in JSON, one trace per request, and the faulty service.
 type incident struct {
 	before, after [][]byte
 	service       string
@@ -113,7 +114,7 @@ func TestCompareFindsTheFault(t *testing.T) {
 	}
 }
 
-// A comparison does not depend on the order of traces and files, on workers and memory.
+// A comparison doesn't depend on the order of traces and files, the number of workers or the memory.
 func TestCompareIgnoresOrder(t *testing.T) {
 	x := simulated()
 	want := compareWindow(t, []string{fileOf(t, x.all())}, "14:13:50..", offline.DefaultOptions())
@@ -168,7 +169,7 @@ func diffComparisons(want, got *offline.Comparison) string {
 	return cmp.Diff(want, got, cmpopts.IgnoreFields(offline.Comparison{}, "Table"), cmpopts.EquateNaNs())
 }
 
-// Few traces before the window are joined by those after it.
+// If there are few traces before the window, the baseline includes traces after it.
 func TestCompareBaseline(t *testing.T) {
 	x := simulated()
 	all := fileOf(t, x.all())

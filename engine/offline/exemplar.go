@@ -8,11 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Exemplars are requests of one problem for people to view and compare. No result depends on them.
+// Exemplars are requests of one problem that people can view and compare. No result depends on them.
 type Exemplars struct {
-	Slow    []Exemplar // the slowest, slowest first
+	Slow    []Exemplar // slowest first
 	Typical []Exemplar // around the median, fastest first
-	Fast    []Exemplar // the fastest, fastest first
+	Fast    []Exemplar // fastest first
 }
 
 // Exemplar is a request whose trace is worth viewing.

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// simulatedSpans bounds the spans of the simulated requests of a problem.
+// simulatedSpans limits the number of spans in the simulated requests of a problem.
 const simulatedSpans = 1 << 17
 
 // explain returns the problems, the first ones with their findings.
@@ -43,7 +43,7 @@ func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Pr
 	return reports, nil
 }
 
-// explainer collects the samples that explanations rest on.
+// explainer collects the samples that explanations are based on.
 type explainer struct {
 	analyzer  *analyzer
 	samples   map[analysis.Hash]*explain.Sample // by group or request type
@@ -52,11 +52,11 @@ type explainer struct {
 	series    *seriesSet
 }
 
-// arrivals are the requests of one type.
+// arrivals holds the requests of one type.
 type arrivals struct {
 	starts    []trace.Nanos
 	durations []time.Duration
-	load      *explain.Load // built at the first use
+	load      *explain.Load // built when it is first used
 }
 
 func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
@@ -104,7 +104,7 @@ type requestID struct {
 	root  trace.SpanID
 }
 
-// simulate adds the simulations to the samples, from the traces in the input.
+// simulate adds simulations to the samples. It reads the traces from the input.
 func (e *explainer) simulate(ctx context.Context) error {
 	type member struct {
 		sample  *explain.Sample
@@ -157,7 +157,7 @@ func (e *explainer) explain(r *Problem) {
 	r.Exemplars = e.exemplars[r.Group].all()
 }
 
-// seriesSet holds the mean times, in successive windows, of the leading edges of the most frequent request types.
+// seriesSet holds the mean times of the leading edges of the most frequent request types in successive windows.
 type seriesSet struct {
 	first   trace.Nanos
 	width   time.Duration
@@ -189,7 +189,7 @@ func newSeriesSet(a *analyzer) *seriesSet {
 	return s
 }
 
-// span returns the starts of the first and the last request.
+// span returns the start of the first request and the start of the last one.
 func (a *analyzer) span() (first, last trace.Nanos) {
 	some := false
 	for _, g := range a.grouper.Groups() {
@@ -201,7 +201,7 @@ func (a *analyzer) span() (first, last trace.Nanos) {
 	return first, last
 }
 
-// observe adds up times; common divides them by the requests.
+// observe adds up times, which common divides by the number of requests.
 func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observation) {
 	at := int(o.Start.Sub(s.first) / s.width)
 	for _, i := range s.byType[requestType] {

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ReadNormal reads normal traces and returns their profile, with the table of their names. Only the fields Input and
-// Path of the options matter. It returns an error if no trace has a root.
+// ReadNormal reads normal traces and returns their profile with the table of their names. Of the options, only Input
+// and Path matter. It returns an error if no trace has a root.
 func ReadNormal(ctx context.Context, paths []string,
 	options Options,
 ) (profile *onetrace.Profile, table *trace.Table, err error) {

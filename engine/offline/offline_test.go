@@ -29,7 +29,7 @@ import (
 
 const corpus = "../../testdata/shop.otlp.jsonl.gz"
 
-// spansOf returns the spans of an OTLP/JSON lines file, each as a request of its own.
+// spansOf returns the spans of a file of OTLP/JSON lines, each as a separate request.
 func spansOf(t *testing.T, path string) (spans [][]byte) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -73,7 +73,7 @@ func spansOf(t *testing.T, path string) (spans [][]byte) {
 	}
 }
 
-// write distributes spans over files, one request a line, and returns the paths.
+// write distributes spans over files, one request per line, and returns the paths.
 func write(t *testing.T, spans [][]byte, files int) (paths []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,8 +101,8 @@ func analyze(t *testing.T, paths []string, options offline.Options) *offline.Rep
 	return report
 }
 
-// The report is the same for any order of spans, any split into files and batches, any number of workers, any memory,
-// and with every span sent twice.
+// The report is the same for any order of spans, any split into files and batches, any number of workers and any
+// memory, and if every span is sent twice.
 func TestReportDependsOnSpansOnly(t *testing.T) {
 	want := analyze(t, []string{corpus}, offline.DefaultOptions())
 	if want.Complete < 100 || len(want.Groups) < 4 {
@@ -157,7 +157,7 @@ func diffReports(want, got *offline.Report) string {
 		cmpopts.EquateEmpty(), cmpopts.IgnoreFields(offline.Report{}, "Table", "Coverage"))
 }
 
-// Shares of each group add up to 1, every edge has a name, problems are in order.
+// The shares of each group add up to 1, every edge has a name, and problems are in order.
 func TestReport(t *testing.T) {
 	options := offline.DefaultOptions()
 	options.Input.Keys = ingest.AllKeys()
@@ -194,7 +194,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// With splits, the requests of the faulty host are a group of their own, and every request is in a group.
+// If groups are split, the requests of the faulty host are a separate group, and every request is in a group.
 func TestAnalyzeSplits(t *testing.T) {
 	options := offline.DefaultOptions()
 	options.Split, options.Input.Keys = true, ingest.AllKeys()
@@ -222,7 +222,7 @@ func TestAnalyzeSplits(t *testing.T) {
 	}
 }
 
-// Requests are simulated for the problems of all kinds of groups.
+// Requests are simulated for problems of all kinds of groups.
 func TestRecoveries(t *testing.T) {
 	for name, set := range map[string]func(*offline.Options){
 		"by skeleton":  func(*offline.Options) {},
@@ -267,12 +267,13 @@ func TestObjectives(t *testing.T) {
 	}
 }
 
-// One trace from a clock that is 200 days wrong is left out and counted, and changes nothing else, such as rates.
+// One trace from a clock that is 200 days wrong is left out and counted. It doesn't affect anything else, such as
+// rates.
 func TestMisdated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.jsonl")
 	line := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"wrong"}}]},"scopeSpans":[{"spans":[` +
 		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d}]}]}]}`
-	at := time.Now().Add(200 * 24 * time.Hour).UnixNano() // far from the corpus, whenever that was recorded
+	at := time.Now().Add(200 * 24 * time.Hour).UnixNano() // far from the corpus, no matter when that was recorded
 	if err := os.WriteFile(path, fmt.Appendf(nil, line, at, at+1000), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TimeRange is a range of time that may refer to the times of traces that are not read yet. The zero value contains
-// every time.
+// TimeRange is a time range that may be relative to the times of traces that have not been read yet. The zero value
+// contains every time.
 type TimeRange struct {
 	text     string // as parsed
 	from, to timePoint
@@ -20,24 +20,24 @@ type TimeRange struct {
 // timePoint is one end of a [TimeRange].
 type timePoint struct {
 	kind  pointKind
-	at    trace.Nanos   // of kind dated
-	since time.Duration // of kind clock: since midnight, UTC; of kind offset: since the first trace
+	at    trace.Nanos   // if dated
+	since time.Duration // if clock: since midnight UTC; if offset: since the first trace
 }
 
 type pointKind uint8
 
 const (
-	open   pointKind = iota // no bound
+	open   pointKind = iota // unbounded
 	dated                   // date and time
-	clock                   // time of a day of the traces
+	clock                   // time on a day of the traces
 	offset                  // relative to the first trace
 )
 
 const day = 24 * time.Hour
 
-// ParseTimeRange parses a range "FROM..TO", which includes FROM and excludes TO. Each end is a date and time as in RFC
-// 3339, a time of day in UTC like 02:41 or 02:41:30, or an offset from the first trace like +10m. One end may be empty:
-// no bound.
+// ParseTimeRange parses a range "FROM..TO", which includes FROM but excludes TO. Each end is a date and time as in RFC
+// 3339, a time of day in UTC like 02:41 or 02:41:30, or an offset from the first trace like +10m. One of the ends may
+// be empty, which means that it is unbounded.
 func ParseTimeRange(text string) (TimeRange, error) {
 	from, to, found := strings.Cut(text, "..")
 	if !found || from == "" && to == "" {
@@ -58,7 +58,7 @@ func ParseTimeRange(text string) (TimeRange, error) {
 	return r, nil
 }
 
-// ErrOrder is returned for a range that ends before it begins.
+// ErrOrder is returned for a range that ends before it starts.
 var ErrOrder = errors.New("the range ends before it begins; write the earlier time first")
 
 func mixedUp(text string) error { return fmt.Errorf("%s: %w", text, ErrOrder) }
@@ -88,7 +88,7 @@ func parsePoint(text string) (timePoint, error) {
 	return timePoint{kind: dated, at: trace.Nanos(t.UnixNano())}, nil
 }
 
-// resolve returns the interval that r denotes, for traces that begin between first and last.
+// resolve returns the interval that r denotes for traces that start between first and last.
 func (r TimeRange) resolve(first, last trace.Nanos) (history.Interval, error) {
 	i := history.Always()
 	if r.from.kind != open {
@@ -119,15 +119,15 @@ func (r TimeRange) resolve(first, last trace.Nanos) (history.Interval, error) {
 	return i, nil
 }
 
-// resolve returns the time of p, which is not open. A time of day that occurs more than once between first and last is
-// an error; one that does not occur is the nearest to them.
+// resolve returns the time of p, which must not be open. A time of day that occurs more than once between first and
+// last is an error. If it doesn't occur at all, resolve returns the nearest occurrence.
 func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
 	switch p.kind {
 	case dated:
 		return p.at, nil
 	case offset:
 		return first.Add(min(p.since, trace.MaxNanos.Sub(first))), nil
-	case open, clock: // a time of day: ends that are open are not resolved
+	case open, clock: // only a time of day; open ends are not resolved
 	}
 	earliest := next(first, p.since)
 	switch {
@@ -146,10 +146,10 @@ func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
 
 func (p timePoint) clock() string { return time.Time{}.Add(p.since).Format(time.TimeOnly) }
 
-// midnight returns the beginning of the day of t, in UTC.
+// midnight returns the start of the day of t in UTC.
 func midnight(t trace.Nanos) trace.Nanos { return t - t%trace.Nanos(day) }
 
-// next returns the first time at or after t that is since after midnight, in UTC.
+// next returns the first time at or after t that is since after midnight in UTC.
 func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	if at := midnight(t).Add(since); at >= t {
 		return at
@@ -157,7 +157,7 @@ func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	return midnight(t).Add(day + since)
 }
 
-// dateTime returns t in UTC, in seconds.
+// dateTime returns t in UTC, to the second.
 func dateTime(t trace.Nanos) string {
 	return time.Unix(0, int64(t)).UTC().Format(time.DateTime)
 }
