@@ -1,4 +1,5 @@
-// Package spool keeps packed observations for several passes: in memory up to a limit, the rest in a temporary file.
+// Package spool keeps packed observations that are read several times. It holds them in memory up to a limit, and the
+// rest in a temporary file.
 package spool
 
 import (
@@ -17,12 +18,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Spool is a sequence of observations in packed form. The temporary file is unlinked while it is open. A Spool is not
-// safe for concurrent use.
+// Spool is a sequence of packed observations. Its temporary file is unlinked while it is open. A Spool is not safe for
+// concurrent use.
 type Spool struct {
 	packer  observation.Packer
 	dir     string
-	limit   int // of kept
+	limit   int // maximum of kept
 	kept    int // bytes in memory
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
@@ -30,18 +31,18 @@ type Spool struct {
 	written int64 // bytes in the file
 }
 
-// chunkBytes is the size of a piece of memory: large enough that there are few, small enough that a half-empty one
-// wastes little.
+// chunkBytes is the size of a piece of memory. It is large enough to keep the number of chunks low, and small enough
+// that a half-empty chunk wastes little.
 const chunkBytes = 1 << 20
 
-// New returns an empty Spool that keeps about limit bytes in memory, and the rest in a temporary file in dir; empty: in
-// the system's directory for temporary files.
+// New returns an empty Spool that keeps about limit bytes in memory and the rest in a temporary file in dir. An empty
+// dir means the system's directory for temporary files.
 func New(dir string, limit int) *Spool { return &Spool{dir: dir, limit: limit} }
 
-// Bytes returns the bytes in memory.
+// Bytes returns the number of bytes in memory.
 func (s *Spool) Bytes() int { return s.kept }
 
-// Add appends an observation. It keeps nothing of o. An error is one of the temporary file.
+// Add appends an observation. It doesn't retain o. An error comes from the temporary file.
 func (s *Spool) Add(o *observation.Observation) error {
 	n := len(s.chunks)
 	if n == 0 || len(s.chunks[n-1]) >= chunkBytes {
@@ -56,7 +57,8 @@ func (s *Spool) Add(o *observation.Observation) error {
 	return nil
 }
 
-// grow adds an empty chunk. Above the limit it first writes the full chunks to the file and reuses their memory.
+// grow adds an empty chunk. If the limit is exceeded, it first writes the full chunks to the file and reuses their
+// memory.
 func (s *Spool) grow() error {
 	if s.kept < s.limit || len(s.chunks) == 0 {
 		s.chunks = append(s.chunks, newChunk())
@@ -97,12 +99,12 @@ func (s *Spool) spill() error {
 	return s.spilled.Flush()
 }
 
-// spillTo makes f the temporary file. s owns f from now on.
+// spillTo makes f the temporary file and takes ownership of it.
 func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
-// All yields the observations in the order of their addition. An observation is valid until the next one is yielded. An
-// error ends the sequence: one of the file, or one wrapping [codec.ErrCorrupt] if a chunk contains anything but packed
-// observations.
+// All yields the observations in the order in which they were added. An observation is valid until the next one is
+// yielded. An error ends the sequence. It comes from the file, or wraps [codec.ErrCorrupt] if a chunk contains anything
+// other than packed observations.
 func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
@@ -122,9 +124,9 @@ func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	}
 }
 
-// InOrder yields the observations with their ranks: by ascending rank and, of equal rank, in the order of their
-// addition. It calls rank in the latter order before it yields the first. An observation is valid until the next one is
-// yielded. InOrder panics if any are in the temporary file.
+// InOrder yields the observations with their ranks, by ascending rank. Observations of equal rank stay in the order in
+// which they were added. It calls rank for all observations, in that order, before it yields the first one. An
+// observation is valid until the next one is yielded. InOrder panics if there are observations in the temporary file.
 func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int, *observation.Observation] {
 	if s.file != nil {
 		panic("spool: ordered while part of it is in a file")
@@ -149,7 +151,8 @@ func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int
 	}
 }
 
-// unpack unpacks an observation in memory, which was packed here or checked when it was decoded.
+// unpack unpacks an observation in memory. It can't fail because the observation was packed here or checked when it was
+// decoded.
 func (s *Spool) unpack(b []byte, o *observation.Observation) (rest []byte) {
 	rest, err := s.packer.Unpack(b, o)
 	if err != nil {
@@ -158,7 +161,7 @@ func (s *Spool) unpack(b []byte, o *observation.Observation) (rest []byte) {
 	return rest
 }
 
-// eachChunk calls f with every chunk, those in the file first, until f returns false or an error. It returns the error.
+// eachChunk calls f for every chunk, starting with the file's, until f returns false or an error. It returns the error.
 func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	if more, err := s.eachSpilled(f); !more || err != nil {
 		return err
@@ -171,7 +174,7 @@ func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	return nil
 }
 
-// eachSpilled calls f with the chunks in the file, like eachChunk, and returns the last result of f.
+// eachSpilled calls f for the chunks in the file, like eachChunk, and returns the last result of f.
 func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
 	if s.file == nil {
 		return true, nil
@@ -198,7 +201,7 @@ func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, e
 	}
 }
 
-// AppendBinary appends the observations to b. It panics if any are in the temporary file.
+// AppendBinary appends the observations to b. It panics if there are observations in the temporary file.
 func (s *Spool) AppendBinary(b []byte) []byte {
 	if s.file != nil {
 		panic("spool: encoded while part of it is in a file")
@@ -210,8 +213,8 @@ func (s *Spool) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// Decode returns the Spool whose [Spool.AppendBinary] wrote b; it takes all of b and never uses a file. It keeps
-// nothing of b. An error wraps [codec.ErrCorrupt].
+// Decode decodes a Spool encoded by [Spool.AppendBinary]; b must contain nothing else. The Spool never uses a file.
+// Decode doesn't retain b. An error wraps [codec.ErrCorrupt].
 func Decode(b []byte) (*Spool, error) {
 	r := codec.NewReader(b)
 	packed := r.Section()
@@ -238,7 +241,7 @@ func Decode(b []byte) (*Spool, error) {
 	return s, nil
 }
 
-// check returns the error of the first observation that cannot be unpacked, or nil.
+// check returns the error for the first observation that can't be unpacked, or nil.
 func (s *Spool) check() error {
 	for _, err := range s.All() {
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// numbered returns an observation that packs into some 10 KiB.
+// numbered returns an observation with a packed size of about 10 KiB.
 func numbered(i int) *observation.Observation {
 	o := &observation.Observation{Trace: trace.ID{0: byte(i), 1: byte(i >> 8)}, Root: 1, Start: trace.Nanos(i), Duration: 5}
 	for k := range 300 {
@@ -32,7 +32,7 @@ func fill(t *testing.T, s *Spool, n int) {
 	}
 }
 
-// read returns the starts of the first observations, at most limit, and checks each.
+// read checks the first observations, at most limit, and returns their starts.
 func read(t *testing.T, s *Spool, limit int) (starts []trace.Nanos) {
 	t.Helper()
 	for o, err := range s.All() {
@@ -50,10 +50,10 @@ func read(t *testing.T, s *Spool, limit int) (starts []trace.Nanos) {
 	return starts
 }
 
-// With any limit on memory, all observations can be read in order and repeatedly, after an incomplete read, and between
+// For any memory limit, all observations can be read in order and repeatedly, after an incomplete read, and between
 // additions.
 func TestSpool(t *testing.T) {
-	const n = 300 // some 3 MiB
+	const n = 300 // about 3 MiB
 	for _, limit := range []int{0, 1 << 20, 1 << 30} {
 		dir := t.TempDir()
 		s := New(dir, limit)
@@ -85,7 +85,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// Observations are read by rank and, of equal rank, in the order of their addition.
+// Observations are read by rank, and in the order in which they were added if their ranks are equal.
 func TestInOrder(t *testing.T) {
 	const n = 300
 	s := New("", math.MaxInt)
@@ -120,9 +120,9 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// A decoded Spool has the same observations and takes as much memory.
+// A decoded Spool has the same observations and uses as much memory.
 func TestDecode(t *testing.T) {
-	const n = 300 // some 3 MiB
+	const n = 300 // about 3 MiB
 	s := New("", 1<<30)
 	fill(t, s, n)
 	got, err := Decode(s.AppendBinary(nil))
@@ -151,7 +151,7 @@ func TestMissingDirectory(t *testing.T) {
 	}
 }
 
-// A full disk and a truncated file are errors.
+// A full disk and a truncated file cause errors.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestTruncatedFile(t *testing.T) {
 	}
 }
 
-// An observation that cannot be decoded ends the sequence with an error, after those before it.
+// An observation that can't be decoded ends the sequence with an error, after the observations before it.
 func TestDamaged(t *testing.T) {
 	for _, limit := range []int{0, 1 << 30} {
 		s := New(t.TempDir(), limit)
