@@ -18,35 +18,36 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// History reads decisions, exemplars and traces, and keeps closed problems and the evidence of places.
-// [store.Store] implements it.
+// History reads decisions, exemplars and traces, and stores closed problems and the evidence for places. [store.Store]
+// implements it.
 type History interface {
 	decisionlog.Reader
 	SamplesHistory
-	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
+	// Trace returns a stored trace as an OTLP request in protobuf, or nil if it isn't stored.
 	Trace(id trace.ID) ([]byte, error)
-	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+	// EachKeptFor calls f with the exemplars kept for a problem or an incident, by group.
 	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
-	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
+	// PutLocated stores the evidence for a place. Located returns it, or nil.
 	PutLocated(x *store.Located) error
 	Located(of search.Subject) (*store.Located, error)
 	PutClosedProblems(all []store.ClosedProblem) error
-	// ClosedProblems returns the closed problems without their evidence, those that closed last first.
+	// ClosedProblems returns the closed problems without their evidence, most recently closed first.
 	ClosedProblems() ([]store.ClosedProblem, error)
-	// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
+	// ClosedProblem returns a problem as it was when it last closed, or nil if it isn't kept.
 	ClosedProblem(id analysis.Hash) (*store.ClosedProblem, error)
 }
 
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
-	// Attention returns the unwell services as of s, without those of incidents. The caller must be allowed to read c.
+	// Attention returns the unwell services as of s, except for services of incidents. The caller must be allowed to read
+	// c.
 	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
 }
 
 // Latencies returns durations over time. [requests.Requests] implements it.
 type Latencies interface {
-	// Around returns the durations of the requests of a group within a span, in bins, one of which begins at edge. None
-	// are returned if they are not kept.
+	// Around returns the durations of a group's requests within a span in bins, one of which starts at edge. The result is
+	// empty if the durations aren't kept.
 	Around(ctx context.Context, group analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error)
 }
 
@@ -56,8 +57,8 @@ type Options struct {
 	Comments  *Comments
 	Services  ServiceStates
 	Latencies Latencies
-	Directory func() *notify.Directory // owners of services, and links
-	UI        string                   // address of the UI, for links; empty: unknown
+	Directory func() *notify.Directory // owners of services and links
+	UI        string                   // address of the UI, for links; empty if unknown
 	Clock     func() time.Time
 	Log       *slog.Logger
 }
@@ -69,7 +70,7 @@ type Cases struct {
 	options Options
 }
 
-// New returns handlers.
+// New returns handlers for incidents and problems.
 func New(r *epoch.Reader, history History, options Options) *Cases {
 	return &Cases{r, history, options}
 }

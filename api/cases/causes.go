@@ -24,7 +24,7 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	return all
 }
 
-// addCauses adds the causes of p other than its explanations.
+// addCauses adds the causes of p except for its explanations.
 func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
 	causes := describe.NoCauses()
 	if f := r.Core.Problems.Findings(p.ID); f != nil {

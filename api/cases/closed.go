@@ -23,14 +23,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the problems that are stored when they close, since the core waits for it: the first by rank.
+// Limits on the problems stored when they close. The core waits for this, so only the first ones by rank are stored.
 const (
 	maxClosing         = 500
 	maxClosingEvidence = 64
 )
 
-// StoreClosed stores the problems that closed in an epoch, of those that were open before: the core forgets them, and
-// later also their names. A restart that reads the journal again stores them again. The owner of the core calls it.
+// StoreClosed stores the problems in before that closed in an epoch, because the core forgets them, and later their
+// names as well. If a restart reads the journal again, it stores them again. The owner of the core calls it.
 func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace.Nanos) {
 	open := make(map[analysis.Hash]bool, len(c.Problems.Open()))
 	for i := range c.Problems.Open() {
@@ -84,8 +84,8 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 	return x, err
 }
 
-// closedProblem returns a problem as it was when it last closed, with decisions about it. It returns a refusal if it is
-// not kept.
+// closedProblem returns a problem as it was when it last closed, with decisions about it. It returns a refusal if the
+// problem isn't kept.
 func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions []decisionlog.Logged) (*contract.GetProblem200JSONResponse, error) {
 	kept, err := a.history.ClosedProblem(id)
 	if err != nil {
@@ -114,12 +114,12 @@ func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions [
 	return d, err
 }
 
-// nothingToDo is the next step for a closed problem whose cause seems to be gone.
+// nothingToDo is the next step for a closed problem whose cause seems to have gone.
 const nothingToDo = "Nothing to do: the problem has closed."
 
-// nextOfClosed returns the next step for a closed problem: that for x, the incident that it was part of, which may
-// still be open or have closed without anybody knowing whether its cause is gone. Without an incident it is the one of
-// the time when the problem closed, which may be empty.
+// nextOfClosed returns the next step for a closed problem. If it was part of an incident x, this is the next step for
+// x, which may still be open or have closed without anyone knowing whether the cause has gone. Otherwise it is then,
+// the next step at the time the problem closed, or nothingToDo if then is empty.
 func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	switch {
 	case x == nil:
@@ -130,7 +130,7 @@ func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	return "It was part of an incident. " + r.advice(x)
 }
 
-// closing identifies a problem that closed at a time: it may have closed several times.
+// closing identifies one closing of a problem, which may have closed several times.
 type closing struct {
 	at trace.Nanos
 	id analysis.Hash
@@ -141,7 +141,7 @@ func (x closing) String() string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(x.at))) + x.id.String()
 }
 
-// errClosing is the error of a text that [closing.String] did not return.
+// errClosing is returned for a text that isn't a result of [closing.String].
 var errClosing = errors.New("not the end of a problem")
 
 func parseClosing(text string) (closing, error) {
@@ -157,7 +157,7 @@ func parseClosing(text string) (closing, error) {
 	return closing{trace.Nanos(binary.BigEndian.Uint64(b)), id}, nil
 }
 
-// closedProblems returns the closed problems, those that closed last first, and their list.
+// closedProblems returns the closed problems, most recently closed first, and a list of them.
 func (a *Cases) closedProblems() ([]contract.Problem, *query.List[closing], error) {
 	kept, err := a.history.ClosedProblems()
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Comments stores people's comments on incidents in a file of the data directory. It is safe for concurrent use.
+// Comments stores people's comments on incidents in a file in the data directory. It is safe for concurrent use.
 type Comments struct {
 	path string
 	mu   sync.Mutex                    // guards all
-	all  map[string][]contract.Comment // by ID of the incident, oldest first; immutable; changes replace it
+	all  map[string][]contract.Comment // by incident ID, oldest first; immutable; changes replace it
 }
 
 // CommentsFile is the name of the file in the data directory.
 const CommentsFile = "comments.json"
 
-// Limits of comments.
+// Limits on comments.
 const (
 	maxComments         = 5000
 	maxIncidentComments = 200
@@ -56,8 +56,9 @@ func (c *Comments) Of(incident string) []contract.Comment {
 	return c.all[incident]
 }
 
-// Add adds a comment on an incident and returns it with its number. If there are too many, it first deletes those on
-// incidents that known does not report. The comment is on disk when Add returns; after an error nothing has changed.
+// Add adds a comment on an incident and returns it with its number. If there are too many comments, it first deletes
+// the comments on incidents for which known returns false. The comment is on disk when Add returns. If Add returns an
+// error, nothing has changed.
 func (c *Comments) Add(incident string, comment contract.Comment, known func(incident string) bool) (contract.Comment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +90,7 @@ func (c *Comments) Add(incident string, comment contract.Comment, known func(inc
 	return comment, c.replace(next)
 }
 
-// Delete deletes a comment on an incident, if it exists.
+// Delete deletes a comment on an incident if it exists.
 func (c *Comments) Delete(incident string, id int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *Comments) Delete(incident string, id int64) error {
 	return c.replace(next)
 }
 
-// replace stores all comments. The caller holds the lock.
+// replace stores all comments. The caller must hold the lock.
 func (c *Comments) replace(all map[string][]contract.Comment) error {
 	if err := datafile.Replace(c.path, all); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Comments on incidents that are not kept any more make room; those on others do not.
+// Comments on incidents that are no longer kept make room for others. Comments on other incidents don't.
 func TestCommentLimits(t *testing.T) {
 	c, err := OpenComments(t.TempDir())
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of estimates.
+// Limits of estimates.
 const (
 	leastEstimated = 20 // requests
-	mostEstimated  = 64 // edges, the first ones
+	mostEstimated  = 64 // only the first edges
 )
 
-// withEstimates returns the shares of the edges of a problem with the intervals and tail lifts that they lack: those of
-// a chronic problem come from the reference, which has no sample of requests. The others are as they were.
+// withEstimates fills in missing intervals and tail lifts in the shares of a problem's edges. The edges of a chronic
+// problem lack them because they come from the reference, which has no sample of requests. Other shares are unchanged.
 func withEstimates(edges []group.EdgeShare, requests []*observation.Observation) []group.EdgeShare {
 	lacks := func(s *group.EdgeShare) bool {
 		return s.Edge != 0 && math.IsNaN(s.ShareLow) && !math.IsNaN(s.ShareVariance)
 	}
 	var columns []trace.Edge
-	var lacking []int // the index of each column in edges
+	var lacking []int // index of each column in edges
 	for i := range edges {
 		if lacks(&edges[i]) && len(columns) < mostEstimated {
 			columns, lacking = append(columns, edges[i].Edge), append(lacking, i)

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Edges without intervals get them from sampled requests; the interval contains the exact share, and the edge with all
-// of the variance has all of the excess of the slowest tenth.
+// Edges without intervals get them from sampled requests. The interval contains the exact share. The edge with all of
+// the variance also has all of the excess in the slowest tenth.
 func TestWithEstimates(t *testing.T) {
 	var requests []*observation.Observation
 	for i := range 100 {

@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of an incident.
+// Limits of an incident.
 const (
 	listedSuspects    = 3 // in lists
 	incidentExemplars = 10
@@ -87,14 +87,14 @@ func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsReque
 	return list, nil
 }
 
-// addDirectory adds the owners of suspects and links to pages about them, which a reload may have changed since the
-// epoch ended.
+// addDirectory adds the owners of suspects and links to pages about them. Both may have been reloaded since the epoch
+// ended.
 func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
 	directory, end := a.options.Directory(), ended
 	if x.Closed != nil {
 		end = trace.Nanos(x.Closed.UnixNano())
 	}
-	x.Suspects = slices.Clone(x.Suspects) // the snapshot shares them
+	x.Suspects = slices.Clone(x.Suspects) // because the snapshot shares them
 	for i := range x.Suspects {
 		s := &x.Suspects[i]
 		s.Owner = render.Owner(directory, s.Service)
@@ -120,7 +120,7 @@ func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestOb
 	var onset, closed, ended trace.Nanos
 	var subjects []search.Subject
 	enabled := make(map[string]bool)
-	share := 0. // of the place
+	share := 0. // share of the place
 	err := a.reader.Ask(ctx, func(c *engine.View) {
 		s := a.reader.Refresh(c)
 		row, ok := s.IncidentByID[r.Incident]
@@ -174,8 +174,8 @@ func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestOb
 	return d, err
 }
 
-// shareOfAll has the shares of the investigation of an incident be those of all time that it costs, as in the texts
-// about it, and leaves the one in the reason to these.
+// shareOfAll rescales the suspects' shares from the first suspect to the whole added latency of the incident, as used
+// in texts. It removes the share from the reason because the texts mention it already.
 func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
 	d.Reason = search.WithoutShare(d.Reason)
 	whole := x.ShareOf(v, 1)
@@ -184,8 +184,8 @@ func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investi
 	}
 }
 
-// framesOfAll is like shareOfAll for the evidence of the place, whose share is given. If that is unknown, nothing
-// changes.
+// framesOfAll is like shareOfAll, but for the evidence of the place, which has the given share. If the share is
+// unknown, it changes nothing.
 func framesOfAll(d *contract.LocatedPlace, share float64) {
 	located := query.Value(d.Share.Value, 0)
 	if share <= 0 || located <= 0 {
@@ -207,7 +207,7 @@ func scale(x *contract.Interval, factor float64) {
 	}
 }
 
-// timelineKinds has the kinds of the entries about transitions, by state.
+// timelineKinds maps the state after a transition to the kind of its timeline entry.
 var timelineKinds = [...]contract.TimelineEntryKind{
 	incident.Open:     contract.TimelineEntryKindOpened,
 	incident.Steady:   contract.TimelineEntryKindSteady,
@@ -216,7 +216,7 @@ var timelineKinds = [...]contract.TimelineEntryKind{
 	incident.Accepted: contract.TimelineEntryKindClosed,
 }
 
-// timeline returns the events of an incident, but for its notes, in any order. They are facts, which stay as they are.
+// timeline returns the events of an incident, except for its notes, in any order. Events don't change later.
 func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 	events := []contract.TimelineEntry{{
 		At:   render.At(x.Onset),
@@ -261,7 +261,7 @@ func (r renderer) problemOpened(m *engine.Milestone) string {
 	return "A problem opened: " + name + " takes longer than usual."
 }
 
-// noted returns the notes about an incident as events.
+// noted returns the notes on an incident as events.
 func noted(n *contract.Notes) []contract.TimelineEntry {
 	var events []contract.TimelineEntry
 	for _, x := range []struct {
@@ -289,16 +289,16 @@ type SampleTrace struct {
 
 // SamplesHistory reads exemplars. [store.Store] implements it.
 type SamplesHistory interface {
-	// Exemplars returns the exemplars of a group or request type; none if it is unknown.
+	// Exemplars returns the exemplars of a group or request type. The result is empty if it is unknown.
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
 	// Kept returns the exemplars of a group that are kept for a problem or an incident.
 	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
 }
 
-// SampleTraces returns stored traces of the affected request types that began between the onset and the end of an
-// incident, 0 while it is open: failed ones of types that lose more by failures than by time, latest first; then slow
-// ones, those that are slowest in relation to the usual time of their type first. Of a closed incident they are those
-// that were kept for it, and do not change.
+// SampleTraces returns stored traces of the affected request types that started between the onset and the end of an
+// incident; closed is 0 for an open incident. It starts with failed traces, latest first, of types that lose more by
+// failures than by time. Slow traces follow, with the slowest relative to their type's usual duration first. For a
+// closed incident it returns the traces kept for the incident, which don't change any more.
 func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
@@ -342,7 +342,7 @@ func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType
 	return found, nil
 }
 
-// exemplarsOf returns the first traces of found, failed before slow ones, as exemplars, the slow ones slowest first.
+// exemplarsOf returns the first traces of found as exemplars: failed ones, followed by slow ones, slowest first.
 func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	first := slices.Clone(found[:min(len(found), incidentExemplars)])
 	failed := 0
@@ -363,10 +363,10 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	return all
 }
 
-// maxEarlier limits the earlier incidents of an incident.
+// maxEarlier limits the earlier incidents listed for an incident.
 const maxEarlier = 10
 
-// earlier returns the closed incidents with the same first suspect that opened before the one at an index, latest
+// earlier returns the closed incidents with the same first suspect that opened before the incident at an index, latest
 // first.
 func earlier(s *epoch.Snapshot, row int) []contract.EarlierIncident {
 	all := []contract.EarlierIncident{}

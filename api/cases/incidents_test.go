@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An incident knows the closed ones before it with the same first suspect.
+// An incident lists the closed incidents before it with the same first suspect.
 func TestEarlierIncidents(t *testing.T) {
 	row := func(id, service string, closed bool) epoch.IncidentRow {
 		x := epoch.IncidentRow{Incident: contract.Incident{ID: id, Service: service, Severity: contract.SeverityMajor}, Listed: true}
@@ -34,7 +34,7 @@ func TestEarlierIncidents(t *testing.T) {
 	}
 }
 
-// A place is located once; another one that is located later is a change.
+// A place is located once. If another place is located later, that is a change.
 func TestTimelineOfPlaces(t *testing.T) {
 	r := newRenderer()
 	x := engine.Incident{Incident: incident.Incident{Onset: 10}}
@@ -61,7 +61,7 @@ func TestTimelineOfPlaces(t *testing.T) {
 	}
 }
 
-// storedExemplars is a history of exemplars only.
+// storedExemplars is a history with exemplars only.
 type storedExemplars struct {
 	SamplesHistory
 	kept map[analysis.Hash]*store.Exemplars
@@ -78,7 +78,7 @@ func (s storedExemplars) Kept(_ search.Subject, group analysis.Hash) (*store.Exe
 	return &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{8}, Start: 20, Duration: 700}}}, nil
 }
 
-// Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
+// Failed traces come first, latest first, but only if a request type loses more by failures than by time.
 func TestSampleTraces(t *testing.T) {
 	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
 		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
@@ -105,7 +105,7 @@ func TestSampleTraces(t *testing.T) {
 	if closed, err := SampleTraces(h, 0, types, 10, 50); err != nil || len(closed) != 1 || closed[0].Trace[0] != 8 {
 		t.Errorf("of the closed incident: %v, %v; want only those that are kept for it", closed, err)
 	}
-	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but least in relation to its type
+	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but the least slow relative to its type
 	all := exemplarsOf(found)
 	got = nil
 	for _, x := range all {

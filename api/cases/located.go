@@ -20,15 +20,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of the evidence of a place.
+// Limits on the evidence for a place.
 const (
 	locatedFrames = 200
 	locatedTraces = 2
-	leastFrame    = 0.005 // share, or part of the time, of a frame
+	leastFrame    = 0.005 // share of a frame, or part of the time
 )
 
-// StoreLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
-// tracepoints that showed them, and with these their statistics end. The owner of the core calls it.
+// StoreLocated stores the evidence for the places located by the decisions of an epoch. The search disables the
+// tracepoints that showed them, which ends their statistics. The owner of the core calls it.
 func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
 	for i := range decisions {
 		d := &decisions[i]
@@ -46,14 +46,14 @@ func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended 
 	}
 }
 
-// storedPlace is the stored form of the evidence of a place.
+// storedPlace is the stored form of the evidence for a place.
 type storedPlace struct {
 	contract.LocatedPlace
 	SpanName string `json:"span_name"`
-	Callee   string `json:"callee"` // service that the operation calls; empty: none
+	Callee   string `json:"callee"` // service that the operation calls; may be empty
 }
 
-// located returns the evidence of the place that v located, without traces.
+// located returns the evidence for the place that v located, without traces.
 func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPlace {
 	p, top, tree := r.Core.Searches.Searched(v.Subject), &v.Suspects[0], r.Tree(v.Subject, v.RequestType)
 	x := &storedPlace{SpanName: r.OpName(top.Op)}
@@ -91,7 +91,7 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 	return x
 }
 
-// atMostAll returns the share of a suspect: an estimate can exceed all.
+// atMostAll returns the share of a suspect, limited to 1 because an estimate can exceed that.
 func atMostAll(s *search.Suspect) contract.Interval {
 	return render.Interval(min(1, s.Share), min(1, s.Low), min(1, s.High))
 }
@@ -102,8 +102,8 @@ type placeKey struct {
 	tracepoint trace.Symbol // 0: baseline
 }
 
-// inclusiveTimes returns the mean ns of a request of p in the suspects of v: for operations of the baseline without
-// their baseline callees, for tracepoints with all that they contain. Suspects without times are missing.
+// inclusiveTimes returns the mean time in ns that a request of p spends in each suspect of v. For baseline operations
+// it excludes baseline callees; for tracepoints it includes everything inside them. Suspects without times are missing.
 func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigation) map[placeKey]float64 {
 	times := make(map[placeKey]float64)
 	if p == nil {
@@ -115,7 +115,7 @@ func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigati
 		edges[e.Edge] = e.Mean
 		times[placeKey{table.Context(e.Context).Op, 0}] += e.Mean
 	}
-	// A tracepoint appears under other contexts in each batch: only one batch of each edge counts, that with the most
+	// A tracepoint appears under different contexts in each batch. We only use one batch per edge, the one with the most
 	// requests.
 	type part struct {
 		within trace.Edge
@@ -139,9 +139,9 @@ func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigati
 	return times
 }
 
-// excludeCallees turns the times of frames into those without the frames below them, and returns their sum.
+// excludeCallees subtracts the times of the frames below each frame, and returns the sum of the remaining times.
 func excludeCallees(frames []contract.LocatedFrame) (total float64) {
-	order := make([]int, len(frames)) // the deepest first
+	order := make([]int, len(frames)) // deepest first
 	for i := range order {
 		order[i] = i
 	}
@@ -164,7 +164,7 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	}
 	for i := range frames {
 		if !math.IsNaN(own[i]) {
-			own[i] = max(0, own[i]) // times of different requests
+			own[i] = max(0, own[i]) // can be negative because the times are from different requests
 			total += own[i]
 		}
 		frames[i].SelfNs = render.Number(own[i])
@@ -172,8 +172,8 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	return total
 }
 
-// atMostRest has all frames together carry at most all. Shares are net of the places that became faster, so that those
-// of the others together can exceed it: these share what the located one leaves.
+// atMostRest limits the sum of all shares to 1. Shares are net of places that became faster, so the other places
+// together can exceed 1. We scale them to the share that the located place leaves.
 func atMostRest(frames []contract.LocatedFrame) {
 	rest, others := 1., 0.
 	for i := range frames {
@@ -199,8 +199,8 @@ func within(context, above []string) bool {
 	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
 }
 
-// locatedPlace returns the stored evidence of the first of several problems and incidents that has some; with a service
-// only if the place runs in it or calls it. It is nil if none has.
+// locatedPlace returns the stored evidence for the first problem or incident that has any, or nil. If service isn't
+// empty, the place must run in it or call it.
 func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.history.Located(id)
@@ -224,7 +224,7 @@ func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...sear
 	return nil, nil
 }
 
-// tracesAt returns stored traces of a problem or an incident with a span of its place, the longest span first.
+// tracesAt returns stored traces of a problem or an incident with a span of its place, longest span first.
 func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
 	found := []contract.LocatedTrace{}
 	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
@@ -243,7 +243,7 @@ func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedT
 	return found[:min(len(found), locatedTraces)], err
 }
 
-// traceAt returns an exemplar with its longest span of a place; nil if it has none.
+// traceAt returns an exemplar with its longest span of a place, or nil if it has no such span.
 func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
 	data, err := a.history.Trace(e.Trace)
 	if err != nil || data == nil {
@@ -259,7 +259,7 @@ func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTra
 	return t, nil
 }
 
-// has reports whether a span is one of the place.
+// has reports whether a span belongs to the place.
 func (x *storedPlace) has(s *contract.Span) bool {
 	return s.Service == x.Service && s.Tracepoint == x.Tracepoint && (s.Name == x.SpanName || x.Tracepoint != "")
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// NoteKind is the kind of a note about an incident or a problem.
+// NoteKind is the kind of a note on an incident or a problem.
 type NoteKind string
 
-// The kinds of note.
+// The kinds of notes.
 const (
-	Acknowledged NoteKind = "acknowledged" // the author takes care of it
-	Muted        NoteKind = "muted"        // lists omit it, and webhooks are not called
+	Acknowledged NoteKind = "acknowledged" // the author is working on it
+	Muted        NoteKind = "muted"        // it is omitted from lists and doesn't trigger webhooks
 )
 
-// Notes stores people's notes about incidents and problems in a file of the data directory. Notes expire. It is safe
-// for concurrent use.
+// Notes stores people's notes on incidents and problems in a file in the data directory. Notes expire. It is safe for
+// concurrent use.
 type Notes struct {
 	path string
 	mu   sync.Mutex                // guards all
@@ -67,12 +67,12 @@ func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
 	return n.All(now)[render.Hex16(incident)].Muted != nil
 }
 
-// Acknowledgement returns the acknowledgement of an incident; nil if there is none.
+// Acknowledgement returns the acknowledgement of an incident, or nil.
 func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
 	return n.All(now)[render.Hex16(incident)].Acknowledged
 }
 
-// All returns the notes that have not expired, by the ID of their incident or problem. The map is immutable.
+// All returns the unexpired notes by the ID of their incident or problem. The map is immutable.
 func (n *Notes) All(now time.Time) map[string]contract.Notes {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +95,7 @@ func expired(x *contract.Note, now time.Time) bool {
 	return x != nil && x.Expires != nil && !now.Before(*x.Expires)
 }
 
-// unexpired returns a copy of all without the notes that have expired.
+// unexpired returns a copy of all without expired notes.
 func unexpired(all map[string]contract.Notes, now time.Time) map[string]contract.Notes {
 	left := make(map[string]contract.Notes, len(all))
 	for id, x := range all {
@@ -112,8 +112,8 @@ func unexpired(all map[string]contract.Notes, now time.Time) map[string]contract
 	return left
 }
 
-// Set sets the note of a kind about an incident or a problem, or removes it if note is nil. It returns all notes about
-// it. The change is on disk when Set returns; after an error nothing has changed.
+// Set sets the note of a kind on an incident or a problem, or removes it if note is nil. It returns all notes on the
+// incident or problem. The change is on disk when Set returns. If Set returns an error, nothing has changed.
 func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,7 +146,7 @@ const (
 	aboutProblem  subject = "problem"
 )
 
-// has reports whether s contains the incident or problem of an ID.
+// has reports whether s contains the incident or problem with an ID.
 func has(s *epoch.Snapshot, about subject, id string) bool {
 	all := s.ByID
 	if about == aboutIncident {
@@ -156,7 +156,7 @@ func has(s *epoch.Snapshot, about subject, id string) bool {
 	return ok
 }
 
-// note sets a note about an incident or an open problem.
+// note sets a note on an incident or an open problem.
 func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {

@@ -42,7 +42,7 @@ func (a *Cases) ListProblems(ctx context.Context, r contract.ListProblemsRequest
 	return listProblems(q, s, s.Problems, order, sort, notes)
 }
 
-// listProblems returns a page of problems in an order, with that of their cursors.
+// listProblems returns a page of problems in an order. order also determines the cursors.
 func listProblems[ID any](
 	q *contract.ListProblemsParams, s *epoch.Snapshot, problems []contract.Problem, order *query.List[ID], sort string, notes map[string]contract.Notes,
 ) (contract.ListProblemsResponseObject, error) {
@@ -75,7 +75,7 @@ func listProblems[ID any](
 	return list, nil
 }
 
-// addProblems adds the problems of s to a list, with the keys by which they are sorted.
+// addProblems adds the problems of s to a list, with their sort keys.
 func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Problems {
 		p := &s.Problems[i]
@@ -145,7 +145,7 @@ func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObje
 	return d, nil
 }
 
-// problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
+// problemDetail returns a problem with its evidence. row is its entry in lists, and v its investigation or nil.
 func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
 	edges := p.Edges
 	if g := r.Core.Groups.Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
@@ -162,8 +162,8 @@ func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *sea
 	return d
 }
 
-// ownRefined returns the shares of p that tracepoints showed which its investigation v, that of its incident, or a
-// person has enabled. Requests also run the tracepoints of other investigations, which say nothing about p.
+// ownRefined returns the shares of p from tracepoints enabled by its own investigation v, by the investigation of its
+// incident, or by a person. Requests also run tracepoints of other investigations, but these say nothing about p.
 func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detect.RefinedShare {
 	if id, within := r.Core.Incidents.With(p.ID); within && v == nil {
 		v = r.Core.Searches.Investigation(search.OfIncident(id))
@@ -184,7 +184,7 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 	}
 }
 
-// incidentOf returns the latest incident that contained a problem while it was open; nil if there is none.
+// incidentOf returns the latest incident that contained a problem while it was open, or nil.
 func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
 	all := r.Core.Incidents.All()
 	for i := range slices.Backward(all) {
@@ -202,8 +202,9 @@ func (r renderer) advice(x *engine.Incident) string {
 	return notify.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Deploys)
 }
 
-// nextOfOpen returns the next step for an open problem of an incident with an investigation v; nil: none. It begins
-// with that for the incident if that closed without requests: nothing has shown since that the cause is gone.
+// nextOfOpen returns the next step for an open problem of an incident. The incident x and the investigation v may be
+// nil. If the incident closed because requests stopped, the text starts with the next step for the incident, because
+// nothing has shown since then that the cause has gone.
 func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) string {
 	var advice *string
 	switch {
@@ -216,7 +217,7 @@ func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missin
 	return r.next(v, advice, missing)
 }
 
-// finding returns the finding of an investigation; empty if it has none, or for nil.
+// finding returns the finding of an investigation, or "" if it is nil or has no finding.
 func (r renderer) finding(v *search.Investigation) string {
 	if v == nil || v.Status != search.Located && v.Status != search.Explained {
 		return ""
@@ -224,8 +225,8 @@ func (r renderer) finding(v *search.Investigation) string {
 	return r.next(v, nil, nil)
 }
 
-// next describes the next step for a problem: Sibyl's, or a remedy for people. advice is that for the incident to which
-// the problem belongs; nil: none.
+// next describes the next step for a problem, either Sibyl's or a remedy for people. advice is the next step for the
+// problem's incident, or nil.
 func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {
@@ -255,7 +256,7 @@ func (r renderer) next(v *search.Investigation, advice *string, missing []string
 			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
 		}
 		return strings.TrimSpace("The available tracepoints show no more. " + sentenceOf(v.Reason))
-	case search.Gone: // above
+	case search.Gone: // handled above
 	}
 	return ""
 }

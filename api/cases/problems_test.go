@@ -26,13 +26,13 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// newRenderer returns a renderer of a core without requests.
+// newRenderer returns a renderer for a core without requests.
 func newRenderer() renderer {
 	c := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
 	return renderer{render.New(describe.New(c.View().Table, describe.Verbatim), c.View())}
 }
 
-// Each state of an investigation has its next step.
+// There is a next step for each state of an investigation.
 func TestNext(t *testing.T) {
 	names, tried := newRenderer(), []trace.Symbol{1}
 	for want, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// The next step for a problem of an incident is that for the incident, also when the problem has closed.
+// The next step for a problem of an incident is the incident's next step, even if the problem has closed.
 func TestNextWithinIncident(t *testing.T) {
 	r := newRenderer()
 	x := &engine.Incident{Incident: incident.Incident{Suspects: make([]compare.Suspect, 1)}}

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Time around an incident for which its report shows durations.
+// Time before and after an incident for which its report shows durations.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute
@@ -56,7 +56,7 @@ func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Rep
 	return report, err
 }
 
-// latencyAround returns the durations of the first request type of x, before, within and after x.
+// latencyAround returns the durations of the first request type of x before, during and after x.
 func (a *Cases) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
 	id, err := analysis.ParseHash(x.RequestTypes[0].ID)
 	if err != nil {
