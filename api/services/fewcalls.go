@@ -17,20 +17,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incidents are judged by windows of three minutes. A change of calls must show in each minute of them, so that
-// operations with fewer than about two calls a minute seldom raise one. They have fewer than leastCalls in ten minutes.
+// Incidents are judged in windows of three minutes, and changed calls must show in each of these minutes. So operations
+// with fewer than about two calls per minute, that is, fewer than leastCalls in ten minutes, rarely raise one.
 const (
 	shownFewCalls = 10   // operations in the status
 	namedFewCalls = 3    // operations in the sentence
-	mostFewCalls  = 0.05 // share of the calls, from which the sentence has a remedy
+	mostFewCalls  = 0.05 // share of the calls above which the sentence suggests a remedy
 )
 
 // fewCallsRemedy makes failures of rare requests raise incidents.
 const fewCallsRemedy = "Set objectives for their requests: these judge an hour, and six hours, instead of minutes. " +
 	"Or sample more of the requests."
 
-// FewCalls returns the operations and services with too few calls: as of a snapshot, a later one, or one shortly
-// before.
+// FewCalls returns the operations and services with too few calls. The result is from s, from a later snapshot, or from
+// one shortly before.
 func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.FewCalls, error) {
 	found := a.recentFew(s)
 	if found != nil {
@@ -51,11 +51,11 @@ func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.F
 	return found, cmp.Or(err, refused)
 }
 
-// fewCallsAge is the time for which we do not count again: the status is read every epoch, and counting takes time
+// fewCallsAge is the time for which we don't count again. The status is read every epoch, and counting takes time
 // linear in the history.
 const fewCallsAge = time.Minute
 
-// recentFew returns the operations with few calls if they were counted recently, as of s; else nil.
+// recentFew returns the operations with few calls if they were counted recently, as of s, or else nil.
 func (a *Services) recentFew(s *epoch.Snapshot) *contract.FewCalls {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,14 +65,14 @@ func (a *Services) recentFew(s *epoch.Snapshot) *contract.FewCalls {
 	return a.few
 }
 
-// keepFew keeps the operations with few calls as of s.
+// keepFew caches the operations with few calls as of s.
 func (a *Services) keepFew(x *contract.FewCalls, s *epoch.Snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.few, a.fewAt = x, s.Ended
 }
 
-// fewCalls returns the operations and services of t that are called too seldom now.
+// fewCalls returns the operations and services in t that are called too rarely now.
 func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 	texts := describe.New(names, describe.Verbatim)
 	few := func(x *history.Use) bool { return x.Now.Calls < leastCalls }
@@ -117,10 +117,11 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 	return f
 }
 
-// known reports whether a use has a past that later calls are compared with.
+// known reports whether a use has a past that later calls can be compared with.
 func known(x *history.Use) bool { return x.Known >= leastUsual }
 
-// fewCallsText returns sentences that count the operations of f and name the first ones; empty without operations.
+// fewCallsText returns sentences that count the operations in f and name the first ones. It is empty if f has no
+// operations.
 func fewCallsText(f *contract.FewCalls) string {
 	if f.Count == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Operations with few calls are counted and named, those with most calls first. Without calls nothing is said.
+// Operations with few calls are counted and named, most calls first. If there are no calls, the text is empty.
 func TestFewCalls(t *testing.T) {
 	names := new(trace.Table)
 	services := []trace.Symbol{names.Symbol("pay"), names.Symbol("cart"), names.Symbol("unknown")}
@@ -24,7 +24,7 @@ func TestFewCalls(t *testing.T) {
 				{Use: use(refund), Op: op(services[0], "refund")}, {Use: use(charge), Op: op(services[0], "charge")},
 			}},
 			{Service: services[1], Use: use(get), Operations: []history.OperationUse{{Use: use(get), Op: op(services[1], "get")}}},
-			{Service: services[2], Use: history.Use{}}, // without a past
+			{Service: services[2], Use: history.Use{}}, // it has no past
 		}}}
 	}
 	f := table(9, 1, 990).fewCalls(names)

@@ -25,15 +25,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Times of services.
+// Times used for services.
 const (
-	nowWindow   = 10 * time.Minute // of the calls that count as now
-	trendLength = time.Hour        // by default
+	nowWindow   = 10 * time.Minute // calls in it count as now
+	trendLength = time.Hour        // default length
 	trendBins   = 60
-	leastUsual  = 5 * time.Minute // of history to compare with
+	leastUsual  = 5 * time.Minute // history to compare with
 )
 
-// Bounds of answers about services.
+// Limits on answers about services.
 const (
 	shownServiceOperations = 500
 	shownInside            = 100 // operations inside a service
@@ -43,34 +43,34 @@ const (
 	keptServiceTables      = 8 // of the latest snapshot
 )
 
-// Thresholds of the states of services. Incidents have their own, which are stricter; these order a list.
+// Thresholds for the states of services, used to sort a list. Incidents have their own thresholds, which are stricter.
 const (
-	leastCalls       = 20   // now, to judge durations and errors
-	leastMissing     = 30   // calls that would have come usually, of a service that is silent
-	leastServiceFail = 0.02 // share of the calls beyond the usual
-	leastLost        = 0.1  // the same, of calls that no span answers
+	leastCalls       = 20   // calls now, to judge durations and errors
+	leastMissing     = 30   // calls expected since a silent service was last called
+	leastServiceFail = 0.02 // share of the calls, above the usual share
+	leastLost        = 0.1  // the same, for calls that no span answers
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
-	leastFewSlower   = 2    // times the usual quantile, of calls that are too few to judge, not to be well
+	leastFewSlower   = 2    // times the usual quantile above which calls are not well even if they are too few to judge
 
-	leastTail           = 5 // spans beyond the usual 99th percentile, to judge it
+	leastTail           = 5 // spans longer than the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number
 
-	leastAffectedSlower = 1.05 // times the usual mean, of a request type that an incident affects, as incidents have it
+	leastAffectedSlower = 1.05 // times the usual mean, for a request type affected by an incident; the same as for incidents
 )
 
 // serviceKey identifies a table of services within a snapshot.
 type serviceKey struct{ from, to trace.Nanos }
 
-// serviceTable is the use of all services in a time.
+// serviceTable is the use of all services in a time span.
 type serviceTable struct {
 	uses  history.Uses
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool // it ends with the last epoch
-	// affected are the request types that open incidents affect, by the operation at which they begin, with the most
-	// added latency first; nil if it is not live.
+	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table isn't
+	// live.
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 
@@ -80,19 +80,19 @@ type Services struct {
 	directory func() *notify.Directory // owners of services
 
 	mu     sync.Mutex                   // guards the fields below
-	of     *epoch.Snapshot              // that tables are of
-	tables map[serviceKey]*serviceTable // nil: none yet
-	few    *contract.FewCalls           // nil: not yet known
+	of     *epoch.Snapshot              // snapshot that the tables belong to
+	tables map[serviceKey]*serviceTable // nil before the first
+	few    *contract.FewCalls           // nil if not yet known
 	fewAt  trace.Nanos                  // end of the epoch of few
 }
 
-// New returns handlers that name the owners of services from a directory.
+// New returns handlers that take the owners of services from a directory.
 func New(r *epoch.Reader, directory func() *notify.Directory) *Services {
 	return &Services{reader: r, directory: directory}
 }
 
-// table returns the use of all services from an instant to another, as of s; 0: the defaults. The caller must be
-// allowed to read c now.
+// table returns the use of all services between two times as of s; 0 means the default. The caller must be allowed to
+// read c now.
 func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*serviceTable, error) {
 	if key.to == 0 || key.to > s.Ended {
 		key.to = s.Ended
@@ -116,7 +116,7 @@ func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*se
 	return t, nil
 }
 
-// newServiceTable returns a table of services; with series of the operations of one.
+// newServiceTable returns a table of services. It includes series for the operations of the service detailed.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
@@ -147,10 +147,10 @@ func (t *serviceTable) noteCalls(c *engine.View) {
 	}
 }
 
-// deployedWith is the time between a deploy and changed calls that come from it.
+// deployedWith is the maximum time between a deploy and changed calls that are attributed to it.
 const deployedWith = 2 * time.Minute
 
-// changedCalls describes changed calls. deploys are all known ones, oldest first.
+// changedCalls describes changed calls. deploys are all known deploys, oldest first.
 func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []engine.Deploy) *contract.ChangedCalls {
 	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
 	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
@@ -175,7 +175,7 @@ func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract
 	return latest
 }
 
-// suspectedServices returns the open incidents that suspect a service, by its name.
+// suspectedServices returns, by service name, the open incidents that suspect the service.
 func suspectedServices(s *epoch.Snapshot) map[string][]contract.ServiceIncident {
 	found := make(map[string][]contract.ServiceIncident)
 	for i := range s.Incidents {
@@ -192,7 +192,7 @@ func suspectedServices(s *epoch.Snapshot) map[string][]contract.ServiceIncident 
 	return found
 }
 
-// affectedEntries returns the request types that open incidents affect, by the operation at which they begin.
+// affectedEntries returns the request types that open incidents affect, by entry operation.
 func affectedEntries(s *epoch.Snapshot, c *engine.View) map[trace.Op][]contract.IncidentRequestType {
 	found := make(map[trace.Op][]contract.IncidentRequestType)
 	for i := range s.Incidents {
@@ -210,8 +210,8 @@ func affectedEntries(s *epoch.Snapshot, c *engine.View) map[trace.Op][]contract.
 	return found
 }
 
-// suspectShares returns the share of each suspect in the time that all of them add, as sentences name it, or in their
-// scores if none adds time.
+// suspectShares returns each suspect's share of the latency that all suspects add, as used in sentences. If no suspect
+// adds latency, it returns the shares of the scores.
 func suspectShares(all []contract.IncidentSuspect) []float64 {
 	added := func(x *contract.IncidentSuspect) float64 {
 		return x.Parts.Own + x.Parts.In + x.Parts.Out + x.Parts.Rest
@@ -224,7 +224,7 @@ func suspectShares(all []contract.IncidentSuspect) []float64 {
 		if x := &all[i]; x.EmitsSpans || i == 0 {
 			total += added(x)
 		} else {
-			total += added(x) - x.Parts.Rest // also the own time of its callers
+			total += added(x) - x.Parts.Rest // Rest is also own time of its callers
 		}
 	}
 	shares := make([]float64, len(all))
@@ -269,9 +269,9 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 	return s
 }
 
-// countInstances sets the number of instances and the versions with calls now.
+// countInstances sets the number of instances and the versions that have calls now.
 func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *contract.Service) {
-	first := trace.Symbol(0) // the most specific attribute that tells instances apart
+	first := trace.Symbol(0) // the most specific attribute that distinguishes instances
 	for _, x := range c.History.InstanceUses(service, t.uses.Now, t.uses.Now.From) {
 		switch key := c.Table.Text(x.Key); {
 		case key == "service.version":
@@ -284,7 +284,7 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 	slices.Sort(s.Versions)
 }
 
-// loads returns the calls now and those that are usual; nil: unknown.
+// loads returns the load now and the usual load, or nil if that is unknown.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
@@ -309,8 +309,8 @@ func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.Serv
 	return x
 }
 
-// trend returns a series as the contract has it; nil if it is nil. A bin that is not over is omitted: it would look
-// like a change.
+// trend converts a series to the type of the contract, or returns nil for nil. It omits a bin that isn't over because
+// it would look like a change.
 func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil
@@ -330,8 +330,8 @@ func (t *serviceTable) call(names *trace.Table, x *history.CallUse) contract.Ser
 	return c
 }
 
-// tail returns by how many standard deviations more of the latest spans than usual are longer than 99 % of the usual
-// ones; 0 if fewer than a few are.
+// tail measures how many more of the latest spans than usual exceed the usual 99th percentile, in standard deviations.
+// It returns 0 if fewer than leastTail do.
 func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	if !t.live || latest.Count() == 0 || usual.Count() == 0 {
 		return 0
@@ -344,7 +344,7 @@ func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	return (longer - n/100) / math.Sqrt(n/100)
 }
 
-// worse returns the figures that are clearly worse now than they usually are. tail is that of the spans.
+// worse returns the figures that are clearly worse now than usual. tail is the result of tail for the spans.
 func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFigure {
 	all := []contract.ServiceFigure{}
 	if usual == nil || now.Calls < leastCalls {
@@ -366,13 +366,13 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	return all
 }
 
-// above reports whether a time is at least some times the usual one.
+// above reports whether a time is at least least times the usual time.
 func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// quiet returns the time since the last call, without the time for which later ones may not be known yet; 0 if there
-// was none.
+// quiet returns the time since the last call, except for the latest time, whose calls may not be known yet. It returns
+// 0 if there were no calls.
 func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	if x.Last == 0 {
 		return 0
@@ -380,8 +380,8 @@ func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	return max(0, t.uses.Now.To.Sub(x.Last)-x.Open)
 }
 
-// stateOf returns the state of a service or an operation with some worse figures and no calls for some time, and the
-// reason for it. Only what is judged is well.
+// stateOf returns the state of a service or an operation, and the reason for it. worse are its worse figures, and quiet
+// is the time without calls. Only services and operations that are judged can be well.
 func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	quiet time.Duration,
 ) (contract.ServiceState, string) {
@@ -412,8 +412,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
 
-// lostState returns the state of a service that is well as far as its spans tell: it is not if many more calls to it
-// than usual are answered by none of them.
+// lostState returns the state of a service whose own spans look well. It isn't well if its spans don't answer many more
+// of the calls to it than usual.
 func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, string) {
 	var now, usual history.Usage
 	for i := range t.uses.Calls {
@@ -436,12 +436,12 @@ func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, s
 
 func share(part, whole uint64) float64 { return float64(part) / float64(max(1, whole)) }
 
-// noCalls says for how long there have been no calls.
+// noCalls describes how long there have been no calls.
 func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
 	return "No calls for " + units.Coarse(quiet) + "; usually " + units.Rate(usual.Rate) + "."
 }
 
-// fewCalls says that calls are too few to judge, and whether they fail.
+// fewCalls describes that there are too few calls to judge, and whether they fail.
 func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	text := "Too few calls to judge: " + units.Count(now.Calls) + " in ten minutes"
 	if failed, before := query.Value(now.Failed, 0), query.Value(usual.Failed, 0); failed > before+leastServiceFail {
@@ -453,8 +453,8 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// Attention returns the services that are unwell, without those of incidents, as of s. The caller must be allowed to
-// read c now.
+// Attention returns the services that are unwell as of s, except for services of incidents. The caller must be allowed
+// to read c now.
 func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error) {
 	t, err := a.table(c, s, serviceKey{})
 	if err != nil {
@@ -479,8 +479,8 @@ func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.Serv
 	return found, nil
 }
 
-// mostGrown names, of the times that are worse, the one that has grown most relative to the usual one: it tells most
-// about the service.
+// mostGrown names the one of the worse times that has grown most relative to the usual time. It tells most about the
+// service.
 func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
 	text, most := "", 0.0
 	for _, x := range []struct {
@@ -502,13 +502,13 @@ func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure)
 	return text
 }
 
-// tooFew returns why calls are not judged although a quantile of their durations, in ns, is longer than usual.
+// tooFew explains why calls aren't judged although a quantile of their durations, in ns, is longer than usual.
 func tooFew(calls int, quantile string, now, usual float64) string {
 	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) + ", usually " + units.Nanos(usual) + "."
 }
 
-// affectedState returns the state of an operation, and the reason for it. One that is well, or idle, by its own figures
-// is not if an open incident affects requests that begin there: the figures are those of all of its calls in the last
+// affectedState returns the state of an operation, and the reason for it. If an open incident affects requests that
+// start there, the operation isn't well or idle, even if its own figures are: these include all calls of the last few
 // minutes.
 func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, reason string) (contract.ServiceState, string) {
 	types := t.affected[op]
@@ -530,15 +530,15 @@ func failsMore(now, usual *contract.ServiceLoad) bool {
 	return failed*n >= leastAffectedCalls && failed-before > max(leastServiceFail, chance)
 }
 
-const leastAffectedCalls = 3 // that fail
+const leastAffectedCalls = 3 // failed calls
 
-// urgency orders states in lists.
+// urgency is the order of states in lists.
 var urgency = []contract.ServiceState{
 	contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent, contract.ServiceStateSlower,
 	contract.ServiceStateNew, contract.ServiceStateWell, contract.ServiceStateIdle,
 }
 
-// askServices calls read with the services in a time.
+// askServices calls read with the services in a time span.
 func (a *Services) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *epoch.Snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
@@ -594,7 +594,7 @@ func (a *Services) ListServices(ctx context.Context, r contract.ListServicesRequ
 	return list, nil
 }
 
-// serviceSortKey returns the key by which services are sorted, ascending; NaN is last.
+// serviceSortKey returns the key that services are sorted by, ascending with NaN last.
 func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) float64 {
 	falling := func(x *float64) float64 { return -query.Value(x, math.NaN()) }
 	switch sort {
@@ -684,10 +684,9 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	return d
 }
 
-// inside returns the operations of a service that no other service calls, and the calls that it makes, those with most
-// time first.
+// inside returns the operations of a service that no other service calls, and the calls that it makes, most time first.
 func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.ServiceSpans {
-	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns, by name
+	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns by name
 	if !t.live {
 		return all
 	}
@@ -720,7 +719,7 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 	return all[:min(len(all), shownInside)]
 }
 
-// sortCalls sorts by falling number of calls.
+// sortCalls sorts by number of calls, most calls first.
 func sortCalls(all []contract.ServiceCall) {
 	slices.SortStableFunc(all, func(a, b contract.ServiceCall) int {
 		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller), strings.Compare(a.Callee, b.Callee))

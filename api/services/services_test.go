@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An operation is affected by the incident of the requests that begin there.
+// An operation is affected by an incident if the incident affects requests that start there.
 func TestAffectedState(t *testing.T) {
 	table := &serviceTable{affected: map[trace.Op][]contract.IncidentRequestType{
 		1: {{Name: "GET /a", MeanNs: 2.1e9, UsualNs: 80e6}, {Name: "GET /b"}}, 2: {{Name: "GET /c", MeanNs: 80e6, UsualNs: 80e6, Failed: 0.1, UsualFailed: 0.01}},
@@ -61,7 +61,7 @@ func TestStateOfService(t *testing.T) {
 		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell, 0, 0},
 		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell, 0, 0},
 		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing, 0, 0},
-		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell, 0, 0}, // two may be chance
+		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell, 0, 0}, // two can be chance
 		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower, 0, 0},
 		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell, 0, 0},
 		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower, 0, 0},
@@ -74,7 +74,7 @@ func TestStateOfService(t *testing.T) {
 		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0, 0},
 		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0, 0}, // less than a millisecond
 		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9, 0},
-		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1, 0}, // a few spans may be chance
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1, 0}, // a few spans can be chance
 		{tailed(load(600, 0.01, 10e6), 24e6), tailed(usual, 20e6), contract.ServiceStateWell, 9, 0},
 	} {
 		figures := worse(x.now, x.usual, x.tail)
@@ -89,7 +89,7 @@ func TestStateOfService(t *testing.T) {
 	if len(urgency) != 7 {
 		t.Error("a state has no urgency")
 	}
-	// The reason names the time that has grown most, unless that may be chance.
+	// The reason names the time that has grown most, unless that can be chance.
 	busy := tailed(load(600, 0.01, 13e6, 12e6), 400e6)
 	for tail, want := range map[float64]string{
 		9: "The 99th percentile of the durations is 400 ms, usually 20 ms.",
@@ -101,7 +101,7 @@ func TestStateOfService(t *testing.T) {
 	}
 }
 
-// A service that makes other calls names the version that was deployed then, and no earlier one.
+// If a service makes different calls, the version deployed at that time is named, but no earlier version.
 func TestChangedCalls(t *testing.T) {
 	table := &trace.Table{}
 	cart, since := table.Symbol("cart"), trace.Nanos(time.Hour)
@@ -122,7 +122,8 @@ func TestChangedCalls(t *testing.T) {
 	}
 }
 
-// A service of which one of two instances stopped its exporter is not well: many calls get no answer from its spans.
+// If one of two instances of a service has stopped its exporter, the service isn't well: many calls get no answer from
+// its spans.
 func TestServiceWithLostSpans(t *testing.T) {
 	cart, shop := trace.Symbol(1), trace.Symbol(2)
 	load := func(calls, unanswered uint64) history.Usage {
