@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// side is the population of a comparison that a request belongs to.
+// side is the side of a comparison that a request belongs to.
 type side int
 
 const (
@@ -28,7 +28,7 @@ const (
 	second
 )
 
-// side returns the side of a request whose time is known exactly.
+// side returns the side of a request with an exact time.
 func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
 	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
@@ -38,7 +38,7 @@ func (b *box) side(o *observation.Observation) side {
 }
 
 // slowestSide returns a function that puts the slowest part of the requests, a fraction in [0, 1], on the first side
-// and the others on the second. Requests of the same duration are on the same side.
+// and all others on the second side. Requests of equal duration are on the same side.
 func slowestSide(requests []*observation.Observation, part float64) func(*observation.Observation) side {
 	durations := make([]int64, len(requests))
 	for i, o := range requests {
@@ -57,8 +57,8 @@ func slowestSide(requests []*observation.Observation, part float64) func(*observ
 	}
 }
 
-// timesSide returns the side of a request by its start: the first is [from, to), the second [baseFrom, baseTo). An
-// upper bound of 0 is none.
+// timesSide returns the side of a request by its start. The first side is [from, to), the second is [baseFrom, baseTo).
+// An upper bound of 0 means unbounded.
 func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
 	switch {
 	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
@@ -72,7 +72,7 @@ func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nano
 // shownAttributes limits the number of attribute values in a comparison.
 const shownAttributes = 20
 
-// attributes compares the attributes of the sampled requests of a group on both sides.
+// attributes compares the attributes of the sampled requests of a group on the two sides.
 func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
 	return contract.AttributeComparison{
 		A: len(requests[first]), B: len(requests[second]),
@@ -94,11 +94,11 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 	return all
 }
 
-// wholeOfSide limits the requests of a side that are compared in all attributes.
+// wholeOfSide limits the number of requests per side that are compared in all attributes.
 const wholeOfSide = 64
 
-// addUnlisted adds to a comparison the attributes that it lacks because the setting keys does not list them, of the
-// requests that are kept with all attributes. It then keeps the first shownAttributes.
+// addUnlisted adds attributes to a comparison that it lacks because the setting keys doesn't list them. They come from
+// the requests that are kept with all attributes. It then keeps the first shownAttributes.
 func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {
@@ -137,8 +137,8 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second
 	return nil
 }
 
-// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by an agent of
-// Sibyl.
+// tellsNothing reports whether an attribute naturally differs from request to request, or was set by one of Sibyl's
+// agents.
 func tellsNothing(key string) bool {
 	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
 }
@@ -152,7 +152,7 @@ type wholeRequests struct {
 	observer  observation.Observer
 }
 
-// observe returns a sampled request with all attributes; nil if it is not kept with them.
+// observe returns a sampled request with all attributes, or nil if it isn't kept with them.
 func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
 	request, err := w.read(sampled.Trace)
 	if len(request) == 0 || err != nil {
@@ -176,5 +176,5 @@ func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.
 	return nil, nil
 }
 
-// part returns n/of; 0 for 0/0.
+// part returns n/of, or 0 for 0/0.
 func part(n, of int) float64 { return float64(n) / float64(max(1, of)) }

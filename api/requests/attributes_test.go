@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keepWhole returns requests of one type. A third of them are on the first side, with the attribute customer=whale.
-// They are kept with that attribute, which their observations lack.
+// keepWhole returns requests of one type. A third of them are on the first side and have the attribute customer=whale.
+// The stored requests have this attribute, but their observations don't.
 func keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation, whole map[trace.ID][]byte) {
 	t.Helper()
 	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
@@ -49,7 +49,7 @@ func keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation, w
 	return requests, whole
 }
 
-// An attribute that the setting keys does not list is compared among the requests that are kept with it.
+// An attribute that isn't listed in the setting keys is compared among the requests that are kept with it.
 func TestUnlistedAttributes(t *testing.T) {
 	requests, whole := keepWhole(t)
 	a := New(nil, nil, Options{
@@ -87,7 +87,7 @@ func TestUnlistedAttributes(t *testing.T) {
 	}
 }
 
-// Attributes that vary by their nature are not compared.
+// Attributes that naturally vary aren't compared.
 func TestTellsNothing(t *testing.T) {
 	for key, want := range map[string]bool{"thread.id": true, "code.stacktrace": true, "sibyl.wait.count": true, "customer": false, "sibyllant": false} {
 		if tellsNothing(key) != want {

@@ -124,7 +124,7 @@ func (b *box) compare(requests []*observation.Observation) (within, rest populat
 	return within, rest, b.note(since, int(within.n), int(rest.n))
 }
 
-// defaultSlowest is the default of the parameter slowest: a fraction of the requests.
+// defaultSlowest is the default of the parameter slowest, a fraction of the requests.
 const defaultSlowest = 0.1
 
 // population is a part of the requests of a group.
@@ -133,7 +133,7 @@ type population struct {
 	n        uint64
 	mean     float64 // ns; NaN if there are no requests
 	from, to trace.Nanos
-	edges    map[trace.Edge]float64 // mean ns per request; a missing edge has mean 0
+	edges    map[trace.Edge]float64 // mean ns per request; 0 if an edge is missing
 }
 
 func (p *population) contract() contract.Population {
@@ -152,18 +152,18 @@ func slowest(g *group.Group, part float64) (slow, rest population) {
 	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]), s.population(others, order[n:])
 }
 
-// box is a range of durations and of times.
+// box is a range of durations and times.
 type box struct {
-	from, to        trace.Nanos // [from, to); to 0: no bound
+	from, to        trace.Nanos // [from, to); to is 0 if unbounded
 	longer, shorter int64       // [longer, shorter) ns
 }
 
 // timed reports whether the box is bounded in time.
 func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
 
-// contains reports whether a request of total ns, which arrived in the tick [from, to) of arrived, lies in the box. The
-// time within the tick is unknown: the request counts if the middle of its tick lies in the box, or the middle of the
-// box in its tick.
+// contains reports whether a request that took total ns and arrived in the tick [from, to) given by arrived lies in the
+// box. We don't know the time within the tick. So the request counts if the middle of its tick lies in the box or if
+// the middle of the box lies in its tick.
 func (b *box) contains(total float64, arrived [2]int64) bool {
 	if ns := int64(total); ns < b.longer || ns >= b.shorter {
 		return false
@@ -174,7 +174,7 @@ func (b *box) contains(total float64, arrived [2]int64) bool {
 }
 
 // split splits the sampled requests of a group into those in the box and the rest. A nonempty note explains why the
-// result is unreliable, with a remedy.
+// result is unreliable, and suggests a remedy.
 func (b *box) split(g *group.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
@@ -188,7 +188,7 @@ func (b *box) split(g *group.Group) (within, rest population, note string) {
 	return s.population(b.label(), in), s.population(others, out), b.note(s.since(), len(in), len(out))
 }
 
-// others is the label of the sampled requests outside of a selection.
+// others is the label for the sampled requests outside a selection.
 const others = "the other sampled requests"
 
 func (b *box) label() string {
@@ -210,12 +210,12 @@ func (b *box) label() string {
 	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
 }
 
-// fewCompared is the smallest number of requests with a reliable mean.
+// fewCompared is the minimum number of requests for a reliable mean.
 const fewCompared = 8
 
-// note explains why a comparison is unreliable, with a remedy, if few or no requests are in the box or outside of it,
-// or if sampling began after the box; otherwise it is empty. Sampling began at since: in requests lie in the box, out
-// requests outside of it.
+// note explains why a comparison is unreliable, and suggests a remedy. It is empty unless few or no requests are in or
+// outside the box, or sampling started after the box. since is the start of sampling; in and out are the numbers of
+// requests in and outside the box.
 func (b *box) note(since trace.Nanos, in, out int) string {
 	all := in + out
 	begin := "sampling began only at " + instantText(since)
@@ -237,7 +237,7 @@ func (b *box) note(since trace.Nanos, in, out int) string {
 	return ""
 }
 
-// few returns the beginning of a sentence: only n of all sampled requests lie.
+// few returns the start of a sentence which says that only n of all sampled requests lie somewhere.
 func few(n, all int) string {
 	switch n {
 	case 0:
@@ -251,11 +251,11 @@ func few(n, all int) string {
 // instantText formats a time as in the contract, to the second.
 func instantText(t trace.Nanos) string { return render.At(t).Format(time.RFC3339) }
 
-// sample holds the sampled requests of a group: a row per request, a column per edge of the group.
+// sample holds the sampled requests of a group in a table with a row per request and a column per edge.
 type sample struct {
 	stats.Table
 	group   *group.Group
-	arrived [][2]int64 // tick [from, to) in which the request of each row arrived, ns since 1970; 0, 0: unknown
+	arrived [][2]int64 // tick [from, to) in which the request of each row arrived, ns since 1970; 0, 0 if unknown
 }
 
 func sampleOf(g *group.Group) sample {
@@ -271,7 +271,7 @@ func sampleOf(g *group.Group) sample {
 	return s
 }
 
-// since returns the start of the tick in which sampling began.
+// since returns the start of the tick in which sampling started.
 func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
@@ -302,8 +302,8 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	return from, to
 }
 
-// between returns the requests of the windows of a group in [from, to); to 0: no bound. If no window lies within, as
-// long ago, they are those of the windows whose middle does.
+// between returns the requests in the windows of a group that lie in [from, to); to may be 0 for unbounded. If no whole
+// window lies within, e.g. because windows are long after some time, it uses the windows whose middle does.
 func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
@@ -339,7 +339,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 	return p
 }
 
-// reference returns the reference requests of a group: those from before its problem.
+// reference returns the reference requests of a group, which are from before its problem.
 func reference(g *group.Group) population {
 	w := &g.Reference
 	p := population{label: "the requests from before the problem", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}

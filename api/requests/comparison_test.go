@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A tick belongs to a box if the middle of one lies in the other.
+// A tick belongs to a box if the middle of one of them lies in the other.
 func TestBoxTimes(t *testing.T) {
 	const s = trace.Nanos(time.Second)
 	tick := [2]int64{int64(100 * s), int64(110 * s)}

@@ -42,7 +42,7 @@ func (a *Requests) ListGroups(ctx context.Context, r contract.ListGroupsRequestO
 	return list, nil
 }
 
-// addGroups adds the groups of s to a list, with the keys by which they are sorted.
+// addGroups adds the groups of s to a list, with their sort keys.
 func addGroups(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Groups {
 		g := &s.Groups[i]
@@ -70,7 +70,7 @@ func groupOf(s *epoch.Snapshot, g *epoch.GroupRow) contract.Group {
 	}
 }
 
-// askGroup calls read with the group of the given ID. It returns a refusal if there is none.
+// askGroup calls read with the group with an ID. It returns a refusal if there is no such group.
 func (a *Requests) askGroup(ctx context.Context, text string, read func(*engine.View, *epoch.Snapshot, *group.Group, renderer) error) error {
 	id, err := analysis.ParseHash(text)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxWindows bounds the windows of an answer.
+	// maxWindows limits the number of windows in an answer.
 	maxWindows = 10_000
 	// shortSpan is the longest span that has short windows by default.
 	shortSpan = 2 * group.Day
@@ -43,7 +43,7 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	if to.Sub(from)/length > maxWindows {
 		return nil, refusal.New(refusal.Malformed, "the span has too many windows", "ask for at most 37 days with short windows, or 111 with long ones")
 	}
-	var present []group.Numbers // those of the period that is not over
+	var present []group.Numbers // of the period that isn't over
 	known := false
 	err = a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
@@ -67,7 +67,7 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 		return nil, query.NotFound("group")
 	}
 	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
-		present = nil // the period ended meanwhile
+		present = nil // the period has ended in the meantime
 	}
 	h := contract.GetGroupHistory200JSONResponse{From: render.At(from), To: render.At(to), Windows: pastWindows(windows, present), Compared: []contract.PastWindow{}}
 	if before := comparedWith(q.Compare); before > 0 {
@@ -80,7 +80,7 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	return h, nil
 }
 
-// span returns the span of two parameters: by default it has a length and ends now.
+// span parses the parameters for a time span. By default the span has the given length and ends now.
 func (a *Requests) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
 	if from, to, err = query.ParseInterval(first, last); err != nil {
 		return 0, 0, err
@@ -97,7 +97,7 @@ func (a *Requests) span(first, last *string, length time.Duration) (from, to tra
 	return from, to, nil
 }
 
-// comparedWith returns the time between a span and the one to compare it with; 0: none.
+// comparedWith returns the time between a span and the span it is compared with, or 0 if it isn't compared.
 func comparedWith(with *contract.GetGroupHistoryParamsCompare) time.Duration {
 	switch query.Value(with, contract.GetGroupHistoryParamsCompareNone) {
 	case contract.GetGroupHistoryParamsCompareYesterday:

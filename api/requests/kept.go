@@ -24,17 +24,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRead bounds the traces that are read for an answer: some tens of milliseconds for usual sizes.
+// maxRead limits the number of traces read for an answer. They take tens of milliseconds if they have the usual size.
 const maxRead = 500
 
-// keptTrace is a stored request, with all reasons for which it is stored.
+// keptTrace is a stored request with all reasons for storing it.
 type keptTrace struct {
 	store.Exemplar
 	group  analysis.Hash
 	strata []string
 }
 
-// keptTraces returns the stored requests; of a trace the longest one.
+// keptTraces returns the stored requests. If a trace has several, it returns the longest one.
 func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
 	all := make(map[trace.ID]*keptTrace)
 	add := func(group analysis.Hash, e *store.Exemplars) {
@@ -72,12 +72,12 @@ func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
 
 // traceQuery holds the conditions of a search.
 type traceQuery struct {
-	trace              string // beginning of the ID
+	trace              string // prefix of the ID
 	from, to           trace.Nanos
-	longer, shorter    int64 // ns; shorter 0: no bound
+	longer, shorter    int64 // ns; shorter is 0 if unbounded
 	service, operation string
 	failed             *bool
-	attributes         [][2]string // keys and values; an empty value: any
+	attributes         [][2]string // keys and values; an empty value matches any value
 }
 
 func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
@@ -95,7 +95,7 @@ func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
 	return q, nil
 }
 
-// selects reports whether a request satisfies the conditions that need no spans.
+// selects reports whether a request meets the conditions that don't need spans.
 func (q *traceQuery) selects(k *keptTrace) bool {
 	return strings.HasPrefix(k.Trace.String(), q.trace) && k.Start >= q.from && (q.to == 0 || k.Start < q.to) &&
 		k.Duration >= q.longer && (q.shorter == 0 || k.Duration < q.shorter)
@@ -106,7 +106,7 @@ func (q *traceQuery) aboutSpans() bool {
 	return q.service != "" || q.operation != "" || q.failed != nil || len(q.attributes) > 0
 }
 
-// matches reports whether a span satisfies the conditions on spans.
+// matches reports whether a span meets the conditions on spans.
 func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bool {
 	if q.service != "" && s.Service != q.service || q.operation != "" && s.Name != q.operation || q.failed != nil && s.Error != *q.failed {
 		return false
@@ -120,7 +120,7 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 	return true
 }
 
-// request returns q for links to tracing backends.
+// request converts q for links to tracing backends.
 func (q *traceQuery) request(now time.Time) *notify.Request {
 	r := &notify.Request{
 		Service: q.service, Operation: q.operation, Start: q.from, End: q.to, Longer: time.Duration(q.longer), Shorter: time.Duration(q.shorter),
@@ -167,7 +167,7 @@ func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestO
 	order.Sort()
 	list := contract.ListTraces200JSONResponse{Items: []contract.KeptTrace{}, Kept: len(all), Links: []contract.Link{}}
 	limit := query.Value(r.Params.Limit, query.DefaultLimit)
-	// The page has all traces to read, so that the cursor leads behind the last one that was read.
+	// The page includes all traces to read, so that the cursor points after the last one that was read.
 	candidates := query.PageOf(new(maxRead), r.Params.Cursor, "traces by "+string(sort))
 	items, next, err := order.Page(candidates, func(int32) bool { return true })
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestO
 	return list, nil
 }
 
-// readKept returns a stored trace; nil if it was deleted, or if no span satisfies q.
+// readKept returns a stored trace, or nil if it was deleted or if no span meets the conditions.
 func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*contract.KeptTrace, error) {
 	data, err := a.history.Trace(k.Trace)
 	if err != nil || data == nil {
@@ -228,14 +228,14 @@ func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*co
 	return x, nil
 }
 
-// leastNormal is the number of traces from which a trace is compared with them: enough for quartiles.
+// leastNormal is the minimum number of traces for a comparison with a trace. It is enough for quartiles.
 const leastNormal = 4
 
-// mostNormal bounds the traces that a trace is compared with.
+// mostNormal limits the number of traces that a trace is compared with.
 const mostNormal = 40
 
-// compareTrace returns the difference of a stored trace from the typical and fast ones of its request type; nil if
-// fewer than leastNormal are stored. Those of healthy times are preferred.
+// compareTrace compares a stored trace with typical and fast traces of the same request type, preferably from healthy
+// times. It returns nil if fewer than leastNormal of them are stored.
 func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
 	kept, err := a.keptTraces()
 	if err != nil || kept[id] == nil {
@@ -281,8 +281,8 @@ func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, o
 	return d, nil
 }
 
-// addUsual makes the usual duration of an explanation the median of the healthy requests of the type to which a group
-// belongs: the few sample traces are not drawn at random. It changes nothing if none are known.
+// addUsual sets the usual duration in an explanation to the median of healthy requests of the group's type, because the
+// few sample traces are not a random sample. It changes nothing if no healthy requests are known.
 func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
 	return a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
@@ -306,8 +306,8 @@ func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding
 	return f
 }
 
-// normalTraces returns the typical and fast stored traces of the request type of k, latest first: those that began
-// while no incident affected the type, if there are enough of them.
+// normalTraces returns the typical and fast stored traces of the request type of k, latest first. If there are enough,
+// it only returns traces that started while no incident affected the type.
 func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
 	g := s.Row(k.group)
 	if g == nil {

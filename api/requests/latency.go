@@ -17,15 +17,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// bins are uniform bins of time.
+// bins are time bins of equal length.
 type bins struct {
 	from, to trace.Nanos
 	length   time.Duration // a multiple of [stats.Tick]
-	ticks    bool          // their requests are those of ticks and minutes; else of periods
+	ticks    bool          // their requests come from ticks and minutes, not from periods
 }
 
-// binsOf returns bins that cover a span, one of which begins at edge, if that is not 0 and their requests are known by
-// tick, or in its minute if they are known by minute. Length 0: the span is too long.
+// binsOf returns bins that cover a span. If edge isn't 0, one of the bins starts there, or in the same minute if the
+// requests are only known by minute. If the span is too long, length is 0.
 func binsOf(from, to, edge, now trace.Nanos) bins {
 	span, known := to.Sub(from), stats.Tick
 	if from < now.Add(-live.TicksKept) {
@@ -44,7 +44,7 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 	return b
 }
 
-// periodBins returns bins of periods that cover a span; length 0 if it is too long.
+// periodBins returns bins of periods that cover a span. If the span is too long, length is 0.
 func periodBins(from, to trace.Nanos) bins {
 	b := bins{from: from, to: to, length: group.Period}
 	switch span := to.Sub(from); {
@@ -57,7 +57,7 @@ func periodBins(from, to trace.Nanos) bins {
 	return b
 }
 
-// align widens b to whole bins, one of which begins at an instant.
+// align widens b to whole bins. Bins start at shift, plus or minus multiples of their length.
 func (b *bins) align(shift trace.Nanos) {
 	b.from = b.begin(b.from, shift)
 	if end := b.begin(b.to, shift); end < b.to {
@@ -65,13 +65,13 @@ func (b *bins) align(shift trace.Nanos) {
 	}
 }
 
-// begin returns the beginning of the bin that contains an instant, if a bin begins at shift.
+// begin returns the start of the bin that contains an instant, if some bin starts at shift.
 func (b *bins) begin(at, shift trace.Nanos) trace.Nanos {
 	length := trace.Nanos(b.length)
 	return at - ((at-shift)%length+length)%length
 }
 
-// join returns the requests in bins, of windows that are not longer.
+// join merges windows, which must not be longer than the bins, into bins.
 func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
 	var all []group.PastWindow
 	for i := range windows {
@@ -113,27 +113,27 @@ func (a *Requests) GetGroupLatency(ctx context.Context, r contract.GetGroupLaten
 	return d, nil
 }
 
-// binnedLatency holds the requests of a group in bins of time, and its usual durations; nil: unknown.
+// binnedLatency holds the requests of a group in time bins, and its usual durations, which may be nil if unknown.
 type binnedLatency struct {
 	bins
 	requests []group.PastWindow // bins with requests, oldest first
 	usual    *contract.UsualLatency
 }
 
-// latency returns the requests of a group within a span, in bins. One begins at edge, as [binsOf] says.
+// latency returns the requests of a group within a span, in bins. See [binsOf] for edge.
 func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
 		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
 	}
-	var windows, present []group.PastWindow // present: the period that is not over
+	var windows, present []group.PastWindow // present: from the period that isn't over
 	var err error
 	if b.ticks {
 		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
 			return nil, err
 		}
 	}
-	if len(windows) == 0 { // as for groups beyond the bound on those with ticks
+	if len(windows) == 0 { // e.g. if there are too many groups for this one to have ticks
 		b = periodBins(from, to)
 		if windows, err = a.history.Periods(id, b.from, b.to); err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 		return nil, err
 	}
 	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
-		present = nil // the period ended meanwhile
+		present = nil // the period has ended in the meantime
 	}
 	if !known && len(windows) == 0 {
 		return nil, query.NotFound("group")
@@ -166,8 +166,8 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
 }
 
-// Around returns the durations of the requests of a group within a span, in bins, one of which begins at edge. None are
-// returned if they are not kept.
+// Around returns the durations of a group's requests within a span in bins, one of which starts at edge. The result is
+// empty if the durations aren't kept.
 func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
 	var all []group.Numbers
 	var err error
@@ -187,7 +187,7 @@ func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge 
 	return pastWindows(all), err
 }
 
-// usualLatency returns the durations of the healthy requests of a group; nil if there are none.
+// usualLatency returns the durations of the healthy requests of a group, or nil if there are no healthy requests.
 func usualLatency(g *group.Group) *contract.UsualLatency {
 	w := &g.Reference
 	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {

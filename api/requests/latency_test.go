@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bins have one length, cover the span, and one of ticks begins at the edge.
+// Bins have equal length and cover the span. If they consist of ticks, one of them starts at the edge.
 func TestBinsOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := trace.Nanos(1e18)

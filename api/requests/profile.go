@@ -16,10 +16,10 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// profiledTypes limits the request types of a profile.
+// profiledTypes limits the request types in a profile.
 const profiledTypes = 1000
 
-// WriteProfile serves critical paths as pprof or folded stacks. It has written nothing if it returns an error.
+// WriteProfile serves critical paths as pprof or folded stacks. If it returns an error, it hasn't written anything.
 func (a *Requests) WriteProfile(w http.ResponseWriter, r *http.Request) error {
 	s, err := a.reader.Current(r.Context())
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Requests) WriteProfile(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// busiest returns up to profiledTypes request types, most requests first; or only the wanted one, unless it is zero.
+// busiest returns up to profiledTypes request types, most requests first. If wanted isn't zero, it only returns wanted.
 func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 	if !wanted.IsZero() {
 		return []analysis.Hash{wanted}
@@ -80,8 +80,8 @@ func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 	return ids
 }
 
-// printable replaces unprintable characters by dots, as reports do: folded stacks are made of lines, and curl writes
-// them to terminals.
+// printable replaces unprintable characters with dots, as reports do, because folded stacks consist of lines and curl
+// writes them to terminals.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -99,10 +99,10 @@ func (a *Requests) GetTrace(ctx context.Context, r contract.GetTraceRequestObjec
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
-// minRanked is the number of spans of an operation from which percentiles are shown.
+// minRanked is the minimum number of spans of an operation for showing percentiles.
 const minRanked = 20
 
-// rank sets the percentile of each span of d among the spans of its step. Steps holds the steps by span ID.
+// rank sets the percentile of each span of d among the spans of its step. steps holds the steps by span ID.
 func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string]trace.Op) error {
 	ranks := make(map[trace.Op]*stats.Ranks)
 	for i := range d.Spans {
@@ -130,8 +130,8 @@ func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string
 	return nil
 }
 
-// rankedSpans returns the spans among which one of an operation is ranked: the usual ones or, while these are few, the
-// latest ones, too.
+// rankedSpans returns the spans that spans of an operation are ranked among: the usual ones and, if there are few of
+// these, the latest ones as well.
 func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	usual := spans.Usual(op)
 	if usual.Count() < minRanked {
@@ -157,8 +157,8 @@ func linkTarget(id trace.ID, d *contract.Trace) *notify.Request {
 // shownSpans limits the spans of a trace in an answer.
 const shownSpans = 100_000
 
-// readTrace decodes a trace of an OTLP request. It returns the trace with its critical path, without percentiles, and
-// the steps of its spans by their ID.
+// readTrace decodes a trace from an OTLP request. It returns the trace with its critical path but without percentiles,
+// and the steps of its spans by ID.
 func readTrace(
 	id trace.ID, data []byte, options critpath.Options, failing ingest.FailureRules,
 ) (*contract.Trace, map[string]trace.Op, error) {
@@ -173,7 +173,7 @@ func readTrace(
 	if d.Flags == nil {
 		d.Flags = []string{}
 	}
-	own := make(map[string]int64) // exclusive ns by span
+	own := make(map[string]int64) // exclusive ns by span ID
 	start := firstStart(t)
 	for i := range path.Roots {
 		root := &path.Roots[i]
@@ -204,14 +204,14 @@ func readTrace(
 	return d, steps, nil
 }
 
-// matchSpans matches the spans as sent with the nodes of the path, and returns the spans with the IDs and parents of
-// the nodes, and their steps by ID.
-//   - Of spans with the same ID it returns the one that the path keeps.
-//   - If a client and a server share an ID it returns both: the path gives the server an ID of its own, between the
-//     client and the children of the shared ID.
-//   - A span without a node is returned as sent if no other span has its ID.
+// matchSpans matches the spans as sent with the nodes of the path. It returns the spans with the IDs and parents of the
+// nodes, and the steps by ID.
+//
+// If several spans have the same ID, it returns the one that the path keeps. If a client and a server share an ID, it
+// returns both: the path gives the server a new ID between the client and the children of the shared ID. A span without
+// a node is returned as sent if no other span has its ID.
 func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
-	type key struct{ id, kind string } // of a span as sent; the kind distinguishes the two spans of a shared ID
+	type key struct{ id, kind string } // as sent; the kind distinguishes the two spans of a shared ID
 	nodes := make(map[key]*critpath.Node, len(path.Nodes))
 	taken := make(map[string]bool, len(path.Nodes)) // IDs as sent
 	for i := range path.Nodes {
@@ -235,7 +235,7 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 				continue
 			}
 			steps[n.ID.String()] = n.Step
-			s.Error = as.Flags&trace.Error != 0 // the status alone does not tell
+			s.Error = as.Flags&trace.Error != 0 // the status alone isn't enough
 			if n.Parent >= 0 {
 				s.Parent = parentOf(path, t, n, s.Parent)
 			}
@@ -246,7 +246,7 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 	return spans, steps
 }
 
-// parentOf returns the ID of the parent of a node that is not a root: the parent ID as sent, unless that ID or the
+// parentOf returns the parent ID of a node that is not a root. It is the parent ID as sent, unless that ID or the
 // node's own ID is shared.
 func parentOf(path *critpath.Path, t *trace.Trace, n *critpath.Node, sent string) string {
 	up := &path.Nodes[n.Parent]

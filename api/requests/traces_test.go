@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exampleRequest returns a request with a trace of two spans, which have attributes of all kinds, and a span of another
-// trace.
+// exampleRequest returns a request with a trace of two spans, which have attributes of all kinds, and with a span of
+// another trace.
 func exampleRequest(t testing.TB) (trace.ID, []byte) {
 	t.Helper()
 	id := trace.ID{15: 7}
@@ -96,7 +96,7 @@ func TestReadTrace(t *testing.T) {
 	}
 }
 
-// Spans of stored traces fail by the configured rules.
+// The configured rules decide which spans of stored traces have failed.
 func TestReadFailures(t *testing.T) {
 	id := trace.ID{15: 7}
 	traces := ptrace.NewTraces()
@@ -121,7 +121,8 @@ func TestReadFailures(t *testing.T) {
 	}
 }
 
-// Duplicates of a span are dropped. A client and a server that share an ID are separated, the server below the client.
+// Duplicate spans are dropped. If a client and a server share an ID they are separated, with the server below the
+// client.
 func TestReadTraceWithCopies(t *testing.T) {
 	id := trace.ID{15: 7}
 	traces := ptrace.NewTraces()
@@ -135,7 +136,7 @@ func TestReadTraceWithCopies(t *testing.T) {
 		{2, 1, ptrace.SpanKindClient, 1100, 1900},
 		{2, 1, ptrace.SpanKindServer, 1200, 1800},
 		{3, 2, ptrace.SpanKindInternal, 1300, 1700},
-		{3, 2, ptrace.SpanKindInternal, 1300, 1600}, // conflicts with the previous one: only one is kept
+		{3, 2, ptrace.SpanKindInternal, 1300, 1600}, // conflicts with the previous span: only one is kept
 		{2, 1, ptrace.SpanKindServer, 1200, 1800},
 		{1, 0, ptrace.SpanKindServer, 1000, 2000},
 		{1, 0, ptrace.SpanKindInternal, 1000, 1500},
@@ -188,7 +189,7 @@ func FuzzReadTrace(f *testing.F) {
 	})
 }
 
-// Links to a trace carry its first root.
+// Links to a trace use its first root.
 func TestLinkTargetIsTheFirstRoot(t *testing.T) {
 	id := trace.ID{15: 1}
 	d := &contract.Trace{

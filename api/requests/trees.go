@@ -33,7 +33,7 @@ func (a *Requests) ListTrees(ctx context.Context, r contract.ListTreesRequestObj
 				continue
 			}
 			x := contract.TreeSummary{RequestType: id.String(), RequestTypeName: s.Types[id]}
-			if t != nil { // nil: not built yet; a list does not build trees
+			if t != nil { // nil if not built yet; a list doesn't build trees
 				x.Version, x.Nodes, x.Tracepoints = fmt.Sprintf("%016x", t.Version), len(t.Nodes), t.Tracepoints
 				x.Requests, x.Dropped = int64(t.Requests), int64(t.Dropped)
 			}
@@ -124,14 +124,15 @@ func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contr
 	}
 }
 
-// matchedEdges limits the edges of a problem that are looked up in a tree, and matchedNodes the nodes shown of each.
+// matchedEdges limits the edges of a problem that are looked up in a tree. matchedNodes limits the nodes shown for
+// each.
 const (
 	matchedEdges = 5
 	matchedNodes = 100
 )
 
-// matches returns the nodes of a tree that match the leading edges of a problem: the given one or, if problem is nil,
-// the first of the request type.
+// matches returns the nodes of a tree that match the leading edges of a problem. If problem is nil, it uses the first
+// problem of the request type.
 func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems.Open()
