@@ -1,4 +1,4 @@
-// Package access manages tokens with roles. It keeps their hashes in a file and reads it again when it changes.
+// Package access manages tokens with roles. It stores their hashes in a file, and rereads the file when it changes.
 //
 // A token has 256 random bits, so its SHA-256 needs no salt and no key stretching. The caller passes the time.
 package access
@@ -29,8 +29,8 @@ import (
 // Role determines the operations that a token permits.
 type Role string
 
-// The roles. An operator has the permissions of a viewer and an agent, an admin has all permissions. An agent may send
-// traces and fetch plans, and nothing else.
+// The roles. An operator has the permissions of a viewer and of an agent. An admin has all permissions. An agent can
+// only send traces and fetch plans.
 const (
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
@@ -41,7 +41,7 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Viewer, Operator, Admin, Agent} }
 
-// Allows reports whether a token with role r permits an operation that needs a role.
+// Allows reports whether a token with role r can be used for an operation that needs a role.
 func (r Role) Allows(needed Role) bool {
 	switch r {
 	case Admin:
@@ -62,7 +62,7 @@ type Principal struct {
 
 type principalKey struct{}
 
-// WithCaller returns a context of a request by a caller.
+// WithCaller returns a context for a request from a caller.
 func WithCaller(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
@@ -73,16 +73,16 @@ func Caller(ctx context.Context) Principal {
 	return p
 }
 
-// Token is the stored part of a token.
+// Token is the part of a token that is stored.
 type Token struct {
 	ID      string    `json:"id"` // the first 8 hex digits of the hash
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
-	Hash    string    `json:"sha256,omitempty"` // of the secret, in hex
+	Hash    string    `json:"sha256,omitempty"` // hash of the secret, in hex
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
-	// Services are the names of the services for which agents with the token may speak; one that ends in * stands for
-	// all that begin so. Empty: all services.
+	// Services lists the services that agents with this token can speak for. A name ending in * stands for all services
+	// with that prefix. Empty means all services.
 	Services []string `json:"services,omitempty"`
 }
 
@@ -112,32 +112,32 @@ var (
 	ErrUnknown  = errors.New("there is no such token")
 )
 
-// Tokens are the tokens of a data directory. It is safe for concurrent use by several goroutines and processes: a lock
-// serialises changes of the file.
+// Tokens holds the tokens of a data directory. It is safe for concurrent use by several goroutines and processes. A
+// lock serialises changes to the file.
 type Tokens struct {
 	path string
 	mu   sync.Mutex  // guards the fields below
-	seen fs.FileInfo // of the file that was read; nil: none
+	seen fs.FileInfo // info of the file that was read; nil if it doesn't exist
 	all  []Token
-	bad  error // the error in that file; nil: none
+	bad  error // error in that file, or nil
 
-	refused int64     // calls of Identify with a secret that is not valid
-	warned  time.Time // last log message about them
+	refused int64     // number of calls of Identify with an invalid secret
+	warned  time.Time // time of the last log message about them
 	log     *slog.Logger
 }
 
 // warnInterval is the interval between log messages about refused secrets.
 const warnInterval = time.Minute
 
-// Open returns the tokens of a data directory. The file need not exist.
+// Open returns the tokens of a data directory. The file doesn't have to exist.
 func Open(dir string) *Tokens { return OpenLogged(dir, slog.New(slog.DiscardHandler)) }
 
-// OpenLogged is like Open, and logs refused secrets, which may be attempts to guess a token.
+// OpenLogged is like Open, but logs refused secrets, which may be attempts to guess a token.
 func OpenLogged(dir string, log *slog.Logger) *Tokens {
 	return &Tokens{path: filepath.Join(dir, FileName), log: log}
 }
 
-// refresh reads the file if it has changed since it was read. The caller holds mu.
+// refresh reads the file if it has changed since it was last read. The caller must hold mu.
 func (t *Tokens) refresh() error {
 	info, err := os.Stat(t.path)
 	switch {
@@ -169,12 +169,12 @@ func read(path string, size int64) ([]Token, error) {
 	return all, nil
 }
 
-// unusable returns the error of a file of tokens whose contents cannot be used.
+// unusable returns the error for a token file with unusable contents.
 func unusable(path string, err error) error {
 	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and create tokens anew with sibyl token create", path, err, path, path)
 }
 
-// Find returns the token with a secret, nil if there is none or it has expired, and whether any token exists. If the
+// Find returns the token with a secret, or nil if it doesn't exist or has expired, and whether any token exists. If the
 // file is unusable it returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
@@ -183,7 +183,7 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 		return nil, true, err
 	}
 	hash := hashOf(secret)
-	for i := range t.all { // do not stop at a match: the time taken must not depend on it
+	for i := range t.all { // don't stop at a match because the time taken must not depend on it
 		x := &t.all[i]
 		if subtle.ConstantTimeCompare([]byte(hash), []byte(x.Hash)) == 1 && !x.Expired(now) {
 			found = new(*x)
@@ -192,8 +192,8 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 	return found, len(t.all) > 0, nil
 }
 
-// Identify is like Find for the secret of a request from an address. It counts secrets that are not valid and logs the
-// first of a minute. No secret at all is not counted: a program asks so whether it needs one.
+// Identify is like Find for the secret of a request from an address. It counts invalid secrets and logs the first one
+// of each minute. It doesn't count an empty secret, because programs use it to find out whether they need one.
 func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, some bool, err error) {
 	found, some, err = t.Find(secret, now)
 	if err != nil || found != nil || secret == "" || !some {
@@ -209,7 +209,7 @@ func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, som
 	return found, some, err
 }
 
-// Refused returns the number of secrets that Identify found not valid.
+// Refused returns the number of invalid secrets passed to Identify.
 func (t *Tokens) Refused() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// List returns all tokens in order of creation.
+// List returns all tokens in the order of creation.
 func (t *Tokens) List() ([]Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +229,7 @@ func (t *Tokens) List() ([]Token, error) {
 	return slices.Clone(t.all), err
 }
 
-// validServices reports whether a token of a role can be limited to services.
+// validServices reports whether a token with a role can be limited to the given services.
 func validServices(role Role, services []string) bool {
 	const most = 255 // bytes
 	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, func(s string) bool {
@@ -237,8 +237,8 @@ func validServices(role Role, services []string) bool {
 	})
 }
 
-// Create adds a token and returns its secret, which is not stored. If expires is zero, the token does not expire. A
-// token of the role agent may be limited to services, see [Token].
+// Create adds a token and returns its secret, which isn't stored. If expires is zero, the token doesn't expire. A token
+// with role agent can be limited to services, see [Token].
 func (t *Tokens) Create(role Role, name string, now, expires time.Time, services ...string) (secret string, made Token, err error) {
 	switch {
 	case !slices.Contains(Roles(), role):
@@ -260,14 +260,14 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time, services
 		return "", Token{}, ErrTooMany
 	}
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // it never fails
+	_, _ = rand.Read(bits[:]) // never fails
 	secret = prefix + base64.RawURLEncoding.EncodeToString(bits[:])
 	hash := hashOf(secret)
 	made = Token{ID: hash[:8], Name: name, Role: role, Hash: hash, Created: now.UTC().Truncate(time.Second), Expires: expires, Services: services}
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 
-// Revoke removes the token with an ID. The error wraps [ErrUnknown] if there is none.
+// Revoke removes the token with an ID. The error wraps [ErrUnknown] if there is no such token.
 func (t *Tokens) Revoke(id string) error {
 	unlock, err := t.lock()
 	if err != nil {
@@ -284,7 +284,7 @@ func (t *Tokens) Revoke(id string) error {
 	return t.write(left)
 }
 
-// lock acquires the lock of the file against other goroutines and processes, and returns the function that releases it.
+// lock locks the file against other goroutines and processes, and returns the function that unlocks it.
 func (t *Tokens) lock() (unlock func(), err error) {
 	path := filepath.Dir(t.path)
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -300,11 +300,11 @@ func (t *Tokens) lock() (unlock func(), err error) {
 	t.mu.Lock()
 	return func() {
 		t.mu.Unlock()
-		_ = dir.Close() // releases the lock
+		_ = dir.Close() // also unlocks it
 	}, nil
 }
 
-// write replaces the file atomically. The caller holds the lock.
+// write replaces the file atomically. The caller must hold the lock.
 func (t *Tokens) write(all []Token) error {
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -325,8 +325,8 @@ func (t *Tokens) write(all []Token) error {
 	return t.refresh()
 }
 
-// chown gives a file of root to the owner of its directory, because a service that does not run as root must be able to
-// read the tokens that root creates.
+// chown gives a file created by root to the owner of its directory, because a service that doesn't run as root must be
+// able to read tokens created by root.
 func chown(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
 
-// Tokens can be created, found and revoked, and expire; another process sees every change.
+// Tokens can be created, found and revoked, and they expire. Another process sees every change.
 func TestTokens(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	admin, served := Open(dir), Open(dir)
@@ -57,7 +57,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A file that is changed in place is read again, even if only its size or only its modification time differs.
+// A file that is changed in place is read again, even if only its size or its modification time differs.
 func TestChangedInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		revoke func(text, hash string) string
@@ -102,7 +102,7 @@ func TestChangedInPlace(t *testing.T) {
 	}
 }
 
-// A damaged file denies access and does not count as a file without tokens.
+// A damaged file denies access and doesn't count as a file without tokens.
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, FileName), []byte(`[{"role":`), 0o600); err != nil {
@@ -149,7 +149,7 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// A token file created by root belongs to the owner of the directory, so that a service that is not root can read it.
+// A token file created by root belongs to the owner of the directory, so that a service that isn't root can read it.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can change the owner of files")
@@ -171,13 +171,13 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Tokens created concurrently by several processes are all kept.
+// Tokens that several processes create concurrently are all kept.
 func TestConcurrentCreate(t *testing.T) {
 	dir := t.TempDir()
 	var making sync.WaitGroup
 	for range 20 {
 		making.Go(func() {
-			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // a Tokens of its own, as in another process
+			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // a separate Tokens, as in another process
 				t.Error(err)
 			}
 		})
@@ -188,7 +188,7 @@ func TestConcurrentCreate(t *testing.T) {
 	}
 }
 
-// Invalid secrets are counted and logged, once a minute, with the address of the client and without the secret.
+// Invalid secrets are counted and logged, once per minute, with the client's address but without the secret.
 func TestRefused(t *testing.T) {
 	var log strings.Builder
 	tokens := OpenLogged(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
@@ -210,7 +210,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A token of the role agent may be limited to services, with valid names.
+// A token with role agent can be limited to services with valid names.
 func TestServices(t *testing.T) {
 	tokens := Open(t.TempDir())
 	secret, _, err := tokens.Create(Agent, "", now, time.Time{}, "shop", "pay-*", "*")

@@ -71,8 +71,8 @@ func (a *Operating) ListWebhooks(context.Context, contract.ListWebhooksRequestOb
 	return list, nil
 }
 
-// deadLetterNumber parses a number whose form the contract has checked. A number beyond 64 bits belongs to no dead
-// letter.
+// deadLetterNumber parses a number whose form has been checked against the contract. If the number doesn't fit into 64
+// bits, no such dead letter exists.
 func deadLetterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -81,7 +81,7 @@ func deadLetterNumber(text string) (uint64, error) {
 	return n, nil
 }
 
-// outboxError replaces [store.ErrNoMessage] by a refusal.
+// outboxError replaces [store.ErrNoMessage] with a refusal.
 func outboxError(err error) error {
 	if errors.Is(err, store.ErrNoMessage) {
 		return query.NotFound("dead letter")

@@ -29,13 +29,13 @@ const (
 	bufferedEvents    = 1024             // for readers that are slow or reconnect
 	maxStreams        = 256              // concurrent readers
 	heartbeatInterval = 15 * time.Second // between comments on an idle stream
-	WriteTimeout      = 10 * time.Second // of a write to a client
+	WriteTimeout      = 10 * time.Second // for a write to a client
 )
 
-// hub buffers the latest events and wakes the streams that wait for more.
+// hub buffers the latest events and wakes the streams that are waiting for more.
 type hub struct {
 	mu      sync.Mutex // guards the fields up to slow
-	run     string     // identifies this run of the service; event numbers of other runs are invalid
+	run     string     // identifies this run of the service; event numbers from other runs are invalid
 	next    uint64     // number of the next event
 	ring    [bufferedEvents]string
 	changed chan struct{} // closed at the next event
@@ -44,10 +44,10 @@ type hub struct {
 
 	closed chan struct{} // closed when the streams must end
 
-	// As of the last epoch, for the core's owner only.
-	known     map[analysis.Hash]search.Status // problems; nil before the end of the first epoch
+	// State as of the last epoch. Only the core's owner uses it.
+	known     map[analysis.Hash]search.Status // problems; nil until the first epoch has ended
 	incidents map[uint64]knownIncident
-	deployed  engine.Deploy // the latest; zero: none
+	deployed  engine.Deploy // the latest, or zero
 }
 
 // start starts a run.
@@ -62,7 +62,7 @@ func (h *hub) publish(events []contract.Event) {
 	for i := range events {
 		data, err := json.Marshal(&events[i])
 		if err != nil {
-			panic(err) // it holds text, numbers and times
+			panic(err) // can't fail for text, numbers and times
 		}
 		h.ring[h.next%bufferedEvents] = fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", h.run, h.next, events[i].Type, data)
 		h.next++
@@ -71,8 +71,8 @@ func (h *hub) publish(events []contract.Event) {
 	h.changed = make(chan struct{})
 }
 
-// since returns the events from a number on, the number of the next event, and a channel that is closed at the next
-// event. Lost reports that the buffer no longer holds all of them; then it returns none.
+// since returns the events starting at a number, the number of the next event, and a channel that is closed at the next
+// event. If the buffer no longer holds all of the events, lost is true and events is empty.
 func (h *hub) since(number uint64) (events string, next uint64, changed <-chan struct{}, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,9 +86,9 @@ func (h *hub) since(number uint64) (events string, next uint64, changed <-chan s
 	return b.String(), h.next, h.changed, false
 }
 
-// resume returns the number of the event after the one with the given ID. If the ID belongs to another run, or the
-// buffer no longer holds the following event, it returns the number of the next event, and missed is true. Without an
-// ID it returns the number of the next event.
+// resume returns the number of the event after the event with the given ID. If the ID is empty, it returns the number
+// of the next event. It does so too, and sets missed, if the ID belongs to another run or the buffer no longer holds
+// the event after it.
 func (h *hub) resume(id string) (number uint64, missed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *hub) resume(id string) (number uint64, missed bool) {
 	return last + 1, false
 }
 
-// enter counts a reader. It returns false if there are too many.
+// enter counts a reader. It returns false if there are too many readers.
 func (h *hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *hub) enter() bool {
 	return true
 }
 
-// leave uncounts a reader, which was disconnected because it was too slow or left.
+// leave removes a reader from the count. slow is set if it was disconnected because it was too slow.
 func (h *hub) leave(slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ func (h *hub) leave(slow bool) {
 	}
 }
 
-// readers returns the number of readers, and of readers disconnected so far because they were too slow.
+// readers returns the number of readers, and the number of readers disconnected so far because they were too slow.
 func (h *hub) readers() (streams int, slow uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,13 +134,13 @@ func (h *hub) readers() (streams int, slow uint64) {
 // Close ends all event streams. It must be called only once.
 func (a *Operating) Close() { close(a.hub.closed) }
 
-// PublishEpoch publishes the events of an epoch with some decisions. The owner of the core calls it when the epoch has
-// ended.
+// PublishEpoch publishes the events of an epoch with the given decisions. The owner of the core calls it when the epoch
+// has ended.
 func (a *Operating) PublishEpoch(c *engine.View, decisions []search.Decision) {
 	a.hub.publish(a.epochEvents(c, c.Ended, decisions))
 }
 
-// Streaming reports whether anybody reads events.
+// Streaming reports whether anyone is reading events.
 func (a *Operating) Streaming() bool {
 	streams, _ := a.hub.readers()
 	return streams > 0
@@ -200,14 +200,14 @@ func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []s
 	return events
 }
 
-// knownIncident is an open incident as the latest event about it showed it.
+// knownIncident is an open incident as shown in the latest event about it.
 type knownIncident struct {
 	suspect trace.Symbol
 	types   int
 	located bool // its place is known
 }
 
-// changeOf returns how an incident has changed since before, the latest event about it; "" if it has not.
+// changeOf returns how an incident has changed since the latest event about it, before, or "" if it hasn't.
 func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	switch {
 	case !isOpen && wasOpen:
@@ -222,8 +222,8 @@ func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	return ""
 }
 
-// incidentEvents returns the events of the incidents that opened, changed, were located or closed in an epoch: none if
-// it is the first epoch of the run.
+// incidentEvents returns events for the incidents that opened, changed, were located or closed in an epoch. There are
+// no events in the first epoch of a run.
 func (a *Operating) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event {
 	first := a.hub.incidents == nil
 	known := make(map[uint64]knownIncident)
@@ -267,8 +267,8 @@ func namesOfAffected(c *engine.View) *describe.Names {
 	return names
 }
 
-// locatedEvent returns the event of an incident whose place is known since this epoch: its investigation located it, or
-// that of one of its problems had done so before.
+// locatedEvent returns the event for an incident whose place became known in this epoch. Either its own investigation
+// located it now, or the investigation of one of its problems had done so before.
 func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
 	top := &v.Suspects[0]
 	share := 0.
@@ -284,7 +284,7 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 }
 
-// newDeploys returns the deploys, oldest first, since its last call; none if this is the first epoch of the run.
+// newDeploys returns the deploys since its last call, oldest first. It returns nothing in the first epoch of a run.
 func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	n := len(deploys)
 	for n > 0 && deploys[n-1] != h.deployed {
@@ -299,8 +299,8 @@ func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	return deploys[n:]
 }
 
-// StreamEvents serves events until the reader leaves, is too slow or no longer allowed, or the service stops. It has
-// written nothing if it returns an error.
+// StreamEvents serves events until the reader leaves, is too slow or no longer allowed, or the service stops. If it
+// returns an error, it hasn't written anything.
 func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed func() bool) error {
 	if !a.hub.enter() {
 		return refusal.New(refusal.Overloaded, "too many concurrent event streams", "").Later(10 * time.Second)
@@ -310,14 +310,14 @@ func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies must forward every event at once
+	h.Set("X-Accel-Buffering", "no") // proxies must forward every event immediately
 	if r.Method == http.MethodHead {
 		return nil
 	}
 	mayRead := func() bool { return !a.stopping() && allowed() }
 	out := http.NewResponseController(w)
 	write := func(text string) bool {
-		_ = out.SetWriteDeadline(a.options.Clock().Add(WriteTimeout)) // fails only for recorders in tests
+		_ = out.SetWriteDeadline(a.options.Clock().Add(WriteTimeout)) // only fails for recorders in tests
 		_, err := bytes.NewBufferString(text).WriteTo(w)
 		if err == nil {
 			err = out.Flush()

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// An event tells that an incident opened, changed or closed.
+// There is an event when an incident opens, changes or closes.
 func TestChangeOf(t *testing.T) {
 	known := knownIncident{suspect: 1, types: 2}
 	for _, x := range []struct {
@@ -21,7 +21,7 @@ func TestChangeOf(t *testing.T) {
 		{true, true, known, ""},
 		{true, true, knownIncident{suspect: 3, types: 2}, "changed"},
 		{true, true, knownIncident{suspect: 1, types: 7}, "changed"},
-		{true, true, knownIncident{suspect: 1, types: 2, located: true}, ""}, // has an event of its own
+		{true, true, knownIncident{suspect: 1, types: 2, located: true}, ""}, // has a separate event
 		{false, true, known, "closed"},
 		{false, false, known, ""},
 	} {

@@ -12,7 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/metric"
 )
 
-// meteredIncidents limits the open incidents with metrics of their own, the most severe first: each is a set of series.
+// meteredIncidents limits the open incidents with their own metrics, because each adds a set of series. The most severe
+// incidents come first.
 const meteredIncidents = 50
 
 // incidents emits the metrics of open incidents.
@@ -62,10 +63,10 @@ func (m *metrics) objectives(e metric.Emitter, s *epoch.Snapshot) {
 	}
 }
 
-// label returns the text as the value of a label, which must be UTF-8.
+// label returns text as a label value, which must be valid UTF-8.
 func label(text string) string { return strings.ToValidUTF8(text, "�") }
 
-// shortDuration returns a duration of whole minutes or hours as Prometheus writes it, such as 5m and 6h.
+// shortDuration formats a duration of whole minutes or hours in the style of Prometheus, such as 5m and 6h.
 func shortDuration(d time.Duration) string {
 	if d%time.Hour == 0 {
 		return strconv.Itoa(int(d/time.Hour)) + "h"

@@ -15,14 +15,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/metric"
 )
 
-// metrics serves /metrics: it reads the counters of the service at each scrape, and measures the requests of the API.
+// metrics serves /metrics. It reads the counters of the service at each scrape, and measures the requests to the API.
 type metrics struct {
 	handlers *Operating
 	handler  http.Handler
 	requests *prometheus.HistogramVec
 }
 
-// scrapeTimeout limits the time for which a scrape waits for the engine. After it, the scrape shows the last snapshot.
+// scrapeTimeout limits how long a scrape waits for the engine. After that, the scrape shows the last snapshot.
 const scrapeTimeout = time.Second
 
 func newMetrics(a *Operating) *metrics {
@@ -43,7 +43,7 @@ func newMetrics(a *Operating) *metrics {
 // Metrics returns the handler of /metrics.
 func (a *Operating) Metrics() http.Handler { return a.metrics.handler }
 
-// Observe counts a request of an operation in the metrics.
+// Observe counts a request for an operation in the metrics.
 func (a *Operating) Observe(operation string, took time.Duration) {
 	a.metrics.requests.WithLabelValues(operation).Observe(took.Seconds())
 }
@@ -80,7 +80,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// ingest emits the metrics of the intake, of the journal and of traces.
+// ingest emits the metrics of the intake, the journal and traces.
 func (m *metrics) ingest(e metric.Emitter) {
 	n := m.handlers.service.Counts()
 	e.Counter("ingest_requests_total", "Accepted export requests.", n.Requests.Load())

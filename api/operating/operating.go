@@ -24,7 +24,7 @@ type Service interface {
 	Counts() *live.Counts
 }
 
-// RareCalls counts the operations with too few calls. [services.Services] implements it.
+// RareCalls finds the operations with too few calls. [services.Services] implements it.
 type RareCalls interface {
 	FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.FewCalls, error)
 }
@@ -35,10 +35,10 @@ type AgentCounts interface {
 	Counts() *control.Counts
 }
 
-// Size is the size of a queue or of a part of the service, and its limit.
+// Size is the size of a queue or of another part of the service, and its limit.
 type Size struct {
-	Name         string // a word for a label, like "arrivals"
-	Length, Most int64  // Most 0: no limit
+	Name         string // used as a label, like "arrivals"
+	Length, Most int64  // Most is 0 if there is no limit
 }
 
 // Options configure Operating.
@@ -48,13 +48,13 @@ type Options struct {
 	Calls       RareCalls
 	Agents      AgentCounts              // nil: the service controls no agents
 	Directory   func() *notify.Directory // owners of services
-	Queues      func() []Size            // of the parts of the service; nil: none
-	Bytes       func() []Size            // on disk or in memory; nil: none
-	Registry    *prometheus.Registry     // additional metrics; nil: none
+	Queues      func() []Size            // of the parts of the service; may be nil
+	Bytes       func() []Size            // on disk or in memory; may be nil
+	Registry    *prometheus.Registry     // additional metrics; may be nil
 	Webhooks    func() []notify.Webhook  // configured webhooks
 	DeadLetters *store.Outbox            // holds the dead letters
 	Resend      func(uint64) error       // resends the dead letter with a number
-	Backup      func() (string, error)   // copies the data and returns the directory; nil: there is none
+	Backup      func() (string, error)   // copies the data and returns the directory; nil if there is no data
 	Views       *Views
 	Clock       func() time.Time
 	Log         *slog.Logger
@@ -69,10 +69,10 @@ type Operating struct {
 
 	metrics *metrics
 	hub     hub
-	opened  atomic.Int64 // number of incidents that opened or opened again, in this run
+	opened  atomic.Int64 // number of incidents that opened or reopened in this run
 }
 
-// New returns handlers.
+// New returns handlers for operators.
 func New(r *epoch.Reader, service Service, options Options) *Operating {
 	a := &Operating{reader: r, service: service, options: options}
 	a.metrics = newMetrics(a)

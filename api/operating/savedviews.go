@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Views stores the saved views of the UI in a file of the data directory. It is safe for concurrent use.
+// Views stores the saved views of the UI in a file in the data directory. It is safe for concurrent use.
 type Views struct {
 	path string
 	mu   sync.Mutex      // guards all
@@ -25,7 +25,7 @@ type Views struct {
 // ViewsFile is the name of the file in the data directory.
 const ViewsFile = "views.json"
 
-// maxViews limits the saved views.
+// maxViews limits the number of saved views.
 const maxViews = 500
 
 // OpenViews reads the saved views in a data directory.
@@ -42,8 +42,8 @@ func (v *Views) All() []contract.View {
 	return v.all
 }
 
-// Save saves a view, in place of one with the same name, and returns it with its number. It is on disk when Save
-// returns; after an error nothing has changed.
+// Save saves a view, replacing a view with the same name, and returns it with its number. The view is on disk when Save
+// returns. If Save returns an error, nothing has changed.
 func (v *Views) Save(x contract.View) (contract.View, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,7 +62,7 @@ func (v *Views) Save(x contract.View) (contract.View, error) {
 	return x, v.replace(next)
 }
 
-// Delete deletes a view, if it exists.
+// Delete deletes a view if it exists.
 func (v *Views) Delete(id int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +73,7 @@ func (v *Views) Delete(id int64) error {
 	return v.replace(next)
 }
 
-// replace stores all views. The caller holds the lock.
+// replace stores all views. The caller must hold the lock.
 func (v *Views) replace(all []contract.View) error {
 	if err := datafile.Replace(v.path, all); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package plan serves the search: tracepoints with their overrides, agents, plan and budget, investigations and
+// Package plan serves the search: tracepoints with their overrides, agents, the plan and its budget, investigations and
 // decisions.
 package plan
 
@@ -26,14 +26,14 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Plan serves tracepoints, agents, and the search that enables the one in the other. It is safe for concurrent use.
+// Plan serves tracepoints, agents, and the search that enables tracepoints in agents. It is safe for concurrent use.
 type Plan struct {
 	reader  *epoch.Reader
 	history decisionlog.Reader
 	options Options
 }
 
-// New returns handlers.
+// New returns handlers for the search.
 func New(r *epoch.Reader, history decisionlog.Reader, options Options) *Plan {
 	return &Plan{r, history, options}
 }

@@ -33,7 +33,7 @@ type point struct {
 	requestTypes int
 }
 
-// pointsOf returns all tracepoints: those in catalogues of agents, in trees, in the plan, and with an override. Their
+// pointsOf returns all tracepoints that appear in agents' catalogues, in trees, in the plan or in an override. Their
 // cost is an estimate from the trees built so far, for a tracepoint that is on in all requests.
 func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	points := make(map[trace.Symbol]*point)
@@ -172,8 +172,8 @@ func (a *Plan) GetTracepoint(ctx context.Context, r contract.GetTracepointReques
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
-// tracepoint returns the tracepoint with an ID in hexadecimal. It returns a refusal if there is none, or if it belongs
-// to the baseline, which is always on.
+// tracepoint returns the tracepoint with an ID in hexadecimal. It returns a refusal if there is no such tracepoint, or
+// if it belongs to the baseline, which is always on.
 func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoi
 	return x, id, err
 }
 
-// enabledFor is the default duration for which people enable a tracepoint.
+// enabledFor is the default duration of an override that enables a tracepoint.
 const enabledFor = time.Hour
 
 // OverrideTracepoint implements contract.StrictServerInterface.
