@@ -1,4 +1,4 @@
-// Package datafile reads and replaces the files of the data directory that hold what people wrote.
+// Package datafile reads and replaces the files in the data directory that contain people's input.
 package datafile
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Read reads a file of the data directory into x, which stays as it is if there is none.
+// Read reads a file in the data directory into x. If the file doesn't exist, x stays unchanged.
 func Read(path string, x any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,13 +31,13 @@ func Read(path string, x any) error {
 	return nil
 }
 
-// Unreadable returns the error of a file whose contents cannot be used.
+// Unreadable returns the error for a file with unusable contents.
 func Unreadable(path string, err error) error {
 	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
 }
 
-// Replace replaces a file of the data directory by x. It is on disk when Replace returns; after an error the
-// file is as it was.
+// Replace replaces a file in the data directory with x. The new file is on disk when Replace returns. If Replace
+// returns an error, the file is unchanged.
 func Replace(path string, x any) error {
 	data, err := json.Marshal(x)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// A full disk is named; other errors stay inside.
+// The error for a full disk says so. Other errors aren't shown to clients.
 func TestNotStored(t *testing.T) {
 	for cause, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EACCES: false} {
 		err := notStored(&os.PathError{Op: "write", Path: "notes.json", Err: cause})

@@ -1,4 +1,4 @@
-// Package decisionlog identifies the decisions that are stored, and finds them.
+// Package decisionlog identifies and finds stored decisions.
 package decisionlog
 
 import (
@@ -18,7 +18,7 @@ type ID struct {
 	index int
 }
 
-// String returns the ID as in the contract.
+// String returns the ID in the form used by the contract.
 func (id ID) String() string { return fmt.Sprintf("%d-%d", id.At, id.index) }
 
 // less reports whether id is earlier in the log than other.
@@ -26,7 +26,7 @@ func (id ID) less(other ID) bool {
 	return id.At < other.At || id.At == other.At && id.index < other.index
 }
 
-// ParseID parses the text that String returns.
+// ParseID parses a text returned by String.
 func ParseID(text string) (id ID, ok bool) {
 	at, index, found := strings.Cut(text, "-")
 	n, err := strconv.ParseInt(at, 10, 64)
@@ -40,7 +40,7 @@ type Logged struct {
 	Decision *search.Decision
 }
 
-// WithIDs returns decisions with their IDs. The decisions are in the order of the log, and of whole epochs.
+// WithIDs returns decisions with their IDs. The decisions must be complete epochs in the order of the log.
 func WithIDs(decisions []search.Decision) []Logged {
 	all := make([]Logged, len(decisions))
 	for i := range decisions {
@@ -55,27 +55,27 @@ func WithIDs(decisions []search.Decision) []Logged {
 
 // Reader reads decisions. [store.Store] implements it.
 type Reader interface {
-	// Decisions returns at least limit decisions of [from, to), if there are as many, oldest first. It returns whole
-	// epochs: the oldest ones or, if newest is true, the newest.
+	// Decisions returns at least limit decisions in [from, to) if there are that many, oldest first. It returns whole
+	// epochs, starting with the oldest ones, or with the newest ones if newest is true.
 	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
 }
 
 // Query selects decisions.
 type Query struct {
-	From, To trace.Nanos    // end of the epoch in [from, to); to 0: no bound
-	Subject  search.Subject // only of its investigation; zero: all
-	Before   ID             // only earlier ones; zero: all
+	From, To trace.Nanos    // end of the epoch in [from, to); to may be 0 for no limit
+	Subject  search.Subject // only decisions of its investigation; zero: all
+	Before   ID             // only earlier decisions; zero: all
 	Limit    int            // maximum number
 }
 
-// Limits of a search through the log. The next page continues with older decisions.
+// Limits on a search through the log. The next page continues with older decisions.
 const (
 	readAtOnce = 1000 // per read of the store
 	maxReads   = 20
 )
 
-// Find returns the selected decisions, latest first, and the ID before which the next page begins; nil if this is the
-// last one.
+// Find returns the selected decisions, latest first, and the ID before which the next page starts, or nil if this is
+// the last page.
 func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *ID, err error) {
 	to := q.To
 	if to == 0 {
@@ -109,7 +109,7 @@ func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *I
 	return found, &ID{to, 0}, nil
 }
 
-// Get returns the decision with an ID, with it as its only item; none if there is no such decision.
+// Get returns a slice with the decision with an ID. It is empty if there is no such decision.
 func Get(history Reader, id ID) ([]Logged, error) {
 	decisions, err := history.Decisions(id.At, id.At+1, readAtOnce, false)
 	if err != nil || id.index >= len(decisions) {

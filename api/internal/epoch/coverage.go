@@ -6,10 +6,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coveredServices bounds the services in the status, which every page reads; /metrics has all.
+// coveredServices limits the services in the status, which every page reads. /metrics has all services.
 const coveredServices = 200
 
-// coverageOf returns c as the status shows it. Services with spans in seen are no hops.
+// coverageOf returns c as shown in the status. Services with spans in seen aren't hops.
 func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverage {
 	total := c.Total()
 	d := contract.Coverage{
@@ -61,15 +61,15 @@ func leftOut(a *trace.Accounts) contract.SpansLeftOut {
 	return left
 }
 
-// serviceOutcome is a service with what became of some of its spans.
+// serviceOutcome is a service and an outcome of some of its spans.
 type serviceOutcome struct{ Service, Outcome string }
 
-// outcomesOf returns the spans since the start by the name of their service and by what became of them.
+// outcomesOf returns the spans since the start by service name and outcome.
 func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.Part {
 	all := make(map[serviceOutcome]trace.Part)
 	add := func(service, outcome string, p trace.Part) {
 		if p.Spans > 0 {
-			x := all[serviceOutcome{service, outcome}] // services whose names were forgotten share one
+			x := all[serviceOutcome{service, outcome}] // services whose names were forgotten share one entry
 			all[serviceOutcome{service, outcome}] = trace.Part{Spans: x.Spans + p.Spans, Nanos: x.Nanos + p.Nanos}
 		}
 	}
@@ -84,16 +84,16 @@ func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.
 	return all
 }
 
-// identifying are the operations whose names seem to hold identities.
+// identifying lists the operations whose names seem to contain identities.
 type identifying struct {
-	entries int // of the table when they were looked for
+	entries int // size of the table when we last looked
 	Found   contract.NamesWithIdentities
 }
 
-// shownNames bounds the operations in the status.
+// shownNames limits the operations in the status.
 const shownNames = 100
 
-// addNames looks for names with identities if there are new names, else takes those of the last snapshot.
+// addNames looks for names with identities if there are new names. Otherwise it takes them from the last snapshot.
 func (s *Snapshot) addNames(table *trace.Table, last *Snapshot) {
 	if last != nil && last.Identifying.entries == table.Len() {
 		s.Identifying = last.Identifying

@@ -14,27 +14,27 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// IncidentRow is an incident with all of its evidence but without notes.
+// IncidentRow is an incident with all its evidence but without notes.
 type IncidentRow struct {
 	contract.Incident
 	Number   uint64
 	severity engine.Severity
-	Listed   bool // it was not merged into another
+	Listed   bool // not merged into another incident
 }
 
-// Bounds of the suspects of an incident.
+// Limits on the suspects of an incident.
 const (
 	incidentSuspects = 20
-	shownOperations  = 10 // of a suspect
-	shownInstances   = 10 // of a suspect
+	shownOperations  = 10 // per suspect
+	shownInstances   = 10 // per suspect
 )
 
-// addIncidents adds the incidents, with names of request types.
+// addIncidents adds the incidents, with the names of request types.
 func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	all := c.Incidents.All()
 	s.Incidents = make([]IncidentRow, 0, len(all))
-	closed := make(map[string]int64) // listed ones by their first suspect
-	for i := range all {             // in the order in which they opened
+	closed := make(map[string]int64) // listed ones, by first suspect
+	for i := range all {             // in the order of opening
 		x := IncidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into() == 0}
 		x.Earlier = closed[x.Service]
 		if x.Listed && x.Closed != nil {
@@ -50,7 +50,7 @@ func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	}
 }
 
-// incidentOf returns an incident as its page shows it.
+// incidentOf returns an incident as shown on its page.
 func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contract.Incident {
 	suspects, impact := x.Shown(), x.Impact(c.Ended)
 	d := contract.Incident{
@@ -126,7 +126,7 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 	return d
 }
 
-// endOf returns why an incident closed; nil while it is open.
+// endOf returns why an incident closed, or nil while it is open.
 func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
 	if x.IsOpen() {
 		return nil
@@ -142,7 +142,7 @@ func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
 	return end
 }
 
-// waitOf returns the waits in the kernel that are the reason of a place; nil if none are.
+// waitOf returns the kernel waits that explain a place, or nil.
 func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 	if why.Wait == 0 {
 		return nil
@@ -213,7 +213,7 @@ func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType)
 	}
 }
 
-// positive returns a number that is unknown unless it is positive.
+// positive returns x, or nil because it is unknown if x isn't positive.
 func positive(x float64) *float64 {
 	if x > 0 {
 		return &x
@@ -221,13 +221,13 @@ func positive(x float64) *float64 {
 	return nil
 }
 
-// Overlaps reports whether x went on between two times; 0: ever.
+// Overlaps reports whether x was going on at some time between from and to; 0 means no limit.
 func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
-// Key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents, and a larger one
-// for severe ones.
+// Key returns the key that lists are sorted by: the time of opening, with a bonus for open incidents that is larger for
+// severe ones.
 func (x *IncidentRow) Key() float64 {
 	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())

@@ -20,7 +20,7 @@ func (s *Snapshot) addObjectives(c *engine.View) {
 	}
 }
 
-// objectiveOf returns an objective with the open incident, among all, that makes requests miss it.
+// objectiveOf returns an objective with the open incident in all that makes requests miss it.
 func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
 		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
@@ -44,7 +44,7 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 	return d
 }
 
-// missedObjective returns an objective that requests miss, or did until the incident was over.
+// missedObjective returns an objective that requests miss, or missed until the incident was over.
 func missedObjective(names *describe.Names, o *describe.Objective, m *incident.Missed, over bool) contract.IncidentObjective {
 	x := contract.IncidentObjective{
 		Name: o.Name, Entry: m.Entry, Kind: contract.ObjectiveKind(m.Kind()), Budget: o.Budget, Share: o.Share, BurnRate: m.Rate,

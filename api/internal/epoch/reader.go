@@ -1,5 +1,5 @@
-// Package epoch reads the state of the engine for the handlers of the API: from its core, or from a snapshot of the end
-// of an epoch, from which lists are served.
+// Package epoch reads the state of the engine for the API's handlers. They can read the core, or a snapshot taken at
+// the end of an epoch, which is used for lists.
 package epoch
 
 import (
@@ -17,26 +17,26 @@ import (
 
 // Engine is the running engine. [live.Service] implements it.
 type Engine interface {
-	// Ask calls read with a view of the core while nothing else uses it. Read must be quick and must not keep parts of
+	// Ask calls read with a view of the core while nothing else uses it. read must be quick and must not retain parts of
 	// the view.
 	Ask(ctx context.Context, read func(*engine.View)) error
-	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
+	// Change applies x durably. It returns false if x changed nothing or if a limit left no room for it.
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Counts() *live.Counts
 }
 
-// Reader reads the state of an engine: from its core, or from a snapshot. It is safe for concurrent use.
+// Reader reads the state of an engine from its core or from a snapshot. It is safe for concurrent use.
 type Reader struct {
 	engine        Engine
 	last          atomic.Pointer[Snapshot]
-	ended, before atomic.Int64 // ends of the last two epochs that [Reader.Epoch] reported; 0: none
-	wanted        atomic.Bool  // the latest snapshot was read
+	ended, before atomic.Int64 // ends of the last two epochs passed to [Reader.Epoch]; 0 before that
+	wanted        atomic.Bool  // the latest snapshot has been read
 }
 
-// NewReader returns a reader of an engine.
+// NewReader returns a reader for an engine.
 func NewReader(e Engine) *Reader { return &Reader{engine: e} }
 
-// ErrBusy refuses a request that the engine did not answer in time.
+// ErrBusy is the refusal of a request that the engine didn't answer in time.
 var ErrBusy = refusal.New(refusal.Overloaded, "the engine did not answer in time", "try again").Later(time.Second)
 
 // Ask calls [Engine.Ask]. It returns ErrBusy if ctx ends first, and another refusal if the engine has stopped.
@@ -59,7 +59,7 @@ func (r *Reader) Change(ctx context.Context, x engine.Change) (changed bool, err
 	return changed, err
 }
 
-// Current returns the snapshot of the last epoch or, while that is being built, of the one before.
+// Current returns the snapshot of the last epoch. While that snapshot is being built, it returns the one before.
 func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
 	wanted := r.wanted.Swap(true)
 	last := r.last.Load()
@@ -73,10 +73,10 @@ func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
 	return made, err
 }
 
-// Latest returns the latest snapshot that was made; nil if there is none.
+// Latest returns the latest snapshot, or nil before the first one.
 func (r *Reader) Latest() *Snapshot { return r.last.Load() }
 
-// Refresh returns the snapshot of the last epoch. Nothing else may use the core meanwhile.
+// Refresh returns the snapshot of the last epoch. Nothing else may use the core at the same time.
 func (r *Reader) Refresh(c *engine.View) *Snapshot {
 	last := r.last.Load()
 	if last != nil && last.Ended == c.Ended && last.Learned == c.Progress.Learned() && last.Tally.Groups == c.Groups.Len() {
@@ -91,10 +91,10 @@ func (r *Reader) Refresh(c *engine.View) *Snapshot {
 	return made
 }
 
-// Renderer returns a renderer of c, within a call of [Engine.Ask].
+// Renderer returns a renderer of c. It must be called during a call of [Engine.Ask].
 func (r *Reader) Renderer(c *engine.View) render.Renderer { return r.Refresh(c).Renderer(c) }
 
-// Epoch makes the snapshot of an epoch that has ended if it is needed, or if somebody read the one before.
+// Epoch makes the snapshot of an epoch that has ended if it is needed, or if someone has read the previous snapshot.
 func (r *Reader) Epoch(c *engine.View, needed bool) {
 	if r.wanted.Swap(false) || needed {
 		r.Refresh(c)

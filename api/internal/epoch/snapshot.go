@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Row returns the row of a group; nil if there is none.
+// Row returns the row of a group, or nil if it isn't in s.
 func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
 	for i := range s.Groups {
 		if s.Groups[i].ID == id {
@@ -29,10 +29,10 @@ func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
 	return nil
 }
 
-// Snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of
+// Snapshot is the state at the end of an epoch. Lists are served from it. It is immutable except for its cache of
 // sorted lists.
 type Snapshot struct {
-	Ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
+	Ended      trace.Nanos // end of the epoch; 0 before the first epoch has ended
 	Learned    bool
 	Watching   bool // see [engine.Progress.Watching]
 	Progress   float64
@@ -45,9 +45,9 @@ type Snapshot struct {
 	Length     time.Duration                   // of an epoch
 	Types      map[analysis.Hash]string
 	Problems   []contract.Problem // ranked; without notes
-	ByID       map[string]int     // indices of problems
-	Incidents  []IncidentRow      // open ones first, then those that opened last
-	// incidentByID holds the indices of incidents, also of those that were merged into others, which are not listed.
+	ByID       map[string]int     // indices into Problems
+	Incidents  []IncidentRow      // open incidents first, then most recently opened first
+	// IncidentByID holds indices into Incidents. It includes incidents merged into others, which aren't listed.
 	IncidentByID map[string]int
 	Objectives   []contract.Objective
 	Groups       []GroupRow
@@ -55,21 +55,21 @@ type Snapshot struct {
 	Coverage     contract.Coverage             // recent
 	Outcomes     map[serviceOutcome]trace.Part // since the start
 	Identifying  identifying
-	IDs          []analysis.Hash // of problems, in their order
+	IDs          []analysis.Hash // of problems, in the same order
 
 	mu     sync.Mutex // guards sorted
 	sorted map[string]*query.List[analysis.Hash]
 }
 
-// tally holds the counts of status and metrics.
+// tally holds the counts for the status and the metrics.
 type tally struct {
 	Groups, Types, Uninvestigated int
 	On, Overrides, Investigations int
 	OpenIncidents                 int
 	Refused, Evicted, Unlearned   uint64
-	Bare                          uint64 // calls without their target
+	Bare                          uint64 // calls without a target
 	Sites                         int
-	Uncounted                     uint64 // calls at sites for which there was no room
+	Uncounted                     uint64 // calls at sites that there was no room for
 	Joined, Lost                  uint64 // see [history.Sites.Messages]
 	Unnamed, TreeNodes, TreeLost  int
 	Unranked                      uint64
@@ -129,7 +129,7 @@ func (s *Snapshot) addGroups(c *engine.View, names *describe.Names, last *Snapsh
 			continue
 		}
 		s.Tally.Types++
-		if name := last.nameOf(one.ID, s.Learned); name != "" { // expensive to compute
+		if name := last.nameOf(one.ID, s.Learned); name != "" { // it's expensive to compute
 			names.SetName(one.ID, name)
 			continue
 		}
@@ -137,7 +137,8 @@ func (s *Snapshot) addGroups(c *engine.View, names *describe.Names, last *Snapsh
 	}
 }
 
-// nameOf returns the name of a request type in s; "" if it has none or may change: names do while Sibyl is learning.
+// nameOf returns the name of a request type in s, or "" if it has no name or the name may change. Names can change
+// during the learning period.
 func (s *Snapshot) nameOf(requestType analysis.Hash, learned bool) string {
 	if s == nil || !s.Learned || !learned {
 		return ""
@@ -169,8 +170,9 @@ func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
 	}
 }
 
-// Ranks returns the rank of each problem, from 1: changed ones before chronic ones, then by falling impact. People look
-// first at the requests that lose most time. The order of detection breaks ties.
+// Ranks returns the rank of each problem, starting at 1. Changed problems come before chronic ones, then the largest
+// impact comes first, because people first look at the requests that lose the most time. Ties are in the order of
+// detection.
 func Ranks(problems []detect.Problem) []int {
 	order := make([]int, len(problems))
 	for i := range order {
@@ -187,7 +189,7 @@ func Ranks(problems []detect.Problem) []int {
 	return ranks
 }
 
-// ProblemOf returns a problem as lists show it.
+// ProblemOf returns a problem as shown in lists.
 func ProblemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
@@ -196,7 +198,7 @@ func ProblemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *sear
 		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: render.Instant(p.Opened),
 		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: windowMeans(c, p.Group), ShareOf: render.Wholes[p.Whole],
 	}
-	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
+	if v != nil && v.Status != search.Gone { // it may have been replaced by the investigation of an incident
 		x.State = contract.State(v.Status.String())
 	}
 	if e := describe.Leading(p); e != nil {
@@ -205,7 +207,7 @@ func ProblemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *sear
 	return x
 }
 
-// windowMeans returns the means of the windows of a group, oldest first; not nil.
+// windowMeans returns the means of a group's windows, oldest first. The result isn't nil.
 func windowMeans(c *engine.View, id analysis.Hash) []float64 {
 	means := []float64{}
 	g := c.Groups.Group(id)
@@ -271,7 +273,7 @@ func (s *Snapshot) count(c *engine.View) {
 	}
 }
 
-// Sorted returns the groups or problems in an order. On its first use fill adds them.
+// Sorted returns the groups or problems in an order. fill adds them the first time.
 func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +287,7 @@ func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *
 	return l
 }
 
-// Names returns names with the request types of s, over the table of c. The caller must be allowed to read c now.
+// Names returns names with the request types of s, based on the table of c. The caller must be allowed to read c now.
 func (s *Snapshot) Names(c *engine.View) *describe.Names {
 	n := describe.New(c.Table, describe.Verbatim)
 	n.Types = s.Types
@@ -295,7 +297,7 @@ func (s *Snapshot) Names(c *engine.View) *describe.Names {
 // Renderer returns a renderer with the request types of s. The caller must be allowed to read c now.
 func (s *Snapshot) Renderer(c *engine.View) render.Renderer { return render.New(s.Names(c), c) }
 
-// requestType returns the request type with the given identity or name, and whether it exists.
+// requestType returns the request type with the given ID or name, and whether it exists.
 func (s *Snapshot) requestType(text string) (analysis.Hash, bool) {
 	if id, err := analysis.ParseHash(text); err == nil {
 		_, ok := s.Types[id]
@@ -309,7 +311,7 @@ func (s *Snapshot) requestType(text string) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// TypeParameter returns the request type that a parameter names; zero if the parameter is empty. It reports unknown if
+// TypeParameter returns the request type named by a parameter, or zero if the parameter is empty. unknown is true if
 // there is no such request type.
 func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) {
 	if text == nil || *text == "" {
@@ -319,10 +321,10 @@ func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) 
 	return id, !ok
 }
 
-// Epoch returns the end of the epoch; nil if none ended yet.
+// Epoch returns the end of the epoch, or nil before the first epoch has ended.
 func (s *Snapshot) Epoch() *time.Time { return render.Instant(s.Ended) }
 
-// addProvisional adds the instances that have been unlike their siblings since Sibyl started.
+// addProvisional adds the instances that have differed from their siblings since Sibyl started.
 func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 	all := c.Progress.Provisional()
 	if len(all) == 0 {

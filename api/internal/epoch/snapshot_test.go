@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 )
 
-// Problems that changed come first, then those whose requests lose most time.
+// Changed problems come first, then the problems whose requests lose the most time.
 func TestRank(t *testing.T) {
 	got := Ranks([]detect.Problem{
 		{Onset: detect.Chronic, Impact: 9},

@@ -1,5 +1,5 @@
-// Package query reads the parameters of requests, and selects pages of sorted lists by them. It refuses those that are
-// wrong.
+// Package query reads the parameters of requests and uses them to select pages of sorted lists. It refuses invalid
+// parameters.
 package query
 
 import (
@@ -22,8 +22,8 @@ type entry[ID any] struct {
 	at  int32 // index of the item
 }
 
-// List is a sorted list whose cursors hold the key and the ID of the last item of a page, so that items that appear or
-// vanish between two pages do not shift the others.
+// List is a sorted list. Its cursors hold the key and the ID of the last item of a page, so that the page boundaries
+// don't shift if items appear or disappear between two pages.
 type List[ID any] struct {
 	entries []entry[ID]
 	compare func(a, b ID) int
@@ -31,7 +31,7 @@ type List[ID any] struct {
 	parse   func(string) (ID, error)
 }
 
-// Add adds the item at an index, which is sorted by key and then by id.
+// Add adds the item at an index. Items are sorted by key, then by id.
 func (l *List[ID]) Add(key float64, id ID, at int32) {
 	l.entries = append(l.entries, entry[ID]{key, id, at})
 }
@@ -40,7 +40,7 @@ func (l *List[ID]) order(a, b entry[ID]) int {
 	return cmp.Or(CompareKeys(a.key, b.key), l.compare(a.id, b.id))
 }
 
-// CompareKeys compares keys, in ascending order with NaN last.
+// CompareKeys compares keys. The order is ascending with NaN last.
 func CompareKeys(a, b float64) int {
 	switch {
 	case a != a && b != b:
@@ -53,10 +53,10 @@ func CompareKeys(a, b float64) int {
 	return cmp.Compare(a, b)
 }
 
-// Sort sorts the list, which must be done once after the last item was added.
+// Sort sorts the list. It must be called once, after the last Add.
 func (l *List[ID]) Sort() { slices.SortFunc(l.entries, l.order) }
 
-// NewList returns an empty list of items with the order and the text of their IDs.
+// NewList returns an empty list. The arguments compare, format and parse the IDs of its items.
 func NewList[ID any](compare func(a, b ID) int, text func(ID) string, parse func(string) (ID, error)) *List[ID] {
 	return &List[ID]{compare: compare, text: text, parse: parse}
 }
@@ -72,7 +72,7 @@ func NewNameList() *List[string] {
 	return NewList(strings.Compare, verbatim, func(s string) (string, error) { return s, nil })
 }
 
-// Cursor is the end of a page. Clients treat it as opaque.
+// Cursor is the end of a page. It's opaque to clients.
 type Cursor struct {
 	Sort string `json:"s"` // order of the list
 	Key  uint64 `json:"k"` // bits of the float, which may be infinite
@@ -82,15 +82,15 @@ type Cursor struct {
 func (c Cursor) String() string {
 	text, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // it holds text and numbers
+		panic(err) // can't fail for text and numbers
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// ErrCursor refuses a cursor that another list returned.
+// ErrCursor is the refusal of a cursor that belongs to another list.
 var ErrCursor = refusal.New(refusal.Malformed, "the cursor does not belong to this list and order", "begin without one")
 
-// ParseCursor parses the text that String returns. It returns ErrCursor if the cursor belongs to another order.
+// ParseCursor parses a text returned by String. It returns ErrCursor if the cursor belongs to another order.
 func ParseCursor(text, sort string) (Cursor, error) {
 	var c Cursor
 	data, err := base64.RawURLEncoding.DecodeString(text)
@@ -103,14 +103,14 @@ func ParseCursor(text, sort string) (Cursor, error) {
 // Page selects a part of a list.
 type Page struct {
 	Limit  int
-	Cursor *string // nil: from the beginning
+	Cursor *string // nil: the first page
 	Sort   string
 }
 
 // DefaultLimit is the default length of pages.
 const DefaultLimit = 100
 
-// PageOf returns the page that parameters select, of a list in an order.
+// PageOf returns the page selected by parameters, for a list in an order.
 func PageOf(limit *int, cursor *string, sort string) Page {
 	p := Page{DefaultLimit, cursor, sort}
 	if limit != nil {
@@ -119,8 +119,8 @@ func PageOf(limit *int, cursor *string, sort string) Page {
 	return p
 }
 
-// Page returns the items of a page, among those that keep returns true for, and the cursor of the next page; nil if
-// this is the last one.
+// Page returns the items of a page for which keep returns true, and the cursor of the next page, or nil if this is the
+// last page.
 func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *string, err error) {
 	from := 0
 	if p.Cursor != nil && *p.Cursor != "" {
@@ -151,12 +151,12 @@ func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *
 	return items, nil, nil
 }
 
-// End returns the cursor of a page that ends with the item of a key and an ID.
+// End returns the cursor of a page whose last item has the given key and ID.
 func (l *List[ID]) End(p Page, key float64, id ID) string {
 	return Cursor{p.Sort, math.Float64bits(key), l.text(id)}.String()
 }
 
-// Count returns the number of items that keep returns true for.
+// Count returns the number of items for which keep returns true.
 func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	for i := range l.entries {
 		if keep(l.entries[i].at) {
@@ -166,7 +166,7 @@ func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	return n
 }
 
-// Index returns the index at which the page begins, for lists in a fixed order.
+// Index returns the index at which the page starts, for lists in a fixed order.
 func (p Page) Index() (int, error) {
 	if p.Cursor == nil || *p.Cursor == "" {
 		return 0, nil
@@ -182,5 +182,5 @@ func (p Page) Index() (int, error) {
 	return i, nil
 }
 
-// At returns the cursor that [Page.Index] reads.
+// At returns a cursor that [Page.Index] can read.
 func (p Page) At(i int) string { return Cursor{Sort: p.Sort, ID: strconv.Itoa(i)}.String() }

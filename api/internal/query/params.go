@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ErrOrder refuses a span that ends before it begins.
+// ErrOrder is the refusal of a time span that ends before it starts.
 var ErrOrder = refusal.New(refusal.Malformed, "from must be before to", "")
 
-// ParseInterval parses the parameters from and to. A missing one is 0.
+// ParseInterval parses the parameters from and to. Missing parameters are 0.
 func ParseInterval(first, last *string) (from, to trace.Nanos, err error) {
 	if from, err = ParseInstant("from", first); err != nil {
 		return 0, 0, err
@@ -26,7 +26,8 @@ func ParseInterval(first, last *string) (from, to trace.Nanos, err error) {
 	return from, to, nil
 }
 
-// ParseInstant parses a time parameter of some name: RFC 3339, or nanoseconds since 1970; nil and "" are 0.
+// ParseInstant parses a time parameter with the given name. The text is in RFC 3339 or in nanoseconds since 1970; nil
+// and "" are 0.
 func ParseInstant(name string, text *string) (trace.Nanos, error) {
 	if text == nil || *text == "" {
 		return 0, nil
@@ -41,15 +42,15 @@ func ParseInstant(name string, text *string) (trace.Nanos, error) {
 	return trace.Nanos(t.UnixNano()), nil
 }
 
-// LastYear is the last year that fits into [trace.Nanos] as a whole.
+// LastYear is the last year that fits completely into [trace.Nanos].
 const LastYear = 2254
 
-// NotFound returns the refusal of a request for a resource that does not exist or was deleted.
+// NotFound returns the refusal for a resource that doesn't exist or has been deleted.
 func NotFound(resource string) *refusal.Error {
 	return refusal.New(refusal.NotFound, "no such "+resource+"; it may no longer exist", "")
 }
 
-// Matches reports whether text contains the query q, ignoring case. Every text matches nil and "".
+// Matches reports whether text contains the query q, ignoring case. Nil and "" match any text.
 func Matches(text string, q *string) bool {
 	return q == nil || *q == "" || strings.Contains(strings.ToLower(text), strings.ToLower(*q))
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/notify"
 )
 
-// Owner returns the owner of a service; nil if it has none.
+// Owner returns the owner of a service, or nil.
 func Owner(d *notify.Directory, service string) *contract.Owner {
 	o := d.Owner(service)
 	if o == nil {
@@ -18,7 +18,7 @@ func Owner(d *notify.Directory, service string) *contract.Owner {
 	return x
 }
 
-// Links returns links as the contract has them.
+// Links converts links to the type of the contract.
 func Links(links []notify.URL) []contract.Link {
 	all := make([]contract.Link, 0, len(links))
 	for _, u := range links {

@@ -1,4 +1,4 @@
-// Package render converts the state of the engine to the types of the contract, with names in place of identities.
+// Package render converts the state of the engine to the types of the contract, with names instead of identities.
 package render
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Deploy returns a deploy as the contract has it.
+// Deploy converts a deploy to the type of the contract.
 func Deploy(names *trace.Table, d engine.Deploy) contract.Deploy {
 	return contract.Deploy{
 		ID: Hex16(trace.Mix(trace.Mix(uint64(d.Service), uint64(d.Version)), uint64(d.At))), At: At(d.At),
@@ -29,13 +29,13 @@ func Deploy(names *trace.Table, d engine.Deploy) contract.Deploy {
 	}
 }
 
-// IncidentDigits is the length of the ID of an incident.
+// IncidentDigits is the length of an incident ID.
 const IncidentDigits = 16
 
-// ParseIncident parses the ID of an incident, as Hex16 returns it.
+// ParseIncident parses an incident ID returned by Hex16.
 func ParseIncident(id string) (uint64, error) { return strconv.ParseUint(id, 16, 64) }
 
-// Number returns x; nil, which JSON encodes as null, if it is unknown.
+// Number returns x, or nil if x is unknown. JSON encodes nil as null.
 func Number(x float64) *float64 { return describe.Number(x).Pointer() }
 
 // Interval returns a value with its confidence interval.
@@ -48,7 +48,7 @@ func IntervalOf(value, low, high describe.Number) contract.Interval {
 	return contract.Interval{Value: value.Pointer(), Low: low.Pointer(), High: high.Pointer()}
 }
 
-// Instant returns t; nil if it is 0.
+// Instant returns t, or nil if t is 0.
 func Instant(t trace.Nanos) *time.Time {
 	if t == 0 {
 		return nil
@@ -59,7 +59,7 @@ func Instant(t trace.Nanos) *time.Time {
 // At returns t as a time.
 func At(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
 
-// Hex16 returns a 64-bit identity as text; "" if it is 0.
+// Hex16 returns a 64-bit ID as text, or "" if it is 0.
 func Hex16[T ~uint64](x T) string {
 	if x == 0 {
 		return ""
@@ -67,10 +67,10 @@ func Hex16[T ~uint64](x T) string {
 	return fmt.Sprintf("%016x", uint64(x))
 }
 
-// EdgeID returns the identity of an edge as text; zeros for the remainder.
+// EdgeID returns the ID of an edge as text. The ID of the remainder is all zeros.
 func EdgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
 
-// problemID returns the identity of a problem as text; "" if it is zero.
+// problemID returns the ID of a problem as text, or "" if it is zero.
 func problemID(h analysis.Hash) string {
 	if h.IsZero() {
 		return ""
@@ -78,7 +78,7 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// Subject returns the identity of a problem or that of an incident; the other is empty. Both are if s is zero.
+// Subject returns the ID of a problem or of an incident; the other result is empty. If s is zero, both are empty.
 func Subject(s search.Subject) (problem string, incident *string) {
 	if s.Kind == search.IncidentSubject {
 		return "", new(s.String())
@@ -86,18 +86,18 @@ func Subject(s search.Subject) (problem string, incident *string) {
 	return problemID(s.ID), nil
 }
 
-// Renderer converts the state of a core to the types of the contract. It must not be used when [epoch.Engine.Ask] has
+// Renderer converts the state of a core to the types of the contract. It must not be used after [epoch.Engine.Ask] has
 // returned.
 type Renderer struct {
 	*describe.Names
 	Core *engine.View
 }
 
-// New returns a renderer of c with some names.
+// New returns a renderer of c that uses the given names.
 func New(names *describe.Names, c *engine.View) Renderer { return Renderer{names, c} }
 
-// Path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
-// dictionary if it leads over tracepoints that were never on together; its path comes from the tree.
+// Path returns the operations down to a calling context. The tree may be nil. The dictionary doesn't have contexts that
+// lead over tracepoints that were never on together; their paths come from the tree.
 func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 || t == nil {
@@ -109,7 +109,7 @@ func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	return path
 }
 
-// Tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
+// Tree returns the tree in which an incident, or a problem with requests of a type, is searched. It is nil if unknown.
 func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
 	if id, about := subject.Incident(); about {
 		return r.Core.Searches.Tree(id)
@@ -118,7 +118,7 @@ func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.T
 	return t
 }
 
-// Tracepoint returns the name of a tracepoint; its identity if the name is unknown.
+// Tracepoint returns the name of a tracepoint, or its ID if the name is unknown.
 func (r Renderer) Tracepoint(tp trace.Symbol) string {
 	if name := r.Table.Text(tp); name != "" && name != trace.Overflow {
 		return name
@@ -126,7 +126,7 @@ func (r Renderer) Tracepoint(tp trace.Symbol) string {
 	return Hex16(tp)
 }
 
-// Optional returns s; nil if it is empty.
+// Optional returns s, or nil if s is empty.
 func Optional(s string) *string {
 	if s == "" {
 		return nil
@@ -134,7 +134,7 @@ func Optional(s string) *string {
 	return &s
 }
 
-// Place returns a place as the contract has it.
+// Place converts a place to the type of the contract.
 func Place(p *describe.Place) contract.Place {
 	return contract.Place{
 		Edge: EdgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
@@ -142,7 +142,7 @@ func Place(p *describe.Place) contract.Place {
 	}
 }
 
-// Target returns a target as the contract has it; nil for nil.
+// Target converts a target to the type of the contract. It returns nil for nil.
 func Target(t *describe.Target) *contract.Target {
 	if t == nil {
 		return nil
@@ -170,7 +170,7 @@ func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 	return all
 }
 
-// Explained returns what explains a problem.
+// Explained converts the explanations of a problem to the type of the contract.
 func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for _, x := range r.Explanations(list, nil) {
@@ -203,7 +203,7 @@ func (r Renderer) Operations(ops []trace.Op) []string {
 	return all
 }
 
-// Investigation returns an investigation with some of its suspects.
+// Investigation returns an investigation with the given number of suspects.
 func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.Investigation {
 	x := contract.Investigation{
 		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
@@ -216,7 +216,7 @@ func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.
 	return x
 }
 
-// shownEvidence limits the evidence of an investigation in its detail.
+// shownEvidence limits the evidence shown for an investigation.
 const shownEvidence = 200
 
 // InvestigationDetail returns an investigation with its evidence.
@@ -243,12 +243,12 @@ func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.Investi
 	return d
 }
 
-// Usage returns the cost of tracepoints.
+// Usage converts the cost of tracepoints to the type of the contract.
 func Usage(u search.Usage) contract.Usage {
 	return contract.Usage{Tracepoints: u.Tracepoints, Hits: Number(u.Hits), Bytes: Number(u.Bytes), CPU: Number(u.CPU)}
 }
 
-// Limit returns a budget.
+// Limit returns a budget in the type of the contract.
 func Limit(tracepoints int, bytes, cpu float64) contract.Limit {
 	return contract.Limit{Tracepoints: tracepoints, Bytes: bytes, CPU: cpu}
 }
@@ -264,7 +264,7 @@ func armNames(mask uint32) []string {
 	return names
 }
 
-// Decision returns a decision as the contract has it.
+// Decision converts a decision to the type of the contract.
 func (r Renderer) Decision(logged *decisionlog.Logged) contract.Decision {
 	d := logged.Decision
 	problem, incident := Subject(d.Subject)
@@ -343,8 +343,8 @@ func (r Renderer) decisionText(d *search.Decision) string {
 	return text
 }
 
-// pickName returns the operation of a pick or, if the search does not know it, as for tracepoints with an override, the
-// name of the tracepoint.
+// pickName returns the operation of a pick, or the name of the tracepoint if the search doesn't know the operation,
+// e.g. because the tracepoint has an override.
 func (r Renderer) pickName(p *search.Pick) string {
 	if p.Op != 0 {
 		return r.Op(p.Op)
@@ -359,7 +359,7 @@ func andMore(n int) string {
 	return " and " + strconv.Itoa(n-1) + " more"
 }
 
-// Remaining returns the length of a time that has not passed yet, for the API.
+// Remaining returns the remaining time for the API, or nil if there is no time left.
 func Remaining(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil
@@ -367,7 +367,7 @@ func Remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-// Wholes are the quantities that shares of problems are of.
+// Wholes are the quantities that the shares of problems refer to.
 var Wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }

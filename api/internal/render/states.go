@@ -7,13 +7,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// States returns the states of tracepoints.
+// States holds the states of tracepoints.
 type States struct {
 	on        map[trace.Symbol]bool
 	overrides map[trace.Symbol]*search.Override
 }
 
-// NewStates returns the states of tracepoints as of the plan and the overrides of c.
+// NewStates returns the states of tracepoints according to the plan and the overrides of c.
 func NewStates(c *engine.View) *States {
 	s := &States{make(map[trace.Symbol]bool), make(map[trace.Symbol]*search.Override)}
 	for _, l := range c.Searches.Plan().Leases {

@@ -13,9 +13,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Spans reads the spans of a stored trace as they were sent, with all attributes. It does not follow nested
-// values, so their depth costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have
-// looked at all attributes.
+// Spans reads the spans of a stored trace as they were sent, with all attributes. It doesn't follow nested values, so
+// their depth costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have looked at
+// all attributes.
 type Spans struct {
 	id    trace.ID
 	start trace.Nanos
@@ -23,10 +23,10 @@ type Spans struct {
 	service   string
 	resource  []contract.Attribute
 	All       []contract.Span
-	Resources [][]contract.Attribute // by span; spans of a resource share them
+	Resources [][]contract.Attribute // by span; spans of the same resource share them
 }
 
-// Read reads the spans of a trace with an ID in an OTLP request. Their times are relative to start.
+// Read reads the spans of the trace with an ID from an OTLP request. Their times are relative to start.
 func Read(id trace.ID, start trace.Nanos, request []byte) *Spans {
 	v := &Spans{id: id, start: start}
 	v.request(request)
@@ -61,7 +61,7 @@ func fields(b []byte, f func(number int32, bytes []byte, word uint64)) {
 	}
 }
 
-// Numbers of fields, from opentelemetry-proto trace.proto and common.proto.
+// Field numbers from opentelemetry-proto's trace.proto and common.proto.
 const (
 	requestResource  = 1
 	resourceResource = 1
@@ -87,7 +87,7 @@ func (v *Spans) request(data []byte) {
 			return
 		}
 		v.service, v.resource = "", nil
-		fields(resource, func(number int32, b []byte, _ uint64) { // first: the resource may follow its spans
+		fields(resource, func(number int32, b []byte, _ uint64) { // in a first pass, because the resource may come after its spans
 			if number == resourceResource {
 				fields(b, func(number int32, b []byte, _ uint64) {
 					if number != resourceAttrs {
@@ -154,7 +154,7 @@ func (v *Spans) span(b []byte) {
 	v.All, v.Resources = append(v.All, s), append(v.Resources, v.resource)
 }
 
-// Numbers of the fields of an attribute and of its value.
+// Field numbers of attributes and their values.
 const (
 	attrKey     = 1
 	attrValue   = 2
@@ -191,5 +191,5 @@ func attributeText(number int32, b []byte, word uint64) string {
 	case valueBytes:
 		return hex.EncodeToString(b)
 	}
-	return "…" // a list or map: not followed
+	return "…" // we don't follow lists and maps
 }
