@@ -11,10 +11,10 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// minCompressed is the smallest size in bytes of answers that are compressed. Smaller answers fit into one packet.
+// minCompressed is the minimum size in bytes of answers that are compressed. Smaller answers fit into one packet.
 const minCompressed = 1400
 
-// gzipSuffix ends the ETags of compressed answers, whose bytes differ from the plain ones.
+// gzipSuffix is the suffix of the ETags of compressed answers, whose bytes differ from the plain answers.
 const gzipSuffix = "-gzip"
 
 // compressed compresses the answers of a handler for clients that accept gzip.
@@ -49,11 +49,11 @@ func (b *bufferedResponse) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-// immutable holds the operations whose answers never change.
+// immutable lists the operations whose answers never change.
 var immutable = map[string]bool{"getDecision": true}
 
-// answer compresses the answers of next, and adds an ETag to the successful answers of GET requests. It buffers
-// answers, so it does not suit streams.
+// answer compresses the answers of next, and adds an ETag to successful answers to GET requests. It buffers answers, so
+// don't use it for streams.
 func (a *API) answer(next http.Handler) http.Handler {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &bufferedResponse{header: w.Header()}
@@ -64,7 +64,7 @@ func (a *API) answer(next http.Handler) http.Handler {
 				h.Set("Content-Length", strconv.Itoa(b.body.Len()))
 			}
 			w.WriteHeader(b.status)
-			_, _ = w.Write(b.body.Bytes()) // it fails if the client has left
+			_, _ = w.Write(b.body.Bytes()) // fails if the client has left
 			return
 		}
 		h.Set("Cache-Control", "private, no-cache")
@@ -77,8 +77,8 @@ func (a *API) answer(next http.Handler) http.Handler {
 	}))
 }
 
-// tagOf returns the ETag of a plain body, or the ETag of its compressed form if the If-None-Match header known has
-// that.
+// tagOf returns the ETag of a plain body. If known, an If-None-Match header, contains the ETag of the compressed form,
+// it returns that.
 func tagOf(body []byte, known string) string {
 	hash := strconv.FormatUint(xxhash.Sum64(body), 36)
 	if tag := `"` + hash + gzipSuffix + `"`; strings.Contains(known, tag) {

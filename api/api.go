@@ -1,15 +1,15 @@
 // Package api serves the HTTP API: problems, groups, calling-context trees, decisions, traces and agents. Clients can
 // also override tracepoints, acknowledge and mute problems, and resend dead letters.
 //
-// openapi.yaml is the contract. Package contract is generated from it; requests are validated against it, and in tests
-// also answers. This package has the router and the middleware, and composes the handlers. These are in a package for
-// each kind of resource: [cases], [requests], [services], [plan] and [operating]; internal packages have the parts
-// that several of them need. Handlers read the engine through an [epoch.Reader]: its core or, for lists, a snapshot,
-// which is built at most once per epoch, and only if a client reads one. Decisions and traces come from the store
-// ([History]).
+// openapi.yaml is the contract. Package contract is generated from it, and requests are validated against it; in tests,
+// answers are validated too. This package contains the router and the middleware, and composes the handlers. There is a
+// package of handlers for each kind of resource: [cases], [requests], [services], [plan] and [operating]. Internal
+// packages contain the parts that several of them need. Handlers read the engine through an [epoch.Reader]: either its
+// core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one. Decisions
+// and traces come from the store ([History]).
 //
 // No handler reads a clock or starts a goroutine: time is an option, and the HTTP server owns the goroutines. Errors
-// sent to clients carry a hint and no internal detail.
+// sent to clients contain a hint and no internal details.
 package api
 
 import (
@@ -46,12 +46,12 @@ import (
 type Running interface {
 	epoch.Engine
 	operating.Service
-	// WholeTrace returns the trace of a request that is kept for comparisons, as an OTLP request in protobuf with all
-	// attributes; nil if the trace is not kept.
+	// WholeTrace returns the trace of a request kept for comparisons, as an OTLP request in protobuf with all attributes,
+	// or nil if the trace isn't kept.
 	WholeTrace(id trace.ID) ([]byte, error)
 }
 
-// History reads what is stored, and stores closed problems and the evidence of places. [store.Store] implements it.
+// History reads stored data, and stores closed problems and the evidence for places. [store.Store] implements it.
 type History interface {
 	cases.History
 	requests.History
@@ -59,32 +59,32 @@ type History interface {
 
 // Options configure an API.
 type Options struct {
-	Base        string                  // prefix of all paths, like "/sibyl"; empty: none
-	Hosts       []string                // host names without ports, besides those of the loopback, that callers may use while no token exists
-	Directory   notify.Directory        // owners of services, and templates of links
+	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
+	Hosts       []string                // host names without ports that callers may use in addition to loopback names, as long as there is no token
+	Directory   notify.Directory        // owners of services and templates for links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
-	Queues      func() []operating.Size // of the parts of the service; nil: none
-	Bytes       func() []operating.Size // on disk or in memory; nil: none
+	Queues      func() []operating.Size // of the parts of the service; may be nil
+	Bytes       func() []operating.Size // on disk or in memory; may be nil
 	Agents      plan.Agents             // nil: the service controls no agents
-	Registry    *prometheus.Registry    // additional metrics; nil: none
+	Registry    *prometheus.Registry    // additional metrics; may be nil
 	Webhooks    func() []notify.Webhook // configured webhooks
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
 	Backup      func() (string, error)  // copies the data and returns the directory
-	Failing     ingest.FailureRules     // rules by which spans of stored traces fail
+	Failing     ingest.FailureRules     // rules that decide which spans of stored traces have failed
 	Notes       *cases.Notes
 	Comments    *cases.Comments
 	Views       *operating.Views
-	UI          string           // address of the UI, for links; empty: unknown
-	Tracer      oteltrace.Tracer // records a span of each request; nil: none
-	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
+	UI          string           // address of the UI, for links; empty if unknown
+	Tracer      oteltrace.Tracer // records a span for each request; may be nil
+	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time
 	Log   *slog.Logger
 }
 
-// handlers implements [contract.StrictServerInterface] by the handlers of all resources.
+// handlers implements [contract.StrictServerInterface] with the handlers of all resources.
 type handlers struct {
 	*cases.Cases
 	*requests.Requests
@@ -105,18 +105,18 @@ type API struct {
 	handlers handlers
 
 	directory atomic.Pointer[notify.Directory]
-	failures  atomic.Uint64 // number of error answers; identifies them
-	serving   atomic.Int64  // number of requests in progress, without streams
+	failures  atomic.Uint64 // number of error answers; used to identify them
+	serving   atomic.Int64  // number of requests in progress, excluding streams
 }
 
 // Limits of requests.
 const (
-	maxServing     = 128              // concurrent requests, without streams
+	maxServing     = 128              // concurrent requests, excluding streams
 	maxBody        = 64 << 10         // bytes
-	requestTimeout = 10 * time.Second // for the arrival of the body, and for the answer
+	requestTimeout = 10 * time.Second // for the body to arrive, and for the answer
 )
 
-// prefix begins the paths of the API, after the base.
+// prefix is the common prefix of the API's paths, after the base.
 const prefix = "/api/v1"
 
 // New returns an API. It returns an error if the embedded contract is invalid.
@@ -189,7 +189,7 @@ func (a *API) newHandlers(history History) handlers {
 }
 
 // Epoch stores the problems that closed in an epoch, and publishes its events. The owner of the core calls it when the
-// epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts of
+// epoch has ended, with the problems that were open before and the decisions. It is quick and doesn't retain parts of
 // the core.
 func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
 	a.handlers.StoreClosed(c, before, c.Ended)
@@ -198,7 +198,7 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 	a.handlers.PublishEpoch(c, decisions)
 }
 
-// Close ends all event streams, so that a shutdown does not wait for their readers. It must be called only once.
+// Close ends all event streams, so that a shutdown needn't wait for their readers. It must be called only once.
 func (a *API) Close() { a.handlers.Close() }
 
 // SetDirectory replaces the owners of services and the links in answers.
@@ -220,7 +220,7 @@ func (a *API) routes(r chi.Router) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// streamEvents serves events as long as the token of the request is valid.
+// streamEvents serves events for as long as the request's token is valid.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	err := a.handlers.StreamEvents(w, r, func() bool {
 		who, err := a.identify(r)
@@ -238,8 +238,8 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// malformed answers a request that generated code cannot decode although it passed validation. Its errors name types of
-// Go, so they go to the log only.
+// malformed answers a request that passed validation but can't be decoded by generated code. Its errors mention Go
+// types, so we only log them.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
 	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded", slog.String("path", r.URL.Path), slog.Any("error", err))
 	a.fail(w, r, refusal.New(refusal.Malformed, "the request cannot be decoded", "the contract is at "+a.options.Base+prefix+"/openapi.yaml"))
@@ -250,8 +250,8 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service has started. While the disk is full it has: agents, API and pages work, and a
-// balancer that took the service away would hide the reason.
+// readyz reports whether the service has started. A full disk doesn't change the answer: agents, API and pages still
+// work, and a load balancer that took the service out would hide the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "").Later(time.Second))
@@ -260,5 +260,5 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	healthy(w, r)
 }
 
-// Files lists the names of the files in the data directory that hold what people wrote.
+// Files lists the names of the files in the data directory that contain people's input.
 func Files() []string { return []string{cases.NotesFile, cases.CommentsFile, operating.ViewsFile} }

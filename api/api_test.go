@@ -33,7 +33,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 // golden lists the operations whose answers are compared with golden files.
 var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "getGroupHistory", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter", "listIncidents", "getIncident"}
 
-// pathParams replaces the parameters in the path of an operation by IDs of the harness.
+// pathParams replaces the parameters in an operation's path with IDs from the harness.
 func (w *harness) pathParams() *strings.Replacer {
 	problem := w.problem()
 	return strings.NewReplacer(
@@ -43,7 +43,7 @@ func (w *harness) pathParams() *strings.Replacer {
 	)
 }
 
-// bodies holds the bodies of requests, by operation.
+// bodies holds the request bodies by operation.
 var bodies = map[string]any{
 	"acknowledgeIncident": map[string]string{"text": "on it"}, "muteIncident": map[string]string{},
 	"addComment": map[string]string{"text": "on it"}, "saveView": map[string]string{"name": "Cart", "path": "/services/cart"},
@@ -62,7 +62,7 @@ func TestEveryOperation(t *testing.T) {
 		}
 		for pattern, item := range w.doc.Paths.Map() {
 			op := item.GetOperation(method)
-			if op == nil || op.OperationID == "streamEvents" { // has a test of its own
+			if op == nil || op.OperationID == "streamEvents" { // has its own test
 				continue
 			}
 			called++
@@ -116,7 +116,7 @@ func compareGolden(t *testing.T, name string, body []byte) {
 	}
 }
 
-// secrets returns a token for each role, and an unknown one for none.
+// secrets returns a token for each role, and an unknown token for the empty role.
 func (w *harness) secrets(t *testing.T) map[access.Role]string {
 	secrets := map[access.Role]string{"": "sibyl_nobody"}
 	for _, role := range access.Roles() {
@@ -129,7 +129,7 @@ func (w *harness) secrets(t *testing.T) map[access.Role]string {
 	return secrets
 }
 
-// incidentPath replaces the parameters in the path of an operation by the ID of the first incident and of a comment.
+// incidentPath replaces the parameters in an operation's path with the IDs of the first incident and a comment.
 func (w *harness) incidentPath(pattern string) string {
 	return strings.NewReplacer("{incident}", render.Hex16(w.core.View().Incidents.All()[0].ID), "{comment}", "1").Replace(pattern)
 }
@@ -193,9 +193,9 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		body         any
-		headers      string // key: value
+		headers      string // in the form "key: value"
 		code         int
-		detail       string // part of it
+		detail       string // part of the detail
 	}{
 		{"GET", "/api/v1/nowhere", nil, "", 404, "openapi.yaml"},
 		{"GET", "/elsewhere", nil, "", 404, "openapi.yaml"},
@@ -263,7 +263,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Calls beyond the limit of concurrent calls are refused, and do not count towards the limit.
+// Calls above the limit of concurrent calls are refused, and don't count towards the limit.
 func TestBusy(t *testing.T) {
 	w := newHarness(t)
 	const path = prefix + "/deploys" // waits for the core
@@ -295,7 +295,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// While no token exists, callers from other machines and requests for other host names are refused.
+// As long as there is no token, callers from other machines and requests for other host names are refused.
 func TestWithoutTokens(t *testing.T) {
 	w := newHarness(t)
 	for _, c := range []struct {
@@ -321,7 +321,7 @@ func TestWithoutTokens(t *testing.T) {
 			t.Errorf("from %s for %s: %d, want %d", c.remote, c.host, out.Code, c.code)
 		}
 	}
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"} { // of a proxy on this machine
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"} { // set by a proxy on this machine
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/status", nil)
 		r.RemoteAddr = "127.0.0.1:1"
 		r.Header.Set(header, "203.0.113.5")
@@ -344,7 +344,7 @@ func TestWithoutTokens(t *testing.T) {
 	}
 }
 
-// Answers carry ETags and security headers, and are compressed if the client accepts that.
+// Answers have ETags and security headers, and are compressed if the client accepts this.
 func TestAnswerHeaders(t *testing.T) {
 	w := newTroubled(t)
 	out := w.call(t, http.MethodGet, "/api/v1/groups", nil)
@@ -396,7 +396,7 @@ func TestAnswerHeaders(t *testing.T) {
 	}
 }
 
-// Lists read page by page equal lists read at once.
+// Reading a list page by page gives the same result as reading it at once.
 func TestPages(t *testing.T) {
 	w := newTroubled(t)
 	for range 3 {
@@ -476,7 +476,7 @@ func TestMuteAndOverride(t *testing.T) {
 	}
 }
 
-// Deploys are listed by service and time, latest first, and each is published once as an event.
+// Deploys are listed by service and time, latest first, and each one is published once as an event.
 func TestDeploys(t *testing.T) {
 	w := newTroubled(t)
 	second := w.core.View().Deploys[1].At
@@ -507,7 +507,7 @@ func TestDeploys(t *testing.T) {
 	}
 }
 
-// Agents are listed by service, state and search text.
+// Agents can be listed by service, state and search text.
 func TestAgents(t *testing.T) {
 	w := newHarness(t)
 	for query, want := range map[string]string{"": "b2 c1", "?service=cart": "c1", "?state=lost": "b2", "?q=web-3": "c1", "?q=1.5": "", "?limit=1": "b2"} {
@@ -544,7 +544,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// Groups are listed from the first epoch on, with all requests; problems only after learning.
+// Groups are listed from the first epoch on, with all requests. Problems are only listed after the learning period.
 func TestProvisional(t *testing.T) {
 	w := newHarness(t)
 	sent := 0
@@ -560,7 +560,7 @@ func TestProvisional(t *testing.T) {
 			t.Errorf("while learning: %+v", g)
 		}
 	}
-	if counted < sent || counted == 0 { // a trace may hold several requests
+	if counted < sent || counted == 0 { // a trace can contain several requests
 		t.Errorf("got %d requests from %d traces", counted, sent)
 	}
 	if list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)); !list.Learning || len(list.Items) > 0 {
@@ -593,7 +593,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// Folded stacks hold no control characters, not even in the names of request types.
+// Folded stacks don't contain control characters, not even in the names of request types.
 func TestProfileOfControlCharacters(t *testing.T) {
 	w := newHarnessOf(t, sim.ThirdParty, func(o *engine.Options) { o.Rules.Types = []group.TypeRule{{Name: "sh\x1b[31mop\x00"}} })
 	w.play(t, 8, w.learned)
@@ -623,7 +623,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// The answer to every query conforms to the contract and is no internal error.
+// The answer to any query conforms to the contract and isn't an internal error.
 func FuzzQueries(f *testing.F) {
 	w := newTroubled(f)
 	paths := []string{"problems", "groups", "tracepoints", "trees", "decisions", "investigations", "exemplars", "profile", "groups/{group}/compare", "trees/{request_type}"}
@@ -645,7 +645,7 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-// A comparison by duration puts every sampled request on one side, according to its duration.
+// A comparison by duration puts every sampled request on one side according to its duration.
 func TestCompareDurations(t *testing.T) {
 	w := newTroubled(t)
 	path := w.pathParams().Replace("/api/v1/groups/{group}/compare")

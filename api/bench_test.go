@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// crowded returns a harness whose core has the given number of groups, and whose snapshot has the given number of
-// problems.
+// crowded returns a harness with the given number of groups in its core and the given number of problems in its
+// snapshot.
 func crowded(b *testing.B, groups, problems int) *harness {
 	b.Helper()
 	w := newHarness(b)
@@ -56,8 +56,8 @@ func crowded(b *testing.B, groups, problems int) *harness {
 	return w
 }
 
-// BenchmarkLists measures lists over 5 000 problems and 100 000 groups, and building the snapshot of these groups. It
-// also reports the 99th percentile of the answers.
+// BenchmarkLists measures lists of 5,000 problems and 100,000 groups, and building the snapshot of these groups. It
+// also reports the 99th percentile of the time per answer.
 func BenchmarkLists(b *testing.B) {
 	w := crowded(b, 100_000, 5000)
 	for _, path := range []string{"/api/v1/problems", "/api/v1/problems?sort=impact&q=75.8&limit=1000", "/api/v1/groups?limit=1000", "/api/v1/groups?sort=mean&q=nothing"} {

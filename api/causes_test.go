@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// A problem is answered with the contrasts, recoveries and joint effects that the core found.
+// The answer for a problem includes the contrasts, recoveries and joint effects that the core found.
 func TestCauses(t *testing.T) {
 	w := newTroubled(t)
 	var d contract.ProblemDetail

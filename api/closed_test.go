@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A problem that has closed is listed as such, and its page shows it as it was.
+// A closed problem is listed as closed, and its page shows it as it was.
 func TestClosedProblemIsKept(t *testing.T) {
 	w := newTroubled(t)
 	open := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items[0]
@@ -33,7 +33,7 @@ func TestClosedProblemIsKept(t *testing.T) {
 		t.Errorf("%d problems have closed before any did", n)
 	}
 	w.app.Inject(trace.MaxNanos) // the fault ends
-	var last detect.Problem      // as it was before it closed
+	var last detect.Problem      // before it closed
 	w.play(t, 600, func() bool {
 		i := slices.IndexFunc(w.core.View().Problems.Open(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
 		if i >= 0 {
@@ -71,7 +71,7 @@ func TestClosedProblemIsKept(t *testing.T) {
 	}
 }
 
-// Closed problems are listed page by page, those that closed last first; one that closed twice appears twice.
+// Closed problems are listed page by page, most recently closed first. A problem that closed twice appears twice.
 func TestPagesOfClosedProblems(t *testing.T) {
 	w := newTroubled(t)
 	p := w.core.View().Problems.Open()[0]
@@ -107,7 +107,7 @@ func TestPagesOfClosedProblems(t *testing.T) {
 	}
 }
 
-// The history of a group has the windows of a span, the present one, and those of the day or the week before.
+// The history of a group has the windows of a time span, the current window, and the windows of the day or week before.
 func TestGroupHistory(t *testing.T) {
 	w := newTroubled(t)
 	id := w.core.View().Problems.Open()[0].RequestType
@@ -176,7 +176,7 @@ func TestGroupHistory(t *testing.T) {
 	}
 }
 
-// The page of a closed incident shows the slow traces that were kept for it.
+// The page of a closed incident shows the slow traces kept for it.
 func TestKeptTraces(t *testing.T) {
 	w := newTroubled(t)
 	p := w.core.View().Problems.Open()[0]

@@ -34,7 +34,7 @@ func created[T any](t *testing.T, out *httptest.ResponseRecorder) (x T) {
 	return x
 }
 
-// A comment shows in the incident, its timeline and its number in lists, until it is deleted, also after a restart.
+// A comment appears in the incident, its timeline and its number in lists, until it is deleted, even after a restart.
 func TestComments(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
@@ -60,7 +60,7 @@ func TestComments(t *testing.T) {
 	if out := w.call(t, http.MethodPost, "/api/v1/incidents/00000000000000ff/comments", map[string]string{"text": "x"}); out.Code != http.StatusNotFound {
 		t.Errorf("on an unknown incident: %d", out.Code)
 	}
-	for range 2 { // the second finds nothing to delete
+	for range 2 { // the second time there is nothing to delete
 		if out := w.call(t, http.MethodDelete, path+"/comments/1", nil); out.Code != http.StatusNoContent {
 			t.Errorf("deleting: %d: %s", out.Code, out.Body)
 		}
@@ -78,7 +78,7 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// A damaged file stops the service instead of losing what people wrote.
+// A damaged file stops the service, so that people's input isn't lost.
 func TestDamagedFiles(t *testing.T) {
 	for name, text := range map[string]string{cases.CommentsFile: `{"../../x":[]}`, operating.ViewsFile: `[{]`, cases.NotesFile: `{`} {
 		dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// Views are listed by name, replaced by name, and lead to no other page than one of the UI.
+// Views are listed by name and replaced by name. They can only lead to pages of the UI.
 func TestViews(t *testing.T) {
 	w := newHarness(t)
 	save := func(name, path string) int {
@@ -134,7 +134,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// The report of an incident is a file of either format. Its chart has the durations that are kept, by the minute.
+// The report of an incident is a file in either format. Its chart has the stored durations by minute.
 func TestIncidentReport(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
@@ -176,7 +176,7 @@ func TestIncidentReport(t *testing.T) {
 	}
 }
 
-// Lists filter by severity and time, and know how often the first suspect had an incident before.
+// Lists can be filtered by severity and time, and show how often the first suspect had an incident before.
 func TestIncidentSeverity(t *testing.T) {
 	w := newIncident(t)
 	x := w.incidents(t, "").Items[0]

@@ -14,14 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// compareWorst returns a comparison of the group of the worst problem.
+// compareWorst returns a comparison for the group of the worst problem.
 func (w *harness) compareWorst(t *testing.T, query string) contract.Comparison {
 	t.Helper()
 	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.history.group.String()+"/compare"+query, nil))
 }
 
-// Every sampled request lies in the box of the window in which it arrived, and in no other. Two boxes that divide the
-// durations of a window divide its requests; all other requests are the rest.
+// Every sampled request lies in the box of the window in which it arrived, and in no other box. Two boxes that split
+// the durations of a window split its requests. All other requests are the rest.
 func TestCompareBox(t *testing.T) {
 	w := newTroubled(t)
 	for range 3 {
@@ -53,7 +53,7 @@ func TestCompareBox(t *testing.T) {
 	}
 }
 
-// The labels of both sides tell them apart.
+// The labels of the two sides differ.
 func TestCompareLabels(t *testing.T) {
 	w := newTroubled(t)
 	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
@@ -71,7 +71,7 @@ func TestCompareLabels(t *testing.T) {
 	}
 }
 
-// A comparison of times begins no earlier and ends no later than asked for, if windows lie within.
+// A comparison by time doesn't start earlier or end later than asked for, if there are windows in that time.
 func TestCompareWithinTimes(t *testing.T) {
 	w := newTroubled(t)
 	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
@@ -85,7 +85,7 @@ func TestCompareWithinTimes(t *testing.T) {
 	}
 }
 
-// A comparison labels its box, and suggests a remedy if the box holds no sampled request.
+// A comparison labels its box, and suggests a remedy if the box contains no sampled request.
 func TestCompareBoxBefore(t *testing.T) {
 	w := newTroubled(t)
 	since := w.compareWorst(t, "?longer_ns=0").A.From
@@ -101,7 +101,7 @@ func TestCompareBoxBefore(t *testing.T) {
 	}
 }
 
-// A comparison finds the attribute of the slow requests, however the populations are chosen.
+// A comparison finds the attribute of the slow requests, no matter how the populations are chosen.
 func TestCompareAttributes(t *testing.T) {
 	w := newTroubled(t)
 	table := w.core.View().Table

@@ -26,8 +26,8 @@ func readContract(t *testing.T) []byte {
 	return text
 }
 
-// Every key of the contract has a value. In a flow mapping, an unquoted comma ends a description, and the rest of it
-// becomes a key without a value.
+// Every key of the contract has a value. In a flow mapping, an unquoted comma ends a description, and the rest becomes
+// a key without a value.
 func TestContractKeysHaveValues(t *testing.T) {
 	var doc any
 	if err := yaml.Unmarshal(readContract(t), &doc); err != nil {
@@ -52,7 +52,7 @@ func checkValues(t *testing.T, path string, value any) {
 	}
 }
 
-// Errors describe every pattern of the contract.
+// Error messages describe every pattern of the contract.
 func TestPatternsAreDescribed(t *testing.T) {
 	found := regexp.MustCompile(`pattern: "([^"]+)"`).FindAllSubmatch(readContract(t), -1)
 	for _, m := range found {

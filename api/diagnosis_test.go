@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// The parts of a diagnosis concatenate to it, and each refers to evidence in the answer of its problem.
+// The concatenated parts of a diagnosis are the diagnosis. Each part refers to evidence in the answer for its problem.
 func TestDiagnosisParts(t *testing.T) {
 	w := newTroubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location

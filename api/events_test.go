@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// events reads the kinds of events of a stream until enough returns true.
+// events reads the kinds of events from a stream until enough returns true.
 func events(t *testing.T, server *httptest.Server, lastID string, enough func(kind, id string) bool) (kinds []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -64,11 +64,11 @@ func (w *harness) streams(t *testing.T) (n int) {
 	return n
 }
 
-// Concurrent readers get all events, from the first epoch to a decision; a reader that reconnects gets the events
-// since.
+// Concurrent readers get all events, from the first epoch to a decision. A reader that reconnects gets the events it
+// missed.
 func TestEvents(t *testing.T) {
 	w := newHarness(t)
-	w.clock = time.Now // deadlines of connections are real
+	w.clock = time.Now // connections have real deadlines
 	server := httptest.NewServer(w)
 	defer server.Close()
 	var readers sync.WaitGroup
@@ -99,16 +99,16 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A HEAD request for events ends at once.
+// A HEAD request for events ends immediately.
 func TestHeadOfEvents(t *testing.T) {
 	w := newHarness(t)
-	w.clock = time.Now // deadlines of connections are real
+	w.clock = time.Now // connections have real deadlines
 	server := httptest.NewServer(w)
 	defer server.Close()
 	defer server.CloseClientConnections() // otherwise Close waits for open streams
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for range 2 { // on one connection
+	for range 2 { // on a single connection
 		r, err := http.NewRequestWithContext(ctx, http.MethodHead, server.URL+"/api/v1/events", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestHeadOfEvents(t *testing.T) {
 	}
 }
 
-// A request whose body does not arrive in time is refused.
+// A request is refused if its body doesn't arrive in time.
 func TestSlowBody(t *testing.T) {
 	w := newHarness(t)
 	w.clock = func() time.Time { return time.Now().Add(time.Second/2 - requestTimeout) }
@@ -154,14 +154,14 @@ func TestStreamsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHarness(t)
-			w.clock = time.Now // deadlines of connections are real
+			w.clock = time.Now // connections have real deadlines
 			server := httptest.NewServer(w)
 			defer server.Close()
 			secret, made, err := w.tokens.Create(access.Viewer, "", time.Now(), time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // without tokens all local callers may read
+			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // if there is no token, all local callers can read
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
@@ -184,7 +184,7 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// stream opens a stream of events with a token.
+// stream opens an event stream with a token.
 func stream(ctx context.Context, t *testing.T, url, secret string) io.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events", nil)
@@ -200,7 +200,7 @@ func stream(ctx context.Context, t *testing.T, url, secret string) io.Reader {
 	return out.Body
 }
 
-// until reads up to the line want, and reports whether it arrived.
+// until reads up to the line want, and reports whether it found the line.
 func until(lines *bufio.Scanner, want string) bool {
 	for lines.Scan() {
 		if lines.Text() == want {

@@ -32,7 +32,7 @@ type infinity struct {
 	AnnotationColumns map[string]string `json:"annotation_columns"`
 }
 
-// target is a query of the dashboard.
+// target is a query in the dashboard.
 type target struct {
 	Type, Source, Format, Parser, URL, Expr string
 	Datasource                              struct{ Type, UID string }
@@ -77,7 +77,7 @@ func readJSON(t *testing.T, file string, into any) {
 	}
 }
 
-// field returns a part of an object by a path of fields.
+// field returns the part of an object at a path of field names.
 func field(x any, path string) (any, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		object, ok := x.(map[string]any)
@@ -91,8 +91,8 @@ func field(x any, path string) (any, bool) {
 	return x, true
 }
 
-// The queries of the dashboard keep to the contract of the data source, and the API answers them with values of the
-// types of their columns.
+// The dashboard's queries conform to the contract of the data source, and the API answers them with values that match
+// the types of their columns.
 func TestGrafanaQueries(t *testing.T) {
 	var contract infinity
 	var d dashboard
@@ -137,7 +137,7 @@ func TestGrafanaQueries(t *testing.T) {
 	}
 }
 
-// checkColumns asks a query and compares the types of its columns with the answer.
+// checkColumns sends a query and compares the types of its columns with the answer.
 func (w *harness) checkColumns(t *testing.T, name string, q *target, types []string) {
 	t.Helper()
 	params := url.Values{}
@@ -192,7 +192,7 @@ func hasType(x any, kind string) bool {
 	return ok
 }
 
-// Every metric of the dashboard is served while an incident is open, with the labels that its queries and legends use.
+// While an incident is open, every metric in the dashboard is served with the labels that queries and legends use.
 func TestGrafanaMetrics(t *testing.T) {
 	var d dashboard
 	readJSON(t, "../deploy/grafana/dashboard.json", &d)
@@ -227,7 +227,7 @@ func TestGrafanaMetrics(t *testing.T) {
 	}
 }
 
-// Open incidents beyond the limit have no metrics of their own, but count.
+// Open incidents above the limit have no metrics of their own, but they are counted.
 func TestMeteredIncidents(t *testing.T) {
 	w := newHarness(t)
 	s := w.reader.Refresh(w.core.View())

@@ -42,10 +42,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// harness is an API in front of a real core, which receives the traces of a simulated application.
+// harness is an API for a real core that receives the traces of a simulated application.
 type harness struct {
 	*API
-	dir         string // of data
+	dir         string // data directory
 	core        *engine.Core
 	counts      live.Counts
 	mu          sync.Mutex // guards core
@@ -55,11 +55,11 @@ type harness struct {
 	app         *sim.App
 	fault       sim.Fault
 	change      []func(*engine.Options)
-	injected    trace.Nanos // time from which the fault is active; 0: it is not
+	injected    trace.Nanos // time at which the fault starts; 0: no fault
 	outbox      *store.Outbox
-	deadLetters int                // added so far
-	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
-	tracepoint  trace.Symbol       // one that the plan enables
+	deadLetters int                // number added so far
+	alter       func(*trace.Trace) // changes each trace before the core gets it; may be nil
+	tracepoint  trace.Symbol       // a tracepoint that the plan enables
 }
 
 // Ask implements Engine.
@@ -82,13 +82,13 @@ func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
 
-// WholeTrace implements Running: no trace is kept whole.
+// WholeTrace implements Running. No traces are kept whole.
 func (w *harness) WholeTrace(trace.ID) ([]byte, error) { return nil, nil }
 
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
 
-// fakeHistory is a History with a store of its own for the past, and the rest in memory.
+// fakeHistory is a History with its own store for the past. It keeps the rest in memory.
 type fakeHistory struct {
 	*store.Store
 	mu        sync.Mutex // guards decisions
@@ -155,17 +155,17 @@ func (*fakeAgents) Summary() control.Summary {
 
 func (c *fakeAgents) Counts() *control.Counts { return &c.counts }
 
-// begin is the start of the simulated time: a multiple of the epoch.
+// begin is the start of the simulated time, a multiple of the epoch length.
 const begin = trace.Nanos(1_700_000_000_000_000_000)
 
-// newHarness returns a harness without any request.
+// newHarness returns a harness without any requests.
 func newHarness(t testing.TB) *harness {
 	t.Helper()
 	return newHarnessOf(t, sim.ThirdParty)
 }
 
-// newHarnessOf returns a harness, without any request, of an application with a fault that can be injected. change, if
-// any, changes the options of the core.
+// newHarnessOf returns a harness, without any requests, for an application with a fault that can be injected. The
+// optional change changes the options of the core.
 func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)) *harness {
 	t.Helper()
 	dir := t.TempDir()
@@ -278,7 +278,7 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	return strconv.FormatUint(due[0].Number, 10)
 }
 
-// inject activates the fault from an instant on.
+// inject activates the fault at an instant.
 func (w *harness) inject(at trace.Nanos) {
 	w.injected = at
 	w.app.Inject(at)
@@ -342,14 +342,14 @@ func (w *harness) publish(t testing.TB) []contract.Event {
 	return w.published(t)[seen:]
 }
 
-// published returns all events but the first one.
+// published returns all events but the first.
 func (w *harness) published(t testing.TB) (all []contract.Event) {
 	t.Helper()
-	gone, leave := context.WithCancel(t.Context()) // a reader that has left gets what there is
+	gone, leave := context.WithCancel(t.Context()) // a reader that has left gets the events available now
 	leave()
 	r := httptest.NewRequestWithContext(gone, http.MethodGet, "http://localhost"+prefix+"/events", nil)
 	r.RemoteAddr = "127.0.0.1:4711"
-	r.Header.Set("Last-Event-ID", strconv.FormatInt(int64(begin), 36)+"-0") // the run is named after its start
+	r.Header.Set("Last-Event-ID", strconv.FormatInt(int64(begin), 36)+"-0") // the ID of a run is its start time
 	out := httptest.NewRecorder()
 	w.ServeHTTP(out, r)
 	for line := range strings.Lines(out.Body.String()) {
@@ -384,10 +384,10 @@ func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	w.history.exemplar, w.history.request = kept, request
 }
 
-// learned reports whether the core has learned.
+// learned reports whether the core's learning period is over.
 func (w *harness) learned() bool { return w.core.View().Progress.Learned() }
 
-// observeVersion passes a span of a version of a service to the core.
+// observeVersion passes a span from a version of a service to the core.
 func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -396,7 +396,7 @@ func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
 }
 
-// problem returns the open problem with most requests.
+// problem returns the open problem with the most requests.
 func (w *harness) problem() detect.Problem {
 	return slices.MaxFunc(w.core.View().Problems.Open(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
 }

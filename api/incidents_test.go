@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// openIncident plays until an incident that affects some request types satisfies a condition.
+// openIncident plays until an incident that affects some request types meets a condition.
 func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool) {
 	t.Helper()
 	w.observeVersion("checkout", "1.4", w.now)
@@ -25,7 +25,7 @@ func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool)
 	w.play(t, healthy+1, func() bool { return w.now == begin.Add(healthy*10*time.Second) })
 	w.observeVersion("checkout", "1.5", w.now)
 	w.inject(w.now)
-	w.history.exemplar = nil // the next request is the exemplar
+	w.history.exemplar = nil // the next request becomes the exemplar
 	w.play(t, 60, func() bool {
 		all := w.core.View().Incidents.All()
 		return len(all) > 0 && len(all[0].Types) > 0 && enough(&all[0])
@@ -43,7 +43,7 @@ func (w *harness) incident(t *testing.T) contract.IncidentDetail {
 	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+render.Hex16(w.core.View().Incidents.All()[0].ID), nil))
 }
 
-// kinds returns the kinds of the events of a timeline.
+// kinds returns the kinds of the events in a timeline.
 func kinds(timeline []contract.TimelineEntry) (all []string) {
 	for _, x := range timeline {
 		all = append(all, string(x.Kind))
@@ -127,7 +127,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// The entries of a timeline are facts: they stay as they are, whatever follows.
+// The entries of a timeline don't change, no matter what happens later.
 func TestTimelineStays(t *testing.T) {
 	w := newIncident(t)
 	before := w.incident(t).Timeline
@@ -146,8 +146,7 @@ func TestTimelineStays(t *testing.T) {
 	}
 }
 
-// An accepted incident closes at the end of the epoch, with the name and the note of the person, and cannot be accepted
-// again.
+// An accepted incident closes at the end of the epoch, with the person's name and note. It can't be accepted again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID) + "/accept"
@@ -189,7 +188,8 @@ func about(t *testing.T, id string, events []contract.Event) (kinds []string) {
 	return kinds
 }
 
-// An incident causes an event when it closes, with the sentence that lists have, and none without a change.
+// An incident that closes causes an event with the same sentence as in lists. An incident that doesn't change causes no
+// event.
 func TestIncidentEvents(t *testing.T) {
 	w := newIncident(t)
 	id := render.Hex16(w.core.View().Incidents.All()[0].ID)
@@ -221,7 +221,7 @@ func TestIncidentEvents(t *testing.T) {
 	}
 }
 
-// The search of an incident shows as that of the incident everywhere. Its result outlives the incident.
+// The search of an incident is shown as the incident's everywhere. Its result outlives the incident.
 func TestIncidentInvestigation(t *testing.T) {
 	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) { o.Watch.MinImpact = math.MaxFloat64 }) // no problem opens
 	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.View().Searches.Plan().Leases) > 0 })

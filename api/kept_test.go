@@ -19,7 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// storeTrace stores a trace in the text form of tests, with a number as its ID and a start in seconds after begin.
+// storeTrace stores a trace, given in the text form of tests, with a number as its ID and a start in seconds after
+// begin.
 func (w *harness) storeTrace(t testing.TB, number uint64, second int, text string) store.Exemplar {
 	t.Helper()
 	names := &trace.Table{}
@@ -43,8 +44,8 @@ func (w *harness) storeTrace(t testing.TB, number uint64, second int, text strin
 	return store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(x.Spans[0].Duration())}
 }
 
-// newKept returns a harness with some stored traces: 1 to 8 are typical, 9 is slow because of cart, 10 fails and calls
-// no cart.
+// newKept returns a harness with stored traces: 1 to 8 are typical, 9 is slow because of cart, and 10 fails without
+// calling cart.
 func newKept(t testing.TB) (*harness, analysis.Hash) {
 	t.Helper()
 	w := newHarness(t)
@@ -75,7 +76,7 @@ func (w *harness) traces(t *testing.T, query string) contract.TraceList {
 	return decode[contract.TraceList](t, w.call(t, http.MethodGet, "/api/v1/traces"+query, nil))
 }
 
-// numbers returns the numbers of traces.
+// numbers returns the numbers of the traces in a list.
 func numbers(list contract.TraceList) (all []string) {
 	for _, x := range list.Items {
 		all = append(all, strings.TrimLeft(x.ID, "0"))
@@ -92,13 +93,13 @@ func TestSearchTraces(t *testing.T) {
 		"?service=none":                           "",
 		"?operation=redis.get":                    "9 8 7 6 5 4 3 2 1",
 		"?error=true":                             "a",
-		"?error=false":                            "9 8 7 6 5 4 3 2 1", // a span without an error
+		"?error=false":                            "9 8 7 6 5 4 3 2 1", // a span without an error is enough
 		"?longer_ns=100000000":                    "9",
 		"?shorter_ns=10000000":                    "a",
 		"?attribute=tenant%3Dt1":                  "a 8 6 4 2",
 		"?attribute=tenant":                       "a 9 8 7 6 5 4 3 2 1",
 		"?attribute=tenant%3Dt1&error=true":       "a",
-		"?service=cart&attribute=tenant%3Dt1":     "", // the attribute is of shop
+		"?service=cart&attribute=tenant%3Dt1":     "", // the attribute belongs to shop
 		"?attribute=service.name%3Dcart":          "9 8 7 6 5 4 3 2 1",
 		"?trace=0000000000000000000000000000000A": "a",
 		"?from=1700000008500000000":               "a 9",
@@ -114,7 +115,7 @@ func TestSearchTraces(t *testing.T) {
 	}
 }
 
-// Pages have every trace once, however few match.
+// Pages contain every trace once, no matter how few match.
 func TestSearchTracesByPages(t *testing.T) {
 	w, _ := newKept(t)
 	var all []string
@@ -134,7 +135,7 @@ func TestSearchTracesByPages(t *testing.T) {
 	}
 }
 
-// Backends get the same query.
+// The links to backends contain the same query.
 func TestSearchLinksOfTraces(t *testing.T) {
 	w, _ := newKept(t)
 	link, err := notify.NewSearchLink("Tempo", "https://tempo.invalid/?q={traceql}")
@@ -153,8 +154,8 @@ func TestSearchLinksOfTraces(t *testing.T) {
 	}
 }
 
-// A kept trace is explained by its difference from normal ones of its type. Its usual duration is that of all healthy
-// requests of the type.
+// A stored trace is explained by its difference from normal traces of the same type. Its usual duration comes from all
+// healthy requests of the type.
 func TestTraceComparison(t *testing.T) {
 	w, group := newKept(t)
 	get := func(number string) *contract.TraceComparison {

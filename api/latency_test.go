@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// The durations of the last hour are in bins of a minute, which begin at the onset: none has requests from before and
-// after it. Older ones are in longer bins.
+// The durations of the last hour are in bins of one minute. One bin starts at the onset, so that no bin mixes requests
+// from before and after it. Older durations are in longer bins.
 func TestGroupLatency(t *testing.T) {
 	w := newTroubled(t)
 	now := w.now

@@ -47,7 +47,7 @@ func contractText() ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// loadContract parses the contract, once. Nobody may change it.
+// loadContract parses the contract once. Nobody may change the result.
 var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	text, err := contractText()
 	if err != nil {
@@ -60,10 +60,10 @@ var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, nil
 })
 
-// policy is the Content-Security-Policy of answers. It forbids everything to an answer that a browser shows as a page.
+// policy is the Content-Security-Policy of answers. If a browser shows an answer as a page, the page can't do anything.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// headAsGet routes HEAD requests to the handlers of GET. chi's middleware package has the same, but also links
+// headAsGet routes HEAD requests to the GET handlers. chi's middleware package has the same function, but also links
 // net/http/pprof.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func headAsGet(next http.Handler) http.Handler {
 	})
 }
 
-// harden sets the security headers of every answer, bounds the body, and answers after a panic.
+// harden sets the security headers of every answer, limits the size of the body, and answers after a panic.
 func (a *API) harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -97,7 +97,7 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// requireLocal refuses callers that are not local as long as there is no token.
+// requireLocal refuses non-local callers as long as there is no token.
 func (a *API) requireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, some, err := a.tokens.Find("", a.options.Clock())
@@ -116,20 +116,20 @@ func (a *API) requireLocal(next http.Handler) http.Handler {
 	})
 }
 
-// Errors of Local.
+// Errors returned by Local.
 var (
 	errRemote    = errors.New("only clients on the same machine are served")
 	errForwarded = errors.New("requests that a proxy forwards are refused: they may come from other machines")
 	errHost      = errors.New("requests must address this machine by a loopback address or as localhost")
 )
 
-// forwardedBy holds the headers by which proxies name the client.
+// forwardedBy lists headers that proxies use to name the client.
 var forwardedBy = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
 
-// Local returns an error unless a request comes from a client on this machine: not from another machine, directly or by
-// a proxy that says so, and not from a page of a site whose name was resolved to this machine (DNS rebinding). Such a
-// page asks for its own host name, which is neither a name of the loopback nor one of hosts. The error is fit for
-// clients.
+// Local returns an error unless a request comes from a client on this machine. It detects requests from other machines,
+// either direct or forwarded by a proxy that says so. It also detects pages of sites whose name was resolved to this
+// machine (DNS rebinding): such a page asks for its own host name, which is neither a loopback name nor in hosts. The
+// error can be shown to clients.
 func Local(r *http.Request, hosts ...string) error {
 	switch {
 	case !Loopback(r.RemoteAddr):
@@ -148,8 +148,8 @@ func Loopback(address string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OwnHost reports whether the Host header of a request names this machine: a loopback address, or localhost. It
-// detects DNS rebinding: the requests of such a page carry the host name of the page.
+// OwnHost reports whether a Host header names this machine: a loopback address or localhost. It detects DNS rebinding,
+// because requests from such a page carry the page's host name.
 func OwnHost(host string) bool {
 	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
@@ -158,7 +158,7 @@ func OwnHost(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// hostname returns a host without its port, in lower case.
+// hostname returns a host in lower case and without its port.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -166,7 +166,8 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// operation returns the operation of a request in the contract, with its path; nil if the contract has none.
+// operation returns the contract's operation for a request, with its path, or nil if the contract has no such
+// operation.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
 	pattern := strings.TrimPrefix(chi.RouteContext(r.Context()).RoutePattern(), a.options.Base+prefix)
 	item := a.doc.Paths.Value(pattern)
@@ -189,8 +190,8 @@ func (a *API) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator:
-// requireLocal has refused those from elsewhere.
+// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator, because
+// requireLocal has refused callers from elsewhere.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,8 +237,8 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 	return access.Principal{}, refused
 }
 
-// sameSite refuses changes by pages of other sites. There are no cookies to misuse, but on the loopback there may be no
-// token either.
+// sameSite refuses changes made by pages of other sites. There are no cookies to misuse, but on the loopback interface
+// there may be no token either.
 func sameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
@@ -274,7 +275,7 @@ func (a *API) negotiate(next http.Handler) http.Handler {
 	})
 }
 
-// accepts reports whether an Accept header allows one of the media types offered.
+// accepts reports whether an Accept header allows one of the offered media types.
 func accepts(header string, offers []string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		media, params, err := mime.ParseMediaType(part)
@@ -291,7 +292,7 @@ func accepts(header string, offers []string) bool {
 	return false
 }
 
-// validate refuses requests that break the contract.
+// validate refuses requests that violate the contract.
 func (a *API) validate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, item, pattern := a.operation(r)
@@ -324,7 +325,7 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	return invalid(err)
 }
 
-// knownQuery refuses unknown parameters: a filter with a misspelt name would silently match everything.
+// knownQuery refuses unknown parameters, because a filter with a misspelt name would silently match everything.
 func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -349,7 +350,7 @@ func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	return nil
 }
 
-// invalid returns the refusal for an error of validation; nil for nil.
+// invalid returns the refusal for a validation error, or nil for nil.
 func invalid(err error) error {
 	if err == nil {
 		return nil
@@ -392,7 +393,7 @@ func invalid(err error) error {
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
 }
 
-// patterns describes the patterns of the contract.
+// patterns describes the regular expressions used in the contract.
 var patterns = map[string]string{
 	"^[0-9a-f]{16}$":                "16 hexadecimal digits, in lower case",
 	"^[0-9a-f]{32}$":                "32 hexadecimal digits, in lower case",
@@ -404,7 +405,7 @@ var patterns = map[string]string{
 	"^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9]{2}:[0-9]{2}))$": "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
-// wantType describes the values of a parameter that could not be parsed.
+// wantType describes the values of a parameter that couldn't be parsed.
 func wantType(schema *openapi3.SchemaRef) string {
 	switch t := schema.Value.Type; {
 	case t.Is(openapi3.TypeInteger):
@@ -417,8 +418,8 @@ func wantType(schema *openapi3.SchemaRef) string {
 	return "invalid value"
 }
 
-// limit limits the number of concurrent requests and the duration of each: the arrival of its body, the answer, and the
-// reading of the answer by the client.
+// limit limits the number of concurrent requests and the duration of each, including the arrival of its body and the
+// time that the client takes to read the answer.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer a.serving.Add(-1)
@@ -428,7 +429,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 		}
 		now, conn := a.options.Clock(), http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // fails only for recorders in tests
+			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // only fails for recorders in tests
 		}
 		_ = conn.SetWriteDeadline(now.Add(requestTimeout + operating.WriteTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -437,7 +438,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 	})
 }
 
-// wrongMethod refuses a request whose path has other methods only, and lists those.
+// wrongMethod refuses a request whose path only has other methods, and lists these methods.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -472,7 +473,7 @@ func (a *API) observe(next http.Handler) http.Handler {
 	})
 }
 
-// trace serves a request within a span, a child of the caller's if there is one.
+// trace serves a request within a span, which is a child of the caller's span if there is one.
 func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))
@@ -485,7 +486,7 @@ func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, 
 	}
 }
 
-// statusRecorder is a response that records its final status.
+// statusRecorder is a response writer that records the final status.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int

@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
-// An objective that burns has an incident, which names it in its sentence, in its next step and in its evidence. One
-// that is met has none.
+// An objective that burns has an incident that names it in its sentence, its next step and its evidence. An objective
+// that is met has no incident.
 func TestObjectives(t *testing.T) {
 	w := newHarnessOf(t, sim.None)
 	entry := w.app.Entries()[0]

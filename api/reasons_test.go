@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The contract explains each reason for which spans are left out.
+// The contract explains each reason for leaving out spans.
 func TestReasonsExplained(t *testing.T) {
 	contract, err := os.ReadFile("openapi.yaml")
 	if err != nil {

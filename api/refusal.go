@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// fail answers with err if it is a refusal. It logs any other error and keeps its text from the client.
+// fail answers with err if it is a refusal. It logs any other error and doesn't show its text to the client.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	instance := "urn:sibyl:request:" + strconv.FormatUint(a.failures.Add(1), 10)
 	refused, ok := errors.AsType[*refusal.Error](err)

@@ -15,13 +15,13 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// scenario is a state that many tests begin with. It is played once: each test gets a copy, which goes on from there
-// and which it may change.
+// scenario is the starting state of many tests. It is played once. Each test gets a copy that it can continue and
+// change.
 type scenario struct {
 	play func(testing.TB) *harness
 
 	once   sync.Once
-	played *harness          // nil: it could not be played
+	played *harness          // nil if it couldn't be played
 	state  []byte            // of its core
 	files  map[string][]byte // of its store
 }
@@ -47,7 +47,7 @@ func (s *scenario) record(t testing.TB) {
 	s.state, s.played = w.core.AppendState(nil), w
 }
 
-// copy returns a harness in the state of the scenario. Of the events before it has none.
+// copy returns a harness in the state of the scenario. It doesn't have the earlier events.
 func (s *scenario) copy(t testing.TB) *harness {
 	t.Helper()
 	s.once.Do(func() { s.record(t) })
@@ -73,7 +73,7 @@ func (s *scenario) copy(t testing.TB) *harness {
 	exemplar := *p.history.exemplar
 	w.history.Store, w.history.decisions = openStore(t, dir), slices.Clone(p.history.decisions)
 	w.history.group, w.history.exemplar, w.history.request = p.history.group, &exemplar, p.history.request
-	w.handlers.PublishEpoch(w.core.View(), nil) // the first one of a run has no events
+	w.handlers.PublishEpoch(w.core.View(), nil) // the first epoch of a run has no events
 	return w
 }
 
@@ -95,7 +95,7 @@ func playTroubled(t testing.TB) *harness {
 	w.observeVersion("cart", "1.5", w.now)
 	w.inject(w.now)
 	w.play(t, 40, func() bool {
-		evidence, requested := false, false // of different problems: they are searched in turn
+		evidence, requested := false, false // for different problems, which are searched one after the other
 		for i := range w.core.View().Problems.Open() {
 			if v := w.core.View().Searches.Investigation(search.OfProblem(w.core.View().Problems.Open()[i].ID)); v != nil {
 				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
@@ -123,7 +123,7 @@ func playIncident(t testing.TB) *harness {
 	return w
 }
 
-// newMeasured returns a harness with an open incident of a service that has an owner, and with objectives.
+// newMeasured returns a harness with objectives and with an open incident of a service that has an owner.
 func newMeasured(t *testing.T) *harness {
 	t.Helper()
 	w := newIncident(t)

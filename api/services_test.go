@@ -19,7 +19,7 @@ func (w *harness) services(t *testing.T, query string) contract.ServiceList {
 	return decode[contract.ServiceList](t, w.call(t, http.MethodGet, "/api/v1/services"+query, nil))
 }
 
-// serviceOrders are the orders of lists of services.
+// serviceOrders are the orders for lists of services.
 var serviceOrders = map[string]func(a, b contract.Service) int{
 	"name":   func(a, b contract.Service) int { return strings.Compare(a.Service, b.Service) },
 	"rate":   falling(func(s *contract.Service) *float64 { return &s.Now.Rate }),
@@ -29,7 +29,7 @@ var serviceOrders = map[string]func(a, b contract.Service) int{
 	"own":    falling(func(s *contract.Service) *float64 { return s.Now.OwnNs }),
 }
 
-// falling returns the order of services by a falling figure, those without it last.
+// falling returns an order of services by a figure, largest first. Services without the figure come last.
 func falling(figure func(*contract.Service) *float64) func(a, b contract.Service) int {
 	key := func(s *contract.Service) float64 {
 		if x := figure(s); x != nil {
@@ -40,7 +40,7 @@ func falling(figure func(*contract.Service) *float64) func(a, b contract.Service
 	return func(a, b contract.Service) int { return cmp.Compare(key(&a), key(&b)) }
 }
 
-// The suspect of an incident comes first; its rate, its usual rate and its trend agree.
+// The suspect of an incident comes first. Its rate, usual rate and trend are consistent.
 func TestServices(t *testing.T) {
 	w := newIncident(t)
 	list := w.services(t, "")
@@ -66,7 +66,7 @@ func TestServices(t *testing.T) {
 		}
 		calls += rate * length.Seconds()
 	}
-	if math.Abs(calls-float64(first.Now.Calls)) > float64(first.Now.Calls)/5 { // a bin may begin before now does
+	if math.Abs(calls-float64(first.Now.Calls)) > float64(first.Now.Calls)/5 { // a bin may start before now does
 		t.Errorf("the trend has %v calls, now has %d", calls, first.Now.Calls)
 	}
 	for _, sort := range []string{"name", "rate", "failed", "p50", "p99", "own"} {
@@ -97,7 +97,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Nothing is well where requests begin that an open incident affects, whatever the last minutes look like.
+// If an open incident affects requests that start at an operation, nothing there is well, no matter what the last
+// minutes look like.
 func TestAffectedServices(t *testing.T) {
 	w := newIncident(t)
 	affected := w.incidents(t, "").Items[0].RequestTypes
@@ -123,7 +124,8 @@ func TestAffectedServices(t *testing.T) {
 	}
 }
 
-// A service can be named by its ID and by its name. Its operations add up to it, and its neighbours know it.
+// A service can be looked up by its ID and by its name. Its figures are the sum over its operations, and its neighbours
+// list it.
 func TestService(t *testing.T) {
 	w := newIncident(t)
 	first := w.services(t, "").Items[0]
@@ -183,7 +185,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// The past shows the counts of that time, without durations, which are not kept.
+// For the past, only the counts are shown, because durations aren't kept.
 func TestServicesOfThePast(t *testing.T) {
 	w := newIncident(t)
 	to := time.Unix(0, int64(begin)).Add(12 * time.Minute).UTC().Format(time.RFC3339)

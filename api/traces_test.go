@@ -30,7 +30,7 @@ func TestSpansAreRanked(t *testing.T) {
 	if d := get(); d.Spans[1].Percentile != nil || d.Spans[1].Among != minRanked-1 || d.RankedSince != nil {
 		t.Errorf("%+v, since %v: ranked before the end of an epoch, among too few spans", d.Spans[1], d.RankedSince)
 	}
-	seen(minRanked-1, 40) // of 100 ns to 490 ns; half of the spans of the same duration count as shorter
+	seen(minRanked-1, 40) // of 100 ns to 490 ns; half of the spans of equal duration count as shorter
 	w.core.Epoch(begin)
 	d := get()
 	if p := d.Spans[1].Percentile; p == nil || *p < 48 || *p > 53 || d.Spans[1].Among != 40 || d.RankedSince == nil {
@@ -41,7 +41,7 @@ func TestSpansAreRanked(t *testing.T) {
 	}
 }
 
-// pairOfSpans returns a request with a trace of two spans, of which shop pay takes 300 ns.
+// pairOfSpans returns a request with a trace of two spans. The span shop pay takes 300 ns.
 func pairOfSpans(t testing.TB) (trace.ID, []byte) {
 	t.Helper()
 	names := &trace.Table{}
