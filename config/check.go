@@ -12,11 +12,11 @@ import (
 // checker finds values that contradict each other.
 type checker struct {
 	e      *Effective
-	failed map[string]bool // keys, also of elements of lists, whose own value is invalid; they are not checked
+	failed map[string]bool // keys with an invalid value, including keys in list elements; they are not checked
 	errors Errors
 }
 
-// check returns the errors between several keys, except for keys in known.
+// check returns the errors that involve several keys, except for keys in known.
 func (e *Effective) check(known Errors) Errors {
 	c := &checker{e: e, failed: make(map[string]bool)}
 	for _, err := range known {
@@ -40,7 +40,7 @@ func (e *Effective) check(known Errors) Errors {
 	return c.errors
 }
 
-// objectives checks that no two objectives are about the same requests: the stricter one would decide.
+// objectives checks that no two objectives are about the same requests, because the stricter one would always decide.
 func (c *checker) objectives() {
 	type same struct {
 		entry string
@@ -48,7 +48,7 @@ func (c *checker) objectives() {
 	}
 	seen := make(map[same]bool)
 	for _, o := range c.e.Config.IncidentObjectives() {
-		if o.Entry == "" { // invalid
+		if o.Entry == "" { // already reported as invalid
 			continue
 		}
 		about := "errors"
@@ -61,8 +61,8 @@ func (c *checker) objectives() {
 	}
 }
 
-// require records a message unless ok. One of the keys must change: the error names the first that is not a default. A
-// key can be that of an element of a list.
+// require records a message unless ok. The user must change one of the keys, so the error names the first key that
+// isn't a default. A key can belong to a list element.
 func (c *checker) require(ok bool, message string, keys ...string) {
 	if ok || slices.ContainsFunc(keys, func(key string) bool { return c.failed[key] }) {
 		return
@@ -75,16 +75,16 @@ func (c *checker) require(ok bool, message string, keys ...string) {
 	c.errors = append(c.errors, &Error{Where: where, Key: key, Text: message, Usage: where == "--"+dashed(listOf(key))})
 }
 
-// origin returns the origin of a key, for an element that of its list; "" for a default.
+// origin returns the origin of a key, or "" for a default. Keys in list elements have the origin of the list.
 func (c *checker) origin(key string) string { return c.e.origins[listOf(key)] }
 
-// listOf returns the key of the list in which the element of a key is; other keys as they are.
+// listOf returns the key of the list if key belongs to a list element, and otherwise key itself.
 func listOf(key string) string {
 	list, _, _ := strings.Cut(key, "[")
 	return list
 }
 
-// tls checks the keys of a listener's encryption.
+// tls checks the keys for a listener's encryption.
 func (c *checker) tls(section string, t TLS) {
 	cert, key, ca := section+".cert", section+".key", section+".client-ca"
 	c.require(t.Cert == "" || t.Key != "", "a certificate needs its private key; set "+key, cert, key)
@@ -94,7 +94,7 @@ func (c *checker) tls(section string, t TLS) {
 
 // Listener is an enabled listener.
 type Listener struct {
-	Key     string // of the configuration
+	Key     string // configuration key
 	Address string
 }
 
@@ -121,7 +121,7 @@ func (c *checker) addresses() {
 	}
 }
 
-// collide reports whether one process cannot listen on two addresses at the same time.
+// collide reports whether a process can't listen on both addresses at the same time.
 func collide(a, b string) bool {
 	hostA, portA, _ := net.SplitHostPort(a) // addresses are well-formed, see isAddress
 	hostB, portB, _ := net.SplitHostPort(b)
@@ -133,8 +133,8 @@ func isAny(host string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist;
-// see [Effective.RequireTokens].
+// Exposed returns the listeners that other machines can reach without a client certificate. There must be a token for
+// them, see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.Listeners(), func(l Listener) bool {
 		switch l.Key {
@@ -168,7 +168,7 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// RequireTokens returns [Errors], one for each listener that needs a token to exist; nil if there are none.
+// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil.
 func (e *Effective) RequireTokens() error {
 	c := &checker{e: e}
 	for _, l := range e.Config.Exposed() {
@@ -180,7 +180,7 @@ func (e *Effective) RequireTokens() error {
 	return c.errors
 }
 
-// endpoints checks that Sibyl does not send traces to itself.
+// endpoints checks that Sibyl doesn't send traces to itself.
 func (c *checker) endpoints() {
 	own := c.e.Config.OTLP.HTTP
 	loops := func(to string) bool {
@@ -194,12 +194,12 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
-// requestShare is the divisor of the memory that gives the largest size of a request, measured with senders of such
-// requests: a request takes several times its size while it is decoded, and the garbage collector runs late while much
-// is allocated.
+// requestShare is the ratio between the memory and the maximum size of a request. We measured it with senders of such
+// requests: a request takes several times its size while it is decoded, and the garbage collector runs late when much
+// memory is allocated.
 const requestShare = 16
 
-// routes checks that names of webhooks and e-mail destinations are unique, and that owners name existing ones.
+// routes checks that the names of webhooks and e-mail destinations are unique, and that the routes of owners exist.
 func (c *checker) routes() {
 	cfg := &c.e.Config
 	for i := range cfg.Email {
@@ -208,7 +208,7 @@ func (c *checker) routes() {
 		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", element("email", i)+".name", "webhooks")
 	}
 	names := cfg.EndpointNames()
-	if slices.Contains(names, "") { // an invalid name, perhaps the one that a route means
+	if slices.Contains(names, "") { // an invalid name, which may be the one that a route refers to
 		return
 	}
 	for i, o := range cfg.Owners {

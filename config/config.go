@@ -1,12 +1,12 @@
-// Package config reads the configuration of sibyl serve: it merges one YAML file, environment variables and flags into
+// Package config reads the configuration of sibyl serve. It merges one YAML file, environment variables and flags into
 // one typed value.
 //
 // The table of definitions in keys.go is the only list of keys, with their meaning, type, range, default and field.
-// Parsing, flags, names of environment variables, sibyl config print and docs/configuration.md follow from it. Flags
-// override the environment, which overrides the file, which overrides the defaults. Load reports all errors at once,
-// each with its position and remedy, and returns no configuration if there is any.
+// Parsing, flags, names of environment variables, sibyl config print and docs/configuration.md are derived from it.
+// Flags override the environment, the environment overrides the file, and the file overrides the defaults. Load reports
+// all errors at once, each with its position and a remedy. If there are any errors, it returns no configuration.
 //
-// The size of the file is limited, and aliases, anchors and tags are rejected, because they could expand without limit.
+// The size of the file is limited. Aliases, anchors and tags are rejected because they could expand without limit.
 package config
 
 import (
@@ -27,24 +27,24 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Config is the configuration of sibyl serve. It is immutable: a reload replaces it. Addresses and endpoints are empty
-// if the listener or export is off; sizes are in bytes. keys.go has ranges and defaults.
+// Config is the configuration of sibyl serve. It is immutable, and a reload replaces it. Addresses and endpoints are
+// empty if the listener or export is off. Sizes are in bytes. For ranges and defaults, see keys.go.
 type Config struct {
 	DataDir string
 	Log     Log
 
-	HTTP         string // address of API, UI and agents
+	HTTP         string // address for the API, the UI and agents
 	API          API    // settings of this listener
 	SamplingHTTP string // address of Jaeger's remote sampling
 	SamplingGRPC string
-	Sampling     Sampling // settings of both
+	Sampling     Sampling // settings for both
 	OpAMP        string   // address for agents that speak OpAMP
 	OTLP         OTLP
 	Jaeger       Jaeger
 
-	Keys       []string // attributes whose values are stored; see AttributeKeys
-	Failures   []string // rules by which spans count as failed; see DecodedKeys
-	SeeThrough []string // services that answer no calls
+	Keys       []string // attributes with stored values; see AttributeKeys
+	Failures   []string // rules that decide which spans count as failed; see DecodedKeys
+	SeeThrough []string // services that don't answer calls
 	Memory     int64    // for open traces, queues and statistics together
 	Assembly   Assembly
 	Journal    Journal
@@ -78,16 +78,16 @@ type Log struct {
 	Format string // text or json
 }
 
-// TLS names the files for a listener's encryption. Without Cert the listener does not encrypt.
+// TLS names the files for a listener's encryption. If Cert is empty, the listener doesn't encrypt.
 type TLS struct {
 	Cert     string
 	Key      string
-	ClientCA string // clients need a certificate signed by one of these; empty: they need none
+	ClientCA string // clients need a certificate signed by one of these; empty: no certificate needed
 }
 
 // API configures the listener at Config.HTTP.
 type API struct {
-	BasePath  string // like "/sibyl"; empty: none
+	BasePath  string // like "/sibyl"; may be empty
 	PublicURL string // of the UI, for links; empty: see Config.UI
 	TLS       TLS
 }
@@ -117,14 +117,14 @@ type Jaeger struct {
 type JaegerQuery struct {
 	URL      string
 	Protocol string        // http or grpc
-	Services []string      // empty: all
-	Interval time.Duration // between two fetches
-	Lookback time.Duration // how far back the first one goes
+	Services []string      // empty: all services
+	Interval time.Duration // between fetches
+	Lookback time.Duration // how far back the first fetch goes
 }
 
 // Assembly configures when traces close.
 type Assembly struct {
-	Timeout time.Duration // without new spans
+	Timeout time.Duration // time without new spans
 }
 
 // Journal configures the journal, which holds acknowledged requests until a checkpoint covers them.
@@ -134,29 +134,29 @@ type Journal struct {
 	MaxAge     time.Duration
 }
 
-// Thresholds define problems; see detect.Thresholds and detect.WatchOptions, which have fields of the same names.
+// Thresholds define problems. See detect.Thresholds and detect.WatchOptions for fields with the same names.
 type Thresholds struct {
 	CoV            float64
 	FalseDiscovery float64
-	MinImpact      time.Duration // lost per second of operation
+	MinImpact      time.Duration // time lost per second of operation
 }
 
 // Objective is an objective for the requests of an entry: a latency, a share of errors, or both.
 type Objective struct {
-	Entry   string // a service and an operation, or a service
+	Entry   string // a service with or without an operation
 	Latency Latency
-	Errors  float64 // share of the requests that may fail; 0: any
-	Name    string  // empty: none
+	Errors  float64 // share of the requests that may fail; 0: no objective
+	Name    string  // may be empty
 }
 
-// Latency is the duration that a percentage of the requests must not reach; zero: any.
+// Latency is the duration that a percentage of the requests must not reach. The zero value means no objective.
 type Latency struct {
 	Percentile float64
 	Below      time.Duration
 }
 
-// IncidentObjectives returns the objectives as options of package engine: one for the latency and one for the errors of
-// an entry.
+// IncidentObjectives returns the objectives as options of package engine. An entry's latency and errors are separate
+// objectives.
 func (c *Config) IncidentObjectives() []incident.Objective {
 	var all []incident.Objective
 	for _, x := range c.Objectives {
@@ -170,7 +170,7 @@ func (c *Config) IncidentObjectives() []incident.Objective {
 	return all
 }
 
-// Budget limits the cost of a plan. A zero field is no limit.
+// Budget limits the cost of a plan. A zero field means no limit.
 type Budget struct {
 	Tracepoints    int
 	BytesPerSecond int64
@@ -178,7 +178,7 @@ type Budget struct {
 	PerService     Limit
 }
 
-// Limit limits a part of the cost of a plan. A zero field is no limit.
+// Limit limits a part of the cost of a plan. A zero field means no limit.
 type Limit struct {
 	Tracepoints    int
 	BytesPerSecond int64
@@ -189,29 +189,29 @@ type Limit struct {
 type Retention struct {
 	Age       time.Duration
 	Bytes     int64
-	Exemplars int // per group: the number of slow, of typical and of fast traces
+	Exemplars int // number of slow, of typical and of fast traces per group
 }
 
 // TraceURL is a link to a trace in a tracing backend.
 type TraceURL struct {
 	Name   string
 	URL    string // a template; see notify.NewLink
-	Search string // a template; see notify.NewSearchLink; empty: none
+	Search string // a template; see notify.NewSearchLink; may be empty
 }
 
 // SuspectURL is a link to a page about a service, such as its logs.
 type SuspectURL struct {
 	Name     string
 	URL      string   // a template; see notify.NewServiceLink
-	Services []string // names, in which * stands for any text; empty: all
+	Services []string // names; * stands for any text; empty: all services
 }
 
 // Owner is a team that is responsible for some services.
 type Owner struct {
-	Services []string // names, in which * stands for any text
+	Services []string // names; * stands for any text
 	Name     string
 	Contact  string   // empty: unknown
-	Route    []string // names of webhooks that receive no other incidents
+	Route    []string // names of webhooks that only receive incidents of owners routed to them
 }
 
 // Webhook receives problems and decisions.
@@ -223,8 +223,8 @@ type Webhook struct {
 	SecretFile   string   // file with the secret; if both are empty, calls are not signed
 	Token        string   // authorizes calls in some formats, see notify.NeedsToken; empty: see TokenFile
 	TokenFile    string   // file with the token
-	Events       []string // of WebhookEvents; empty: all
-	AllowPrivate bool     // non-public addresses may be called
+	Events       []string // a subset of WebhookEvents; empty: all
+	AllowPrivate bool     // allow calls to non-public addresses
 }
 
 // Email is a destination of e-mails about incidents, problems and decisions.
@@ -237,24 +237,24 @@ type Email struct {
 	Username     string // empty: no authentication
 	Password     string // empty: see PasswordFile
 	PasswordFile string
-	Events       []string // of WebhookEvents; empty: all
-	AllowPrivate bool     // the address of the server may be non-public
+	Events       []string // a subset of WebhookEvents; empty: all
+	AllowPrivate bool     // allow a server with a non-public address
 }
 
-// Endpoint is an OTLP endpoint to export to; empty: none.
+// Endpoint is an OTLP endpoint to export to. It is empty if there is no export.
 type Endpoint struct {
 	OTLP    string
-	Headers []Header // of every request
+	Headers []Header // sent with every request
 }
 
-// Header is an HTTP header of requests, for example one that authenticates them.
+// Header is an HTTP header of requests, for example an authorization header.
 type Header struct {
 	Name      string
 	Value     string
 	ValueFile string // file with the value
 }
 
-// Fields returns the headers by name. It reads their files.
+// Fields returns the headers by name. It reads the files with their values.
 func (e *Endpoint) Fields() (map[string]string, error) {
 	fields := make(map[string]string, len(e.Headers))
 	for _, h := range e.Headers {
@@ -276,23 +276,23 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 // mostRequest is the default of otlp.max-request.
 const mostRequest = 64 * mib
 
-// MaxInFlight returns the limit of the bytes of all requests being read or decoded. Three of the largest requests fit:
-// a request takes up to twice its size, as sent and uncompressed, and more than one sender must progress. Smaller
-// requests than by default make no reason to have fewer of them in flight.
+// MaxInFlight limits the bytes of all requests being read or decoded. There is room for three of the largest requests:
+// a request takes up to twice its size, as sent and uncompressed, and more than one sender must make progress. If the
+// maximum size of requests is smaller than the default, there can be more of them in flight.
 func (c *Config) MaxInFlight() int64 {
 	return 3 * max(c.OTLP.MaxRequest, min(mostRequest, c.Memory/requestShare))
 }
 
-// openShare is the divisor of the configured memory that gives the memory of open traces.
+// openShare is the ratio between the configured memory and the memory for open traces.
 const openShare = 4
 
-// OpenTraces returns the options of package assemble for the traces of all shards.
+// OpenTraces returns the options of package assemble for the traces of all shards together.
 func (c *Config) OpenTraces() assemble.OnlineOptions {
 	return assemble.NewOnlineOptions(c.Assembly.Timeout, c.Memory/openShare)
 }
 
-// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
-// memory.
+// groupBytes is the memory of a large group with its contexts. It is used to calculate the maximum number of groups for
+// the configured memory.
 const groupBytes = 20 << 10
 
 // Engine returns the options of package engine.
@@ -311,8 +311,8 @@ func (s *Sampling) Rates() sampling.Options {
 	return sampling.Options{Default: s.Default, Budget: s.Budget}
 }
 
-// Endpoints returns the webhooks and the destinations of e-mails as endpoints of package notify. It reads the files
-// with their secrets.
+// Endpoints returns the webhooks and e-mail destinations as endpoints of package notify. It reads the files with their
+// secrets.
 func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	var all []notify.Endpoint
 	for _, name := range c.EndpointNames() {
@@ -325,7 +325,7 @@ func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	return all, nil
 }
 
-// EndpointNames returns the names of the webhooks, then those of the destinations of e-mails.
+// EndpointNames returns the names of the webhooks followed by the names of the e-mail destinations.
 func (c *Config) EndpointNames() []string {
 	var names []string
 	for i := range c.Webhooks {
@@ -337,8 +337,8 @@ func (c *Config) EndpointNames() []string {
 	return names
 }
 
-// Endpoint returns the webhook or destination of e-mails with a name as an endpoint of package notify; nil if there is
-// none. It reads the files with its secrets.
+// Endpoint returns the webhook or e-mail destination with a name as an endpoint of package notify, or nil. It reads the
+// files with its secrets.
 func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == name {
@@ -353,8 +353,8 @@ func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	return nil, nil
 }
 
-// Key returns the key that signs calls of the webhook, nil if they are not signed. It reads the secret file if there is
-// one.
+// Key returns the key used to sign calls of the webhook, or nil if they aren't signed. It reads the secret file if
+// there is one.
 func (h *Webhook) Key() ([]byte, error) {
 	secret := h.Secret
 	if h.SecretFile != "" {
@@ -387,8 +387,7 @@ func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 	return &notify.Endpoint{Name: h.Name, URL: h.URL, Format: h.Format, Key: key, Token: token, Events: eventTypes(h.Events), AllowPrivate: h.AllowPrivate}, nil
 }
 
-// Endpoint returns the destination as an endpoint of package notify. It reads the file with the password if there is
-// one.
+// Endpoint returns the destination as an endpoint of package notify. It reads the password file if there is one.
 func (m *Email) Endpoint() (*notify.Endpoint, error) {
 	password, err := secretOf(m.Password, m.PasswordFile)
 	if err != nil {
@@ -417,7 +416,7 @@ func eventTypes(events []string) []notify.Type {
 	return types
 }
 
-// secretOf returns a secret or, if file is not empty, its contents without spaces around them.
+// secretOf returns secret or, if file isn't empty, the contents of the file without surrounding spaces.
 func secretOf(secret, file string) (string, error) {
 	if file == "" {
 		return secret, nil
@@ -433,7 +432,7 @@ func secretOf(secret, file string) (string, error) {
 	return secret, nil
 }
 
-// UI returns the address of the UI for people, without a slash at the end; empty if it is unknown, because it was not
+// UI returns the address of the UI for people, without a slash at the end. It is empty if unknown, that is, if it isn't
 // configured and the service listens on all addresses or on any port.
 func (c *Config) UI() string {
 	if c.API.PublicURL != "" {
@@ -450,7 +449,7 @@ func (c *Config) UI() string {
 	return scheme + c.HTTP + c.API.BasePath
 }
 
-// Directory returns the owners of services, and the templates of links.
+// Directory returns the owners of services and the templates of links.
 func (c *Config) Directory() notify.Directory {
 	var d notify.Directory
 	for _, o := range c.Owners {
@@ -468,7 +467,7 @@ func (c *Config) Directory() notify.Directory {
 	return d
 }
 
-// checked returns a link whose template Load has checked.
+// checked returns a link with a template that Load has already checked.
 func checked(l notify.Link, err error) notify.Link {
 	if err != nil {
 		panic(err)
@@ -526,8 +525,8 @@ func (c *Config) DecodedKeys() (*ingest.Keys, error) {
 	return keys.FailingBy(rules), nil
 }
 
-// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by
-// and rules. There are at most ingest.MaxKeys.
+// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: the attributes in keys,
+// group-by and rules. There are at most ingest.MaxKeys.
 func (c *Config) AttributeKeys() []string {
 	all := slices.Concat(c.Keys, c.GroupBy)
 	for i := range c.Rules {

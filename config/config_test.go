@@ -30,7 +30,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sources returns sources with a file dir/sibyl.yaml of the given text, variables like SIBYL_EPOCH=1s, and flags.
+// sources returns sources with a file dir/sibyl.yaml with the given text, variables like SIBYL_EPOCH=1s, and flags.
 func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	t.Helper()
 	name := filepath.Join(dir, "sibyl.yaml")
@@ -52,8 +52,8 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	}}
 }
 
-// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, lines that begin with --
-// are flags; the others are the file, with their line numbers.
+// TestScripts loads files, variables and flags. Input lines that start with $ are variables, and lines that start with
+// -- are flags. The other lines are the file, with their line numbers.
 //
 //	load       prints the keys that a source gives, each with its origin, or the errors
 //	print      prints the whole configuration
@@ -124,7 +124,7 @@ func mustLoad(t *testing.T, dir, text string) *Effective {
 	return e
 }
 
-// nonDefaults lists the keys that a source gives.
+// nonDefaults lists the keys set by a source.
 func nonDefaults(e *Effective) string {
 	var b strings.Builder
 	for _, d := range definitions() {
@@ -135,7 +135,7 @@ func nonDefaults(e *Effective) string {
 	return b.String()
 }
 
-// The defaults of the configuration equal the defaults of the packages, and the documented ones.
+// The configuration's defaults equal the packages' defaults and the documented ones.
 func TestDefaults(t *testing.T) {
 	e, err := Load(Sources{})
 	if err != nil {
@@ -254,7 +254,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 	return pair[0], pair[1]
 }
 
-// For each key and each combination of sources, the source of the highest precedence applies.
+// For each key and each combination of sources, the source with the highest precedence applies.
 func TestPrecedence(t *testing.T) {
 	all := definitions()
 	dir := t.TempDir()
@@ -292,7 +292,7 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("%s: %v", d.key, known)
 				continue
 			}
-			e := merge(layers...) // not Load: a certificate alone is an error
+			e := merge(layers...) // not Load, because a certificate without a key is an error
 			if got := strings.TrimPrefix(e.Origin(d.key), dir+"/"); !reflect.DeepEqual(definition.value(&e.Config).Interface(), want) || got != origin {
 				t.Errorf("%s: %v from %q; want %v from %q", d.key, definition.value(&e.Config), got, want, origin)
 			}
@@ -300,7 +300,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Each key changes a field of its own in Config.
+// Each key changes a separate field of Config.
 func TestEveryKeyReachesItsField(t *testing.T) {
 	all := definitions()
 	plain := merge(newLayer())
@@ -354,7 +354,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// A printed configuration can be loaded again, with the same values.
+// A printed configuration can be loaded again, and has the same values.
 func TestPrintIsRead(t *testing.T) {
 	all := definitions()
 	dir := t.TempDir()
@@ -504,7 +504,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// docs/configuration.md equals the reference, and its example is valid. With -rewrite, as in go generate, the test
+// docs/configuration.md equals the reference, and its example is valid. If -rewrite is set, as in go generate, the test
 // writes the document.
 func TestReference(t *testing.T) {
 	name := filepath.Join("..", "docs", "configuration.md")
@@ -578,7 +578,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Owners are found by service; their routes name webhooks.
+// Owners are found by service, and their routes name webhooks.
 func TestOwners(t *testing.T) {
 	const hooks = "webhooks: [{name: pager, url: 'https://pager.example'}]\n"
 	e := mustLoad(t, t.TempDir(), hooks+"owners: [{services: [payment, 'bank-*'], name: Payments, contact: '#pay', route: [pager]}, {services: ['*'], name: Platform}]")
@@ -599,7 +599,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// Tokens and passwords are read from files, and neither printed nor repeated in errors.
+// Tokens and passwords are read from files. They are neither printed nor repeated in errors.
 func TestNotificationSecrets(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
@@ -648,7 +648,7 @@ email:
 	}
 }
 
-// User names and queries of URLs are hidden: they may be tokens.
+// User names and queries in URLs are hidden because they may be tokens.
 func TestHiddenURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://tempo:4318/v1/traces":      "http://tempo:4318/v1/traces",
@@ -667,7 +667,8 @@ func TestHiddenURLs(t *testing.T) {
 	}
 }
 
-// Below 1 GiB of memory, the defaults of sizes are lower: requests of the default size would otherwise exceed it.
+// With less than 1 GiB of memory, the default sizes are lower, because requests of the normal default size would exceed
+// it.
 func TestSmallMemory(t *testing.T) {
 	for memory, want := range map[string][3]int64{
 		"64MiB":  {4 * mib, 12 * mib, 16 * mib},
@@ -685,8 +686,8 @@ func TestSmallMemory(t *testing.T) {
 	}
 }
 
-// The user name and the password in the template of a link are neither printed nor repeated in an error, and the
-// printed text is not accepted as a template.
+// The user name and the password in a link template are neither printed nor repeated in an error. The printed text
+// isn't accepted as a template.
 func TestPasswordsOfLinksAreHidden(t *testing.T) {
 	text := "trace-url: [{name: Jaeger, url: 'https://alovelace:geheim@jaeger/{trace_id}?mail=a@b'}]\nsuspect-url: [{name: Logs, url: 'https://alovelace:ge@heim@logs/{service}'}]"
 	e := mustLoad(t, t.TempDir(), text)

@@ -6,13 +6,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// definition describes a key whose value is a field of a T. T is Config for the keys of a configuration, and the
-// element for the keys of a list of sections.
+// definition describes a key whose value is a field of a T. T is Config for the keys of a configuration, and an element
+// for the keys of a list of sections.
 type definition[T any] interface {
 	about() *description
-	// read sets the field in to from n. If n is invalid, it records why in r and returns false.
+	// read sets the field in to from n. If n is invalid, it records the reason in r and returns false.
 	read(r *reader, key string, n *yaml.Node, to *T) bool
-	// node returns the value as YAML for people: secrets are hidden.
+	// node returns the value as YAML for people, with secrets hidden.
 	node(of *T) *yaml.Node
 	// value returns the field.
 	value(of *T) reflect.Value
@@ -20,17 +20,17 @@ type definition[T any] interface {
 	setDefault(to *T)
 }
 
-// description is the part of a definition that does not depend on types. The flag of a key is the key with dashes for
-// dots, its environment variable is SIBYL_ and the key in capitals with underscores.
+// description is the part of a definition that doesn't depend on types. The flag of a key is the key with dashes
+// instead of dots. Its environment variable is SIBYL_ followed by the key in capitals with underscores.
 type description struct {
 	key         string // like "otlp.grpc"
 	help        string // a sentence with the unit and the meaning of 0 or empty
 	want        string // describes valid values; it follows the word "want"
 	typeName    string
 	scalar      bool
-	defaultNode *yaml.Node // the default as YAML; nil: there is none
-	live        bool       // a reload applies it; others need a restart
-	required    bool       // every element of the list needs it
+	defaultNode *yaml.Node // the default as YAML; nil if there is no default
+	live        bool       // applied by a reload; other keys need a restart
+	required    bool       // mandatory in every element of the list
 	elements    []*description
 }
 
@@ -42,7 +42,7 @@ type field[T, V any] struct {
 	initial V // the default
 }
 
-// newField returns the definition of a key of the given kind whose value belongs in the field that at returns.
+// newField returns the definition of a key of the given kind. at returns the field for the value.
 func newField[T, V any](key string, k kind[V], at func(*T) *V, help string) *field[T, V] {
 	f := &field[T, V]{description: description{key: key, help: help, want: k.want(), typeName: k.typeName()}, kind: k, at: at}
 	_, f.scalar = k.(*scalar[V])

@@ -11,8 +11,8 @@ import (
 
 // Error is one error in a configuration.
 type Error struct {
-	Where string // "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"; empty: a default
-	Key   string // empty: the error belongs to no key
+	Where string // "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"; empty for a default
+	Key   string // empty if the error doesn't belong to a key
 	Text  string // the error and its remedy
 	Usage bool   // the error is on the command line
 }
@@ -29,10 +29,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Errors are all errors in a configuration, in the order of the sources, at most maxErrors.
+// Errors are all errors in a configuration, ordered by source. There are at most maxErrors.
 type Errors []*Error
 
-// Error implements error: one error per line.
+// Error implements error. It returns one error per line.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -57,12 +57,12 @@ const (
 	maxQuoted = 60 // characters
 )
 
-// quote returns input shortened, escaped and quoted, for error messages.
+// quote shortens, escapes and quotes input for error messages.
 func quote(s string) string { return `"` + terminal.Shorten(terminal.Printable(s), maxQuoted) + `"` }
 
 // reader reads values from one source and collects the errors in it.
 type reader struct {
-	file   string // name of the file; empty: another source
+	file   string // name of the file; empty for other sources
 	source string // flag or environment variable
 	usage  bool   // source is a flag
 	errors Errors

@@ -20,7 +20,7 @@ const (
 	maxNodes = 50_000  // keys, values, lists and sections
 )
 
-// readFile returns the contents of a file, at most maxFile+1 bytes. Errors do not repeat its name.
+// readFile returns the contents of a file, at most maxFile+1 bytes. Errors don't repeat the file's name.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -29,7 +29,7 @@ func readFile(name string) ([]byte, error) {
 		}
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // the file is only read
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
@@ -37,7 +37,7 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// parse returns the root of a YAML document. It returns nil if text is empty, or after it recorded an error.
+// parse returns the root of a YAML document. It returns nil if text is empty or after it has recorded an error.
 func (r *reader) parse(text []byte) *yaml.Node {
 	if len(text) > maxFile {
 		r.fail(&yaml.Node{}, "", "more than %d bytes; want a smaller file", maxFile)
@@ -76,14 +76,14 @@ func (r *reader) syntax(err error) {
 	message := err.Error()
 	n := &yaml.Node{}
 	if at := yamlLine.FindStringSubmatch(message); at != nil {
-		n.Line, _ = strconv.Atoi(at[1]) // 0 if there is none
+		n.Line, _ = strconv.Atoi(at[1]) // 0 if the error has no line
 		message = message[len(at[0]):]
 	}
 	r.fail(n, "", "invalid YAML: %s", message)
 }
 
-// plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges: with those a
-// few bytes can expand without limit.
+// plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges, which could
+// make a few bytes expand without limit.
 func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	*nodes++
 	switch {
@@ -105,17 +105,17 @@ func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	return true
 }
 
-// walker reads the keys of a section and of the sections in it.
+// walker reads the keys of a section and its subsections.
 type walker[T any] struct {
 	r           *reader
 	definitions []definition[T]
 	above       string            // prefix of keys in error messages
 	to          *T                // takes the values
-	given       map[string]bool   // keys that occurred, valid or not
-	origins     map[string]string // takes the positions of the valid ones; nil: they are not needed
+	given       map[string]bool   // keys that occurred, whether valid or not
+	origins     map[string]string // positions of the valid keys; nil if not needed
 }
 
-// section reads the mapping n, whose keys begin with prefix.
+// section reads the mapping n. The keys in it start with prefix.
 func (w *walker[T]) section(n *yaml.Node, prefix string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
@@ -179,9 +179,9 @@ func (w *walker[T]) suggest(key string) string {
 	return "valid keys are " + strings.Join(names, ", ")
 }
 
-// nearest returns the key or section with the least edit distance to a written key, "" if none is near: a third of the
-// characters of the last word may differ, and one more; if that is more than half of them, the keys begin with the same
-// letter. A key that ends with the written one has distance 1 in any section.
+// nearest returns the key or section with the smallest edit distance to a written key, or "" if no key is near. A third
+// of the characters of the last word may differ, plus one. If that is more than half of the word, the keys must start
+// with the same letter. A key that ends with the written one has distance 1 in any section.
 func (w *walker[T]) nearest(written string) string {
 	if written == "" || len(written) > maxCompared {
 		return ""
@@ -206,8 +206,8 @@ func (w *walker[T]) nearest(written string) string {
 	return best
 }
 
-// above returns the section of a key or section; "" at the top level.
+// above returns the section of a key or section, or "" at the top level.
 func above(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// maxCompared is the longest key that is compared with definitions, which are all shorter.
+// maxCompared is the maximum length of a key that is compared with definitions. All of these are shorter.
 const maxCompared = 64

@@ -70,7 +70,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// A configuration that can be loaded is the same after printing and loading it again.
+// A configuration that can be loaded stays the same if it is printed and loaded again.
 func FuzzLoad(f *testing.F) {
 	for _, text := range hostile() {
 		if len(text) < 10_000 {
@@ -97,7 +97,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal(err)
 		}
 		if strings.Contains(b.String(), hidden) {
-			return // hidden secrets cannot be loaded again
+			return // hidden secrets can't be loaded again
 		}
 		again, errs := loaded(t, b.String())
 		if len(errs) > 0 {

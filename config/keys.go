@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Limits of values without a natural limit.
+// Limits for values that have no natural limit.
 const (
 	kib = 1 << 10
 	mib = 1 << 20
@@ -32,14 +32,14 @@ const (
 	maxCores    = 1 << 16
 )
 
-// WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
+// WebhookFormats are the formats of webhook bodies. WebhookEvents are the events that webhooks can receive.
 var (
 	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams", "pagerduty", "opsgenie"}
 	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.steady", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
-// defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
-// slow requests; and those that identify hosts and versions, which contrasts compare.
+// defaultKeys are attributes that are set by instrumentation, are numbers or have few values, and often explain slow
+// requests. They also include attributes that identify hosts and versions, which contrasts compare.
 var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
 	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name", "messaging.batch.message_count",
@@ -47,7 +47,7 @@ var defaultKeys = []string{
 	"host.name", "k8s.node.name", "k8s.pod.name", "service.instance.id",
 }
 
-// definitions returns all keys in the order in which they are printed: the keys of a section are contiguous.
+// definitions returns all keys in the order in which they are printed. The keys of a section are contiguous.
 func definitions() []definition[Config] {
 	var all []definition[Config]
 	for _, g := range groups {
@@ -56,7 +56,7 @@ func definitions() []definition[Config] {
 	return all
 }
 
-// groups are the parts of the configuration with the titles under which help lists their flags.
+// groups are the parts of the configuration, with the titles used for their flags in help texts.
 var groups = []struct {
 	title string
 	keys  func() []definition[Config]
@@ -100,7 +100,7 @@ func listenerKeys() []definition[Config] {
 	})
 }
 
-// tlsKeys returns the keys of a listener's encryption.
+// tlsKeys returns the keys for a listener's encryption.
 func tlsKeys(prefix, listener, clients string, of func(*Config) *TLS) []definition[Config] {
 	file := func() *scalar[string] { return optional(path("the name of a PEM file")) }
 	return []definition[Config]{
@@ -183,7 +183,7 @@ func problemKeys() []definition[Config] {
 	}
 }
 
-// gateKeys returns the keys of the sizes from which a change is worth an incident.
+// gateKeys returns the keys for the size that makes a change worth an incident.
 func gateKeys() []definition[Config] {
 	g := incident.DefaultGates()
 	return []definition[Config]{
@@ -214,7 +214,7 @@ func searchKeys() []definition[Config] {
 	)
 }
 
-// partKeys returns the keys of a part of the budget, which is unlimited by default.
+// partKeys returns the keys for a part of the budget, which is unlimited by default.
 func partKeys(prefix, where string, of func(*Config) *Limit) []definition[Config] {
 	return limitKeys(prefix, where, func(c *Config) *int { return &of(c).Tracepoints }, func(c *Config) *int64 { return &of(c).BytesPerSecond },
 		func(c *Config) *float64 { return &of(c).CPU }, Limit{})
@@ -263,7 +263,7 @@ func endpointKeys(prefix, help string, of func(*Config) *Endpoint) []definition[
 	}
 }
 
-// optional extends s by the empty text.
+// optional extends s with the empty text.
 func optional(s *scalar[string]) *scalar[string] {
 	parse := s.parse
 	s.wants += ", or empty"
@@ -322,7 +322,7 @@ func typeRules() kind[[]group.TypeRule] {
 	}}
 }
 
-// checkRule returns the error in a rule that does not depend on other keys; "" if there is none.
+// checkRule returns the error in a rule that doesn't depend on other keys, or "".
 func checkRule(t *group.TypeRule) string {
 	one := group.Rules{Types: []group.TypeRule{*t}}
 	if err := one.Check(); err != nil {
@@ -347,7 +347,7 @@ func objectives() kind[[]Objective] {
 	}}
 }
 
-// checkObjective returns the error in an objective; "" if there is none.
+// checkObjective returns the error in an objective, or "".
 func checkObjective(x *Objective) string {
 	switch {
 	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):
@@ -455,7 +455,7 @@ func webhooks() kind[[]Webhook] {
 	}}
 }
 
-// eventsField returns the key with the events that an endpoint receives.
+// eventsField returns the key for the events that an endpoint receives.
 func eventsField[T any](of func(*T) *[]string) definition[T] {
 	return newField("events", &list{of: choice(WebhookEvents...)}, of,
 		"Events to send, by default incident.opened, incident.steady and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.steady", "incident.closed"})
@@ -478,7 +478,7 @@ func checkWebhook(h *Webhook) string {
 	return ""
 }
 
-// privateHost is the error of an endpoint that can never be called.
+// privateHost is the error for an endpoint that can never be called.
 const privateHost = "the address is not public, so it is not called; set allow-private: true if it is yours"
 
 func emails() kind[[]Email] {
@@ -508,7 +508,7 @@ func emails() kind[[]Email] {
 
 func checkEmail(m *Email) string {
 	given := m.Password != "" || m.PasswordFile != ""
-	host, _, _ := net.SplitHostPort(m.Server) // isServer has checked it
+	host, _, _ := net.SplitHostPort(m.Server) // already checked by isServer
 	switch {
 	case !m.AllowPrivate && notify.IsPrivateHost(host):
 		return privateHost
@@ -547,12 +547,12 @@ func isWebhookSecret(s string) bool {
 	return ok
 }
 
-// webhookKey returns the bytes of a secret; false if it is malformed.
+// webhookKey returns the bytes of a secret, and false if it is malformed.
 func webhookKey(secret string) ([]byte, bool) {
 	rest, ok := strings.CutPrefix(secret, "whsec_")
 	bytes, err := base64.StdEncoding.DecodeString(rest)
 	return bytes, ok && err == nil && len(bytes) >= 24 && len(bytes) <= 64
 }
 
-// maxKeys limits the attributes whose values are stored.
+// maxKeys limits the attributes with stored values.
 const maxKeys = ingest.MaxKeys

@@ -14,7 +14,7 @@ const (
 	maxSections = 1000
 )
 
-// list is the kind of lists of words.
+// list is the kind for lists of words.
 type list struct {
 	of *scalar[string]
 }
@@ -22,7 +22,7 @@ type list struct {
 func (l *list) want() string     { return "a list, each " + l.of.want() }
 func (l *list) typeName() string { return "list" }
 
-// read takes a list, or words separated by commas.
+// read accepts a list, or words separated by commas.
 func (l *list) read(r *reader, key string, n *yaml.Node) ([]string, bool) {
 	items := n.Content
 	switch {
@@ -56,12 +56,12 @@ func (l *list) node(words []string) *yaml.Node {
 	return n
 }
 
-// sections is the kind of lists of sections.
+// sections is the kind for lists of sections.
 type sections[T any] struct {
-	noun  string // for one element
+	noun  string // for a single element
 	keys  []definition[T]
-	check func(*T) string // describes an error in an element; "": there is none
-	name  func(*T) string // unique among the elements; nil: elements have no name
+	check func(*T) string // describes an error in an element, or returns ""
+	name  func(*T) string // unique among the elements; nil if elements have no name
 }
 
 func (l *sections[T]) want() string     { return "a list of sections, one for each " + l.noun }
@@ -76,7 +76,7 @@ func (l *sections[T]) descriptions() []*description {
 	return all
 }
 
-// read returns the elements with their valid keys, so that the checks between several keys find further errors.
+// read returns the elements with their valid keys, so that the checks that involve several keys can find more errors.
 func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n, key, "want %s; [] for none", l.want())
@@ -103,7 +103,7 @@ func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	return values, true
 }
 
-// element returns the key of an element of a list, for errors.
+// element returns the key of a list element, for errors.
 func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // element reads one element.

@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Sources are the origins of a configuration. They can be loaded again.
+// Sources are the sources of a configuration. They can be loaded several times.
 type Sources struct {
-	File   string              // name of the YAML file; empty: that of --config, then of SIBYL_CONFIG, then none
+	File   string              // name of the YAML file; empty: use --config, then SIBYL_CONFIG, then no file
 	Getenv func(string) string // nil: no environment
 	Flags  *Flags              // nil: no flags
 }
@@ -21,16 +21,17 @@ type Sources struct {
 // Effective is a valid configuration with the origins of its values. It is immutable.
 type Effective struct {
 	Config  Config
-	File    string            // the file that was read; empty: none
+	File    string            // the file that was read; may be empty
 	Read    string            // the [Fingerprint] of File when it was read
-	origins map[string]string // of the keys that a source gave: "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"
+	origins map[string]string // of the keys set by a source: "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"
 }
 
-// Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH"; "" for a default.
+// Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH", or "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
 
-// Fingerprint returns a hash of the file's contents, or the error text if it cannot be read; "" for no file. Contents,
-// not modification time and size: Kubernetes updates a mounted ConfigMap by swapping a symlink.
+// Fingerprint returns a hash of the file's contents, or the error text if it can't be read. It returns "" if file is
+// empty. We don't use the modification time and size, because Kubernetes updates a mounted ConfigMap by swapping a
+// symlink.
 func Fingerprint(file string) string {
 	if file == "" {
 		return ""
@@ -42,15 +43,15 @@ func Fingerprint(file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// layer holds the values that one source gives.
+// layer holds the values set by one source.
 type layer struct {
-	config  Config            // the fields of other keys are zero
-	origins map[string]string // of the keys that the source gives
+	config  Config            // fields of other keys are zero
+	origins map[string]string // of the keys set by the source
 }
 
 func newLayer() *layer { return &layer{origins: make(map[string]string)} }
 
-// Load reads the sources. The error is of type [Errors] and holds all errors found.
+// Load reads the sources. An error is of type [Errors] and contains all errors found.
 func Load(s Sources) (*Effective, error) {
 	if s.File == "" && s.Flags != nil {
 		s.File = s.Flags.file
@@ -79,7 +80,7 @@ func readAll(s Sources) ([]*layer, Errors) {
 	return []*layer{file, env, flags}, append(errs, more...)
 }
 
-// merge returns the defaults overridden by each layer in turn.
+// merge returns the defaults overridden by each layer in order.
 func merge(layers ...*layer) *Effective {
 	e := &Effective{origins: make(map[string]string)}
 	for _, d := range definitions() {
@@ -97,8 +98,8 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys: it lowers the size of a request to its share of a small memory, and
-// requires tokens of senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys. If the memory is small, it lowers the size of a request to its
+// share. It requires tokens from senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
@@ -109,7 +110,7 @@ func (e *Effective) fit() {
 	}
 }
 
-// readFile adds the values in a file; "" is no file.
+// readFile adds the values from a file. If name is "", it does nothing.
 func (l *layer) readFile(name string) Errors {
 	if name == "" {
 		return nil
@@ -124,7 +125,7 @@ func (l *layer) readFile(name string) Errors {
 	return r.errors
 }
 
-// readText adds the values in the text of a file.
+// readText adds the values from the text of a file.
 func (l *layer) readText(r *reader, text []byte) {
 	root := r.parse(text)
 	switch {
@@ -138,8 +139,8 @@ func (l *layer) readText(r *reader, text []byte) {
 	}
 }
 
-// readEnvironment returns the values in environment variables. Empty variables and unknown ones are ignored: Kubernetes
-// sets some with the same prefix.
+// readEnvironment returns the values in environment variables. It ignores empty variables, and unknown ones because
+// Kubernetes sets some with the same prefix.
 func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	l := newLayer()
 	var errs Errors
@@ -155,7 +156,7 @@ func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	return l, errs
 }
 
-// readWord adds the value in the text of a flag or an environment variable.
+// readWord adds the value from the text of a flag or environment variable.
 func (l *layer) readWord(d definition[Config], text string, r *reader) Errors {
 	about := d.about()
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
@@ -181,16 +182,16 @@ func variable(key string) string {
 	return "SIBYL_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
-// Flags are the flags of all keys, and --config.
+// Flags are the flags for all keys, plus --config.
 type Flags struct {
 	file string
 	set  map[string]string // by key
 }
 
-// AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at
-// once. If keys are given, it adds only their flags, for a command that uses no others.
+// AddFlags adds a flag to fs for each key, plus --config. Load checks the values, so that it can report all errors at
+// once. If keys are given, AddFlags only adds the flags for these, for a command that doesn't use others.
 //
-// Each flag has an annotation with the title of its group, whose key is group.
+// Each flag has an annotation named group with the title of its group.
 func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {
 	f := &Flags{set: make(map[string]string)}
 	fs.StringVar(&f.file, "config", "", "YAML file with the configuration: --otlp-grpc is its key grpc in the section otlp (sibyl config print lists all)")
@@ -211,8 +212,8 @@ func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {
 	return f
 }
 
-// flagHelp returns help in the style of flags: without a final full stop, and in lower case unless it begins with an
-// abbreviation.
+// flagHelp returns help in the style of flags: without a full stop at the end, and in lower case unless it starts with
+// an abbreviation.
 func flagHelp(help string) string {
 	help = strings.TrimSuffix(help, ".")
 	if second := help[1]; second == ' ' || second >= 'a' && second <= 'z' {
@@ -237,7 +238,7 @@ func (f *Flags) read() (*layer, Errors) {
 	return l, errs
 }
 
-// flagValue is the flag of a key.
+// flagValue is the value of a key's flag.
 type flagValue struct {
 	about *description
 	set   map[string]string
@@ -266,9 +267,9 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// Reload returns the configuration to use when next was loaded while current is in effect: next, except for keys that
-// need a restart, whose changes are refused. It returns these keys in the order of the table. If the combination is
-// invalid, it returns current and refuses all changes. It modifies neither argument.
+// Reload returns the configuration to use if next was loaded while current is in effect. This is next, except that
+// changes to keys that need a restart are refused. It returns these keys in the order of the table. If the combination
+// is invalid, it returns current and refuses all changes. It doesn't modify its arguments.
 func Reload(current, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the configuration as YAML, with comments that describe each key and give the origin of each value that
-// is not a default. Secrets are hidden. Apart from them the output can be loaded again.
+// Print writes the configuration as YAML. Comments describe each key and give the origin of each value that isn't a
+// default. Secrets are hidden. Apart from these, the output can be loaded again.
 func (e *Effective) Print(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString("# The configuration of sibyl serve in effect. Flags override the environment, which overrides the file, which overrides defaults.\n" +
@@ -31,7 +31,7 @@ func (e *Effective) Print(w io.Writer) error {
 	return err
 }
 
-// openSection writes the names of a section and of those around it, unless the last section was in them, too.
+// openSection writes the names of a section and its parents, except for parents that the last section has in common.
 func openSection(b *bytes.Buffer, last, section string) {
 	if section == "" {
 		return
@@ -65,7 +65,7 @@ func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name
 	return nil
 }
 
-// originComment returns the comment behind a value.
+// originComment returns the comment after a value.
 func (e *Effective) originComment(d definition[Config]) string {
 	about := d.about()
 	origin := e.origins[about.key]
@@ -89,8 +89,8 @@ func (d *description) restart() string {
 	return " A change needs a restart."
 }
 
-// yamlText returns a value as YAML: on one line without a line break if it is a scalar or an empty list, else on
-// several.
+// yamlText returns a value as YAML. Scalars and empty lists are on one line, without a line break; other values take
+// several lines.
 func yamlText(n *yaml.Node) (string, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -110,14 +110,14 @@ type keyJSON struct {
 	Key         string `json:"key"`
 	Value       any    `json:"value"`
 	Default     any    `json:"default"`
-	Origin      string `json:"origin"` // empty: the default
+	Origin      string `json:"origin"` // empty for a default
 	Flag        string `json:"flag"`
 	Environment string `json:"environment"`
 	Reloadable  bool   `json:"reloadable"`
 	Help        string `json:"help"`
 }
 
-// JSON writes the configuration as a list with one object for each key. Secrets are hidden.
+// JSON writes the configuration as a list with one object per key. Secrets are hidden.
 func (e *Effective) JSON(w io.Writer) error {
 	all := definitions()
 	keys := make([]keyJSON, len(all))

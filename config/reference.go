@@ -77,8 +77,8 @@ func Reference() string {
 	return b.String()
 }
 
-// defaultText returns the default as a cell of a table. If it is long, the second result lists it as a sentence
-// instead.
+// defaultText returns the default as a table cell. If the default is long, the second result is a sentence that lists
+// it instead.
 func (d *description) defaultText() (cell, elsewhere string) {
 	n := d.defaultNode
 	switch {

@@ -22,10 +22,9 @@ import (
 
 // kind reads, writes and describes values of type V.
 type kind[V any] interface {
-	// read returns the value of n, without its invalid parts, which it records in r. It returns false if there is no
-	// value.
+	// read returns the value of n without invalid parts, which it records in r. It returns false if there is no value.
 	read(r *reader, key string, n *yaml.Node) (V, bool)
-	// node returns v as YAML for people: secrets are hidden.
+	// node returns v as YAML for people, with secrets hidden.
 	node(v V) *yaml.Node
 	// want describes valid values; it follows the word "want".
 	want() string
@@ -33,16 +32,16 @@ type kind[V any] interface {
 	typeName() string
 }
 
-// scalar is a kind of values that are one word or number.
+// scalar is a kind for values that are a single word or number.
 type scalar[V any] struct {
 	name  string
 	wants string
 	parse func(text string) (V, error) // returns errInvalid, or an error with a more specific text than wants
 	text  func(v V) string
-	plain bool // values need no quotes
+	plain bool // values don't need quotes
 }
 
-// errInvalid reports a text that does not match the description in wants.
+// errInvalid reports a text that doesn't match the description in wants.
 var errInvalid = errors.New("not a valid value")
 
 func (s *scalar[V]) want() string     { return s.wants }
@@ -72,7 +71,7 @@ func (s *scalar[V]) read(r *reader, key string, n *yaml.Node) (v V, ok bool) {
 func (s *scalar[V]) node(v V) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: s.text(v)}
 	if !s.plain {
-		n.Tag = "!!str" // quotes texts that look like a number or a boolean
+		n.Tag = "!!str" // adds quotes to texts that look like a number or a boolean
 	}
 	return n
 }
@@ -91,7 +90,7 @@ func shapeOf(n *yaml.Node) string {
 // day is the unit of durations that package time lacks.
 const day = 24 * time.Hour
 
-// duration returns the kind of durations from low to high.
+// duration returns the kind for durations from low to high.
 func duration(low, high time.Duration) *scalar[time.Duration] {
 	return &scalar[time.Duration]{
 		name: "duration", wants: fmt.Sprintf("a duration from %s to %s, like 10s or 1h30m", durationText(low), durationText(high)),
@@ -105,7 +104,7 @@ func duration(low, high time.Duration) *scalar[time.Duration] {
 	}
 }
 
-// parseDuration is [time.ParseDuration] with whole days before the rest.
+// parseDuration is like [time.ParseDuration], but accepts whole days before the rest.
 func parseDuration(text string) (time.Duration, bool) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
@@ -122,7 +121,7 @@ func parseDuration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// durationText returns d without zero units: "5m", not "5m0s".
+// durationText formats d without zero units: "5m", not "5m0s".
 func durationText(d time.Duration) string {
 	if d != 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -137,7 +136,7 @@ func durationText(d time.Duration) string {
 	return s
 }
 
-// size returns the kind of numbers of bytes from low to high.
+// size returns the kind for numbers of bytes from low to high.
 func size(low, high int64) *scalar[int64] {
 	return &scalar[int64]{
 		name: "size", plain: true, wants: fmt.Sprintf("a size from %s to %s, like 512MiB", units.Bytes(low), units.Bytes(high)),
@@ -151,7 +150,7 @@ func size(low, high int64) *scalar[int64] {
 	}
 }
 
-// integer returns the kind of integers from low to high.
+// integer returns the kind for integers from low to high.
 func integer[T int | uint64](low, high T) *scalar[T] {
 	return &scalar[T]{
 		name: "integer", plain: true, wants: fmt.Sprintf("a whole number from %d to %d", low, high),
@@ -166,7 +165,7 @@ func integer[T int | uint64](low, high T) *scalar[T] {
 	}
 }
 
-// number returns the kind of numbers from low to high.
+// number returns the kind for numbers from low to high.
 func number(low, high float64) *scalar[float64] {
 	return &scalar[float64]{
 		name: "number", plain: true, wants: fmt.Sprintf("a number from %v to %v", low, high),
@@ -181,7 +180,7 @@ func number(low, high float64) *scalar[float64] {
 	}
 }
 
-// share returns the kind of shares from low to high: numbers, or percentages like 0.1%.
+// share returns the kind for shares from low to high, given as numbers or as percentages like 0.1%.
 func share(low, high float64) *scalar[float64] {
 	return &scalar[float64]{
 		name: "share", plain: true, wants: fmt.Sprintf("a share from %s to %s, like 0.1%% or 0.001", percentText(low), percentText(high)),
@@ -200,7 +199,8 @@ func share(low, high float64) *scalar[float64] {
 	}
 }
 
-// percentText returns a share as the shortest percentage that is read as the same share; as a number if there is none.
+// percentText returns a share as the shortest percentage that is read as the same share, or as a number if there is no
+// such percentage.
 func percentText(share float64) string {
 	for digits := range 17 {
 		text := strconv.FormatFloat(share*100, 'g', digits+1, 64)
@@ -211,7 +211,7 @@ func percentText(share float64) string {
 	return strconv.FormatFloat(share, 'g', -1, 64)
 }
 
-// rate returns the kind of times per second from low to high.
+// rate returns the kind for times per second from low to high.
 func rate(low, high time.Duration) *scalar[time.Duration] {
 	const perSecond = "/s"
 	s := duration(low, high)
@@ -228,7 +228,7 @@ func rate(low, high time.Duration) *scalar[time.Duration] {
 	return s
 }
 
-// boolean returns the kind of true and false.
+// boolean returns the kind for true and false.
 func boolean() *scalar[bool] {
 	return &scalar[bool]{
 		name: "bool", plain: true, wants: "true or false",
@@ -242,7 +242,7 @@ func boolean() *scalar[bool] {
 	}
 }
 
-// words returns the kind of texts that accept returns true for.
+// words returns the kind for texts accepted by accept.
 func words(name, wants string, accept func(text string) bool) *scalar[string] {
 	return &scalar[string]{
 		name: name, wants: wants,
@@ -256,7 +256,7 @@ func words(name, wants string, accept func(text string) bool) *scalar[string] {
 	}
 }
 
-// choice returns the kind of a few words.
+// choice returns the kind for a choice of words.
 func choice(among ...string) *scalar[string] {
 	name := strings.Join(among, "|")
 	if len(name) > maxTypeName {
@@ -265,31 +265,31 @@ func choice(among ...string) *scalar[string] {
 	return words(name, "one of "+strings.Join(among, ", "), func(text string) bool { return slices.Contains(among, text) })
 }
 
-// maxTypeName limits the length of the type of a flag in help.
+// maxTypeName limits the length of a flag's type in help texts.
 const maxTypeName = 40
 
-// maxText limits the length of texts, in bytes.
+// maxText is the maximum length of texts in bytes.
 const maxText = 4096
 
-// text returns the kind of texts that are not empty.
+// text returns the kind for non-empty texts.
 func text(wants string) *scalar[string] { return words("text", wants, isText) }
 
 func isText(s string) bool {
 	return s != "" && len(s) <= maxText && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// path returns the kind of file names.
+// path returns the kind for file names.
 func path(wants string) *scalar[string] { return words("path", wants, isText) }
 
 // off stands for an unused address or endpoint.
 const off = "off"
 
-// address returns the kind of listen addresses; off is read as "".
+// address returns the kind for listen addresses. The word off is read as "".
 func address() *scalar[string] {
 	return orOff(words("address", "a host and a port up to 65535, like 127.0.0.1:4317", isAddress))
 }
 
-// orOff extends s by the word off for the empty text.
+// orOff extends s with the word off, which stands for the empty text.
 func orOff(s *scalar[string]) *scalar[string] {
 	parse, text := s.parse, s.text
 	s.wants += ", or off"
@@ -321,13 +321,13 @@ func isHost(s string) bool {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// endpoint returns the kind of URLs of other servers. User names, passwords and queries in them are hidden.
+// endpoint returns the kind for URLs of other servers. It hides user names, passwords and queries in them.
 func endpoint() *scalar[string] {
 	s := words("url", "a URL that starts with http:// or https://", isURL)
 	parse := s.parse
 	s.parse = func(text string) (string, error) {
 		v, err := parse(text)
-		if err != nil && strings.ContainsAny(text, "@?") { // do not repeat it: it may contain a secret
+		if err != nil && strings.ContainsAny(text, "@?") { // don't repeat it because it may contain a secret
 			return "", errors.New("want " + s.wants)
 		}
 		return v, err
@@ -350,13 +350,13 @@ func endpoint() *scalar[string] {
 	return s
 }
 
-// linkURL returns the kind of templates of links. User names and passwords in them are hidden.
+// linkURL returns the kind for link templates. It hides user names and passwords in them.
 func linkURL(wants string, valid func(string) bool) *scalar[string] {
 	s := words("url", wants, func(text string) bool { return valid(text) && !strings.Contains(text, hidden) })
 	parse := s.parse
 	s.parse = func(text string) (string, error) {
 		v, err := parse(text)
-		if err != nil && strings.Contains(text, "@") { // do not repeat it: it may contain a password
+		if err != nil && strings.Contains(text, "@") { // don't repeat it because it may contain a password
 			return "", errors.New("want " + s.wants)
 		}
 		return v, err
@@ -365,7 +365,7 @@ func linkURL(wants string, valid func(string) bool) *scalar[string] {
 	return s
 }
 
-// withoutUser returns a URL, or a template of URLs, with its user name and password hidden.
+// withoutUser hides the user name and password in a URL or a template of URLs.
 func withoutUser(template string) string {
 	scheme, rest, found := strings.Cut(template, "://")
 	end := strings.IndexAny(rest, "/?#")
@@ -379,13 +379,13 @@ func withoutUser(template string) string {
 	return scheme + "://" + hidden + rest[at:]
 }
 
-// isURL also rejects URLs that were printed with their secrets hidden.
+// isURL also rejects URLs that were printed with hidden secrets.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// isPublicURL accepts the URL of a page without credentials, query and fragment.
+// isPublicURL accepts the URL of a page if it has no credentials, query or fragment.
 func isPublicURL(s string) bool {
 	if s == "" {
 		return true
@@ -394,7 +394,7 @@ func isPublicURL(s string) bool {
 	return err == nil && isURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// tracePlaceholder stands for the trace ID in a link; it is the only required placeholder.
+// tracePlaceholder stands for the trace ID in a link. It is the only required placeholder.
 const tracePlaceholder = "{trace_id}"
 
 func isTraceURL(s string) bool {
@@ -418,7 +418,7 @@ func isPrefix(s string) bool {
 	return len(s) <= maxText && prefix.MatchString(s) && !strings.Contains(s, "/.")
 }
 
-// hidden replaces a secret; it is not a valid secret itself.
+// hidden replaces a secret. It isn't a valid secret itself.
 const hidden = "(hidden)"
 
 // secret makes s never show or repeat its values.
@@ -436,7 +436,7 @@ func secret(s *scalar[string]) *scalar[string] {
 	return s
 }
 
-// secretURL is endpoint that shows only scheme and host: the paths of many webhooks are secrets.
+// secretURL is like endpoint, but only shows scheme and host, because the paths of many webhooks are secrets.
 func secretURL() *scalar[string] {
 	s := secret(endpoint())
 	s.text = func(v string) string {

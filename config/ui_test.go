@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// The address of the UI is the configured one or, if others can reach it, that of the listener.
+// The address of the UI is the configured one or, if others can reach it, the listener's.
 func TestUI(t *testing.T) {
 	for want, c := range map[string]Config{
 		"http://127.0.0.1:8321":        {HTTP: "127.0.0.1:8321"},
