@@ -20,8 +20,8 @@ func (w *harness) compareWorst(t *testing.T, query string) contract.Comparison {
 	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.history.group.String()+"/compare"+query, nil))
 }
 
-// Every sampled request lies in the box of the window in which it arrived, and in no other box. Two boxes that split
-// the durations of a window split its requests. All other requests are the rest.
+// Every sampled request lies in the box of the window that it arrived in, and in no other box. Two boxes that split the
+// durations of a window split its requests. All other requests are the rest.
 func TestCompareBox(t *testing.T) {
 	w := newTroubled(t)
 	for range 3 {

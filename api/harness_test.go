@@ -55,7 +55,7 @@ type harness struct {
 	app         *sim.App
 	fault       sim.Fault
 	change      []func(*engine.Options)
-	injected    trace.Nanos // time at which the fault starts; 0: no fault
+	injected    trace.Nanos // start of the fault; 0: no fault
 	outbox      *store.Outbox
 	deadLetters int                // number added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; may be nil

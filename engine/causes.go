@@ -20,7 +20,7 @@ const (
 	sampledProblems = 64      // problems whose requests are sampled; those under investigation come first
 	sampledRequests = 128     // sampled requests per problem
 	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
-	firstLook       = 32      // requests at which a problem is first explained; it's explained again each time the number has doubled
+	firstLook       = 32      // requests needed for the first explanation; each time the number doubles, there is another one
 	explainedAtOnce = 4       // problems explained per epoch
 	explainedAlpha  = 0.02
 )
@@ -174,8 +174,8 @@ func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.findings = f.in.Explain(p, table, explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
-// restartSamples restarts the samples of problems for which the decisions enable captures of attributes, because
-// earlier requests lack these attributes.
+// restartSamples restarts the samples of problems whose attributes the decisions start to capture, because earlier
+// requests lack these attributes.
 func (c *causes) restartSamples(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]

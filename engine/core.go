@@ -43,7 +43,7 @@ type Options struct {
 	Objectives []incident.Objective
 	Gates      incident.Gates // zero: [incident.DefaultGates]
 
-	// NamesAge is the age at which names that nothing mentions are deleted even if there is room for more; 0 means a day.
+	// Unused names older than NamesAge are deleted even if there is room for more; 0 means a day.
 	NamesAge time.Duration
 
 	// Strategies are further strategies that Strategy may name. They are used in evaluations.
@@ -153,8 +153,7 @@ func (c *Core) groups() *group.Grouper {
 }
 
 // OnLearned registers f to be called for each request of the learning period when that period ends, with the final
-// request type and group, either of which may be nil. Observe returned provisional ones. f must not retain its
-// arguments.
+// request type and group, where Observe returned provisional ones. Either may be nil. f must not retain its arguments.
 func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
 	c.onLearned = f
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is the time at which the simulations start.
+// start is the start time of the simulations.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
 // world runs a simulated application with a Core. The plan of an epoch applies in the next epoch.
@@ -67,7 +67,7 @@ func (w *world) until(t time.Duration) {
 	}
 }
 
-// small returns an application for which hours can be played in seconds.
+// small returns an application with so little traffic that hours can be played in seconds.
 func small(seed uint64, fault sim.Fault) sim.Config {
 	return sim.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
 }

@@ -15,9 +15,9 @@ type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling added latency, at most maxAffected
 	Share    float64         // share of all requests since the onset that are of Types; 0: unknown
-	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
+	Problems []analysis.Hash // in the order of joining, at most maxAffected
 	Place    Place
-	// Milestones are the events in its course, in the order in which they became known.
+	// Milestones are the events in its course, in the order of becoming known.
 	Milestones []Milestone
 	// AlertedSeverity is the severity when it opened or last reopened. Alerts about it keep this severity.
 	AlertedSeverity Severity
@@ -72,7 +72,7 @@ func (x *AffectedType) lost() float64 {
 // Fails reports whether failures account for more of the loss of x than added latency.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
 
-// Limits by which an affected type is back to normal.
+// Limits that decide whether an affected type is back to normal.
 const (
 	leastLeft = 0.25 // share of the former loss per request that new requests must still have
 	leastMore = 1.25 // times the former loss that continues at a lower level

@@ -22,7 +22,7 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns the open incidents and the closed ones still remembered, in the order in which they were opened.
+// All returns the open incidents and the closed ones still remembered, in the order of opening.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))
@@ -67,7 +67,7 @@ func (c *Incidents) problems() (all []analysis.Hash) {
 	return all
 }
 
-// leastRetention is the minimum time for which closed incidents are kept.
+// leastRetention is the minimum time that closed incidents are kept.
 const leastRetention = 24 * time.Hour
 
 // forget deletes closed incidents that are older than age, unless age is 0, and the oldest ones if there are too many.
@@ -116,7 +116,7 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 	return own >= all/2
 }
 
-// mayReturn is the time after its end in which an incident can reopen, unless it is one that takes hours to grow.
+// mayReturn is the maximum time between the end of an incident and its reopening, except if it takes hours to grow.
 const mayReturn = 10 * time.Minute
 
 // follow updates the request types and the problems of the open incidents at the end of an epoch.
@@ -169,7 +169,7 @@ const (
 	clearly       = 2.0  // standard errors; few are enough because the incident itself is certain
 )
 
-// longestUnnoticed is the longest time for which an incident can have been going on when it reopens.
+// longestUnnoticed is the maximum time that a returning incident can go on before it is reopened.
 const longestUnnoticed = 2 * incident.Window
 
 // unlearn removes requests learned as healthy after the start of an incident that is opening now.

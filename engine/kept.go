@@ -100,7 +100,7 @@ func (k *Kept) take() []Recorded {
 	return added
 }
 
-// endEpoch deletes old requests, and request types for which known returns false, and divides the room again.
+// endEpoch deletes old requests, and unknown request types, and divides the room again.
 func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
 		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {

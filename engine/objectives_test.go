@@ -23,7 +23,7 @@ type checkout struct {
 	now     trace.Nanos
 	next    uint64
 	rate    int     // requests per second
-	slow    float64 // share of the requests in which pay takes twice as long
+	slow    float64 // share of the requests whose call to pay takes twice as long
 	failing float64 // share of the requests that fail
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// measuredEpochs is the number of epochs for which an agents' measurement is valid. Agents report less often than
-// epochs end.
+// measuredEpochs is the number of epochs that a measurement by agents stays valid. Agents report less often than epochs
+// end.
 const measuredEpochs = 3
 
 // Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
@@ -173,7 +173,7 @@ func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	f.update(at)
 }
 
-// returnsSoon is the maximum time for which the search waits for a tracepoint that can't be enabled now.
+// returnsSoon is the maximum time that the search waits for a tracepoint that can't be enabled now.
 const returnsSoon = 2 * time.Minute
 
 // withdrawn returns three ascending lists of tracepoints: those that can't be enabled at time now; among them, the

@@ -17,7 +17,7 @@ func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
 	return false
 }
 
-// touches reports whether an edge is time in a service or time in which a caller waits for it.
+// touches reports whether an edge is time spent in a service or waiting for it.
 func touches(table *trace.Table, e trace.EdgeInfo, service trace.Symbol) bool {
 	places := placesOf(table, e)
 	return slices.Contains(places[:], service)

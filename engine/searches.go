@@ -24,7 +24,7 @@ type Searches struct {
 	incidents *Incidents
 	strategy  search.Strategy
 	state     search.State
-	list      []*incidentSearch       // in the order in which their incidents were opened
+	list      []*incidentSearch       // in the order of their incidents' opening
 	inside    observation.Observation // scratch
 }
 
@@ -69,8 +69,8 @@ func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	return nil
 }
 
-// Tree returns the tree in which an incident is searched, or nil if it isn't. Its contexts start at operations of the
-// first suspect.
+// Tree returns the tree used to search an incident, or nil if it isn't searched. Its contexts start at operations of
+// the first suspect.
 func (r *Searches) Tree(incident uint64) *cct.Tree {
 	if s := r.of(incident); s != nil {
 		return s.tree

@@ -103,7 +103,7 @@ func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	return make([]uint64, windows)
 }
 
-// leadingEdges returns the edges of g in which its requests spend the most time.
+// leadingEdges returns the edges where the requests of g spend the most time.
 func leadingEdges(g *group.Group) []trace.Edge {
 	w := g.Judged()
 	if w.Total.N == 0 {

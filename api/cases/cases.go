@@ -46,8 +46,8 @@ type ServiceStates interface {
 
 // Latencies returns durations over time. [requests.Requests] implements it.
 type Latencies interface {
-	// Around returns the durations of a group's requests within a span in bins, one of which starts at edge. The result is
-	// empty if the durations aren't kept.
+	// Around returns the durations of a group's requests within a span in bins, with one bin starting at edge. The
+	// result is empty if the durations aren't kept.
 	Around(ctx context.Context, group analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error)
 }
 

@@ -57,8 +57,8 @@ func (c *Comments) Of(incident string) []contract.Comment {
 }
 
 // Add adds a comment on an incident and returns it with its number. If there are too many comments, it first deletes
-// the comments on incidents for which known returns false. The comment is on disk when Add returns. If Add returns an
-// error, nothing has changed.
+// the comments on unknown incidents. The comment is on disk when Add returns. If Add returns an error, nothing has
+// changed.
 func (c *Comments) Add(incident string, comment contract.Comment, known func(incident string) bool) (contract.Comment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

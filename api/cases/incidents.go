@@ -298,7 +298,7 @@ type SamplesHistory interface {
 // SampleTraces returns stored traces of the affected request types that started between the onset and the end of an
 // incident; closed is 0 for an open incident. It starts with failed traces, latest first, of types that lose more by
 // failures than by time. Slow traces follow, with the slowest relative to their type's usual duration first. For a
-// closed incident it returns the traces kept for the incident, which don't change any more.
+// closed incident it returns the traces kept for the incident, which no longer change.
 func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)

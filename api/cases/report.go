@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Time before and after an incident for which its report shows durations.
+// Time before and after an incident that its report includes in the durations.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute

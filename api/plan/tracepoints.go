@@ -88,7 +88,7 @@ func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	return points
 }
 
-// stateOrder is the order in which states are listed.
+// stateOrder is the order of states in lists.
 var stateOrder = []contract.TracepointState{
 	contract.TracepointStateOn, contract.TracepointStatePending, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
 }

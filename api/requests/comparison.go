@@ -255,7 +255,7 @@ func instantText(t trace.Nanos) string { return render.At(t).Format(time.RFC3339
 type sample struct {
 	stats.Table
 	group   *group.Group
-	arrived [][2]int64 // tick [from, to) in which the request of each row arrived, ns since 1970; 0, 0 if unknown
+	arrived [][2]int64 // tick [from, to) when the request of each row arrived, ns since 1970; 0, 0 if unknown
 }
 
 func sampleOf(g *group.Group) sample {
@@ -271,7 +271,7 @@ func sampleOf(g *group.Group) sample {
 	return s
 }
 
-// since returns the start of the tick in which sampling started.
+// since returns the start of the tick when sampling started.
 func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }

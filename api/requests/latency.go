@@ -166,8 +166,8 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
 }
 
-// Around returns the durations of a group's requests within a span in bins, one of which starts at edge. The result is
-// empty if the durations aren't kept.
+// Around returns the durations of a group's requests within a span in bins, with one bin starting at edge. The result
+// is empty if the durations aren't kept.
 func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
 	var all []group.Numbers
 	var err error

@@ -51,8 +51,8 @@ func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.F
 	return found, cmp.Or(err, refused)
 }
 
-// fewCallsAge is the time for which we don't count again. The status is read every epoch, and counting takes time
-// linear in the history.
+// fewCallsAge is the maximum age of a count. We don't count each time because the status is read every epoch, and
+// counting takes time linear in the history.
 const fewCallsAge = time.Minute
 
 // recentFew returns the operations with few calls if they were counted recently, as of s, or else nil.

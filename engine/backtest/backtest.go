@@ -1,5 +1,5 @@
 // Package backtest plays recorded traces through the engine of sibyl serve, on a clock driven by the traces, and
-// returns the incidents that the service would have reported: files → traces in the order in which they ended →
+// returns the incidents that the service would have reported: files → traces in the order of their ends →
 // [assemble.Online] → [engine.Core], epoch by epoch → [Result]. If there are labels, it scores the incidents.
 //
 // A trace arrives as a whole when its last span ends, because a recording doesn't contain the delays of exporters. The
@@ -27,14 +27,14 @@ type Result struct {
 	Misdated  int               // traces that were not played because their clocks were wrong, not counted in Traces
 	Coverage  trace.Coverage    // how their spans were used
 	From, To  trace.Nanos       // start of the first span, end of the last; 0 if there are no traces
-	Learned   trace.Nanos       // time from which on incidents are reported; 0: the recording is too short
+	Learned   trace.Nanos       // start of reporting incidents; 0: the recording is too short
 	Incidents []engine.Incident // in the order of opening, as of their end or the recording's end; not nil
 	Types     []group.Summary   // names the request types that incidents affect
 	Score     *Score            // nil if there are no labels
 }
 
 // Files plays the traces of files and directories. It returns an error if a path can't be read, if there is no room for
-// temporary files, if ctx ends, or if there are labels but none of them can be scored. It doesn't use Options.Table.
+// temporary files, if ctx ends, or if there are labels but no label can be scored. It doesn't use Options.Table.
 //
 // Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
 // would follow them.

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// clockTolerance is the distance between a span's end and its arrival at which we consider its clock wrong. It allows
-// for inaccurate arrival times and for files that were merged.
+// clockTolerance is the maximum time between a span's arrival and its end; if the end is even later, we consider its
+// clock wrong. It allows for inaccurate arrival times and for files that were merged.
 const clockTolerance = 10 * time.Minute
 
 // Limits of an [arrivals].

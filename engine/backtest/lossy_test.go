@@ -18,7 +18,7 @@ import (
 type lossy struct {
 	untidy
 	loss  float64       // share of the spans that get lost
-	after time.Duration // time after which they get lost
+	after time.Duration // when the loss starts
 	names bool          // whether CLIENT spans name the callee
 	hop   bool          // whether there is a hop between frontend and orders that creates spans but doesn't export them
 

@@ -48,7 +48,7 @@ func (c engineCore) AffectedTypes() []group.Summary { return c.View().AffectedTy
 // Coverage implements core.
 func (c engineCore) Coverage() *trace.Coverage { return c.View().Coverage }
 
-// longestGap is the longest time without traces in which epochs still end. The rest of a longer gap is skipped, as if
+// longestGap limits the time without traces during which epochs still end. The rest of a longer gap is skipped, as if
 // the service had been stopped.
 const longestGap = 24 * time.Hour
 
@@ -95,7 +95,7 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 // versionKey is the attribute with a service's version. It is kept by default.
 const versionKey = "service.version"
 
-// Play advances the time to the end of t and then takes t. Traces must come in the order in which they end. It doesn't
+// Play advances the time to the end of t and then takes t. Traces must come in the order of their ends. It doesn't
 // retain t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
@@ -210,7 +210,7 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	p.versions[v] = seen
 }
 
-// Now returns the time up to which p has played.
+// Now returns the time that p has reached.
 func (p *Player) Now() trace.Nanos { return p.now }
 
 // ingest passes the traces that are due to the core, as the service does.

@@ -78,7 +78,7 @@ func request(from, to trace.Nanos) *trace.Trace {
 	return t
 }
 
-// A trace reaches the core in the epoch in which the service would close it, six seconds after the trace has ended.
+// A trace reaches the core when the service would close it, that is, six seconds after the trace has ended.
 func TestEpochs(t *testing.T) {
 	c := &fakeCore{}
 	p := c.player(nil)
@@ -231,7 +231,7 @@ func (c *fakeCore) open(all ...opening) {
 type opening struct {
 	from, to trace.Nanos
 	suspects []string
-	changes  trace.Nanos // time after which the suspects are later
+	changes  trace.Nanos // when the suspects change to later
 	later    []string
 	merged   bool // it disappears at its end
 }

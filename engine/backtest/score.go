@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is the time after a labelled window in which an incident can still open for the fault. The suspects are judged
+// Grace is the time after a labelled window during which its fault can still open an incident. The suspects are judged
 // at the end of this time.
 const Grace = time.Minute
 
@@ -88,7 +88,7 @@ type Sum struct {
 	Top3   float64 `json:"top3"` // it is among the first three suspects
 }
 
-// scorer records the suspects of incidents at the times at which they are judged.
+// scorer records the suspects of incidents when they are judged.
 type scorer struct {
 	labels []Label
 	table  *trace.Table
@@ -103,7 +103,7 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 	return s
 }
 
-// deadline returns the time at which the suspects for a window are judged.
+// deadline returns when the suspects for a window are judged.
 func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
 // epoch takes the incidents as of the end of an epoch.

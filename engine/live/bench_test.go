@@ -210,8 +210,8 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
 }
 
-// broadState returns the state of a core with 10,000 request types after a past, in which each type has one request per
-// hour, and five busy minutes.
+// broadState returns the state of a core with 10,000 request types after a past with one request per hour and type, and
+// after five busy minutes.
 func broadState(options engine.Options, past time.Duration) []byte {
 	table := &trace.Table{}
 	core := engine.NewCore(table, options)

@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// slowdown is the divisor of the elapsed time by which the service's time falls behind while it is ahead of the system
-// clock.
+// slowdown determines how the service's time waits for the system clock if it is ahead: it falls behind by 1/slowdown
+// of the elapsed time.
 const slowdown = 10
 
 // steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep

@@ -32,8 +32,8 @@ type Counts struct {
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
 	Decided, ExemplarsLate       atomic.Int64                                // end of the last epoch, ns since 1970; exemplars that were not stored in time
-	Encoded                      atomic.Int64                                // ns for which the last checkpoint blocked the core
-	Downsampled                  atomic.Int64                                // ns for which storing the last windows blocked the core
+	Encoded                      atomic.Int64                                // time in ns that the last checkpoint blocked the core
+	Downsampled                  atomic.Int64                                // time in ns that storing the last windows blocked the core
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
 	Names atomic.Int64 // names deleted from the dictionary of the core

@@ -55,7 +55,7 @@ type task struct {
 	changes   []change
 	keeps     []keep
 	newlyKept []engine.Recorded // traces to copy to whole
-	until     time.Time         // deadline after which changes are postponed
+	until     time.Time         // deadline; later changes are postponed
 	cleanup   *cleanup          // nil if there is nothing to clean up
 	trim      uint64            // first record of the journal that is still needed; 0: unchanged
 }
@@ -63,9 +63,10 @@ type task struct {
 const (
 	// maxExemplarGroups limits the groups with exemplars.
 	maxExemplarGroups = 4096
-	// sampleAge is the age at which a sample starts again, so that exemplars are recent.
+	// sampleAge is the maximum age of a sample. It then starts again, so that exemplars are recent.
 	sampleAge = time.Hour
-	// failedAge is the age at which a failed request can be replaced. If all requests fail, we therefore copy few traces.
+	// failedAge is the minimum age of a failed request that is replaced by another. If all requests fail, we therefore
+	// copy few traces.
 	failedAge = time.Minute
 	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming the
 	// journal. Changes that find it full are retried at the end of the next epoch.
@@ -176,7 +177,7 @@ func (k *exemplarStore) keep(all []keep) {
 }
 
 // epoch passes the changed samples and the requests newly kept for comparisons to run. It deletes the exemplars of
-// groups for which known returns false.
+// unknown groups.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()

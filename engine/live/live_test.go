@@ -35,7 +35,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is the time at which the tests start, a multiple of the epoch length.
+// start is the start time of the tests, a multiple of the epoch length.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
 // clock is a clock that tests can set.
@@ -332,7 +332,7 @@ func (r *running) decide(i int) *engine.Settings {
 	return &s
 }
 
-// feedback returns the agents' reports by the stretch after which they arrive.
+// feedback returns the agents' reports by stretch. They arrive at the end of the stretch.
 func feedback() map[int]*search.Feedback {
 	var points []search.Announced
 	for i := range 5 {

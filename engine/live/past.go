@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// packAge is the age at which the windows of a day are packed. Younger windows stay short.
+	// packAge is the maximum age of short windows. When they are older, the windows of a day are packed.
 	packAge = 2 * group.Day
-	// leastPast is the minimum time for which closed problems are kept.
+	// leastPast is the minimum time that closed problems are kept.
 	leastPast = group.Day
 	// pastMargin is how much longer than the age limit windows are kept, so that with a limit of a week the windows of a
 	// week ago still exist.
@@ -119,8 +119,8 @@ const (
 	maxKept = 64
 	// keptTypes limits the number of an incident's request types with kept exemplars.
 	keptTypes = 3
-	// keepEvery is the interval at which exemplars of an open incident are kept. It is shorter than sampleAge, after which
-	// a sample restarts, so that few slow requests are lost.
+	// keepEvery is the interval between keeping exemplars of an open incident. It is shorter than sampleAge, so that
+	// few slow requests are lost when a sample restarts.
 	keepEvery = sampleAge / 6
 	// maxKeeps limits the keeps that wait for the goroutine of the exemplarStore.
 	maxKeeps = 1024

@@ -108,7 +108,7 @@ func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.
 	return k.options.Store.Compact(ctx)
 }
 
-// excess returns the number of bytes by which the store exceeds a limit. It is 0 if the limit is 0.
+// excess returns how many bytes the store exceeds a limit by. It is 0 if the limit is 0.
 func (k *exemplarStore) excess(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil

@@ -163,7 +163,7 @@ func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 }
 
 // epochEnd returns the end of the current epoch and starts the next one, or returns nil if the current one isn't over.
-// Epochs end at multiples of their length. Epochs in which the service didn't run are skipped. No epoch ends while the
+// Epochs end at multiples of their length. It skips epochs during which the service didn't run. No epoch ends while the
 // disk is full.
 func (q *sequencer) epochEnd() *barrier {
 	length := trace.Nanos(q.options.Core.Epoch)

@@ -49,7 +49,7 @@ type Options struct {
 	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to. 0
 	// means unlimited.
 	MaxJournalAge time.Duration
-	MaxJournal    uint64 // size of the journal in bytes at which requests are refused; 0: unlimited
+	MaxJournal    uint64 // maximum size of the journal in bytes; if it is larger, requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
 	// Fits reports whether the disk has room for the given number of bytes in addition to background work. If it has no
@@ -69,7 +69,7 @@ type Options struct {
 // Retention limits the stored history.
 type Retention struct {
 	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
-	Bytes     int64         // size of the store on disk at which the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
+	Bytes     int64         // maximum size of the store on disk; the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
 	Exemplars int           // number of slow, of typical and of fast traces for each group
 }
 
@@ -92,7 +92,7 @@ func DefaultOptions() Options {
 // store belong to the caller.
 //
 // Its methods are safe for concurrent use. They communicate through channels with the sequencer, the shards and the
-// core loop, each of which owns its state.
+// core loop, which each own their state.
 type Service struct {
 	options   *Options
 	intake    *intake

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// TicksKept is the time for which requests are kept by tick, for display.
+	// TicksKept is the time that requests are kept by tick, for display.
 	TicksKept = 3 * time.Hour
-	// MinutesKept is the time for which requests are kept by minute after that.
+	// MinutesKept is the time that requests are kept by minute after that.
 	MinutesKept = 2 * group.Day
 	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md gives their size.
 	maxTicked = 2048
@@ -23,8 +23,8 @@ const (
 	maxTicks = 1 << 17
 )
 
-// ticks counts the requests since the last checkpoint by group and by the tick in which they started, no matter when
-// their traces arrived. No decision depends on it.
+// ticks counts the requests since the last checkpoint by group and by the tick of their start, no matter when their
+// traces arrived. No decision depends on it.
 type ticks struct {
 	now    trace.Nanos                   // end of the last epoch
 	ticked map[analysis.Hash]trace.Nanos // latest ticks of groups and request types

@@ -14,7 +14,7 @@ type versionBuffer struct {
 	places map[ingest.ServiceVersion]int // index in seen
 }
 
-// maxBufferedVersions is the number of versions at which a barrier is sent to pass them on.
+// maxBufferedVersions limits the buffered versions. If there are as many, a barrier is sent to pass them on.
 const maxBufferedVersions = 4096
 
 // observe adds the versions in a request that arrived at a time.
@@ -33,7 +33,7 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	}
 }
 
-// maxDelay is the age at which we no longer believe a span's start and assume a wrong clock.
+// maxDelay is the maximum age of a span's start. If the start is older, we assume a wrong clock.
 const maxDelay = 7 * group.Day
 
 // startOf returns the start of a version that arrived at a time. In a recorded past the start is long before the

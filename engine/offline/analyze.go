@@ -165,7 +165,7 @@ type dayAccounts struct {
 
 const dayLength = trace.Nanos(24 * time.Hour)
 
-// dayOf returns the day on which the trace of p starts.
+// dayOf returns the day when the trace of p starts.
 func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	var start trace.Nanos
 	if len(p.Roots) > 0 {

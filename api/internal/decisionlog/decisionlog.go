@@ -74,8 +74,8 @@ const (
 	maxReads   = 20
 )
 
-// Find returns the selected decisions, latest first, and the ID before which the next page starts, or nil if this is
-// the last page.
+// Find returns the selected decisions, latest first, and the ID that the next page must be older than, or nil if this
+// is the last page.
 func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *ID, err error) {
 	to := q.To
 	if to == 0 {

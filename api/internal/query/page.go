@@ -119,8 +119,7 @@ func PageOf(limit *int, cursor *string, sort string) Page {
 	return p
 }
 
-// Page returns the items of a page for which keep returns true, and the cursor of the next page, or nil if this is the
-// last page.
+// Page returns the items of a page that keep accepts, and the cursor of the next page, or nil if this is the last page.
 func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *string, err error) {
 	from := 0
 	if p.Cursor != nil && *p.Cursor != "" {
@@ -156,7 +155,7 @@ func (l *List[ID]) End(p Page, key float64, id ID) string {
 	return Cursor{p.Sort, math.Float64bits(key), l.text(id)}.String()
 }
 
-// Count returns the number of items for which keep returns true.
+// Count returns the number of items that keep accepts.
 func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	for i := range l.entries {
 		if keep(l.entries[i].at) {
@@ -166,7 +165,7 @@ func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	return n
 }
 
-// Index returns the index at which the page starts, for lists in a fixed order.
+// Index returns the index of the first item of the page, for lists in a fixed order.
 func (p Page) Index() (int, error) {
 	if p.Cursor == nil || *p.Cursor == "" {
 		return 0, nil

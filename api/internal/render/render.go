@@ -109,7 +109,7 @@ func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	return path
 }
 
-// Tree returns the tree in which an incident, or a problem with requests of a type, is searched. It is nil if unknown.
+// Tree returns the tree used to search an incident, or a problem with requests of a type. It is nil if unknown.
 func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
 	if id, about := subject.Incident(); about {
 		return r.Core.Searches.Tree(id)
