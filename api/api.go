@@ -46,8 +46,8 @@ import (
 type Running interface {
 	epoch.Engine
 	operating.Service
-	// WholeTrace returns the trace of a request kept for comparisons, as an OTLP request in protobuf with all attributes,
-	// or nil if the trace isn't kept.
+	// WholeTrace returns the trace of a request kept for comparisons, as an OTLP request in protobuf with all
+	// attributes, or nil if the trace isn't kept.
 	WholeTrace(id trace.ID) ([]byte, error)
 }
 

@@ -39,8 +39,8 @@ type History interface {
 
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
-	// Attention returns the unwell services as of s, except for services of incidents. The caller must be allowed to read
-	// c.
+	// Attention returns the unwell services as of s, except for services of incidents. The caller must be allowed to
+	// read c.
 	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
 }
 

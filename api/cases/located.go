@@ -115,8 +115,8 @@ func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigati
 		edges[e.Edge] = e.Mean
 		times[placeKey{table.Context(e.Context).Op, 0}] += e.Mean
 	}
-	// A tracepoint appears under different contexts in each batch. We only use one batch per edge, the one with the most
-	// requests.
+	// A tracepoint appears under different contexts in each batch. We only use one batch per edge, the one with the
+	// most requests.
 	type part struct {
 		within trace.Edge
 		place  placeKey

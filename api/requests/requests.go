@@ -18,12 +18,12 @@ import (
 
 // History reads stored traces and the windows of past days. [store.Store] implements it.
 type History interface {
-	// Exemplars returns the exemplars of a group or request type. The result is empty if it is unknown. Kept returns the
-	// exemplars kept for a problem or an incident.
+	// Exemplars returns the exemplars of a group or request type. The result is empty if it is unknown. Kept returns
+	// the exemplars kept for a problem or an incident.
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
 	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
-	// EachExemplars calls f with the exemplars of every group. EachKept calls f with the exemplars kept for problems and
-	// incidents.
+	// EachExemplars calls f with the exemplars of every group. EachKept calls f with the exemplars kept for problems
+	// and incidents.
 	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
 	EachKept(f func(of search.Subject, group analysis.Hash, e *store.Exemplars) error) error
 	// Trace returns a stored trace as an OTLP request in protobuf, or nil if it isn't stored.

@@ -69,8 +69,8 @@ type serviceTable struct {
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool // it ends with the last epoch
-	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table isn't
-	// live.
+	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table
+	// isn't live.
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 

@@ -24,14 +24,14 @@ const (
 // arrivals finds spans from fast clocks by their place in their file. It relies on the fact that no span ends after it
 // arrived.
 //
-//  1. Each host has a clock, and so does each service whose spans name no host. The time of a clock is the latest end of
-//     the last few spans that it dated, because some of them may be late.
+//  1. Each host has a clock, and so does each service whose spans name no host. The time of a clock is the latest end
+//     of the last few spans that it dated, because some of them may be late.
 //  2. The arrival time at a place in a file is the median of the times of the clocks there, because most clocks are
 //     right.
 //  3. A span that ends more than [clockTolerance] after its arrival has a wrong clock. An earlier end proves nothing,
 //     because spans may be late.
-//  4. If most spans in a file did not end about when they arrived, the file isn't in the order of arrival. We then ignore
-//     its order.
+//  4. If most spans in a file did not end about when they arrived, the file isn't in the order of arrival. We then
+//     ignore its order.
 //
 // Call add for the spans in the order of the input and end once, then extent. The zero value is ready to use.
 type arrivals struct {

@@ -72,8 +72,8 @@ type Case struct {
 	Fault          string   `json:"fault"`
 	Raised         bool     `json:"raised"`
 	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil: not raised
-	// RankService is the rank, starting at 1, of the labelled service among the suspects. Suspects are taken [Grace] after
-	// the window, or at the end of the incident if that is earlier. It is nil if the service isn't among them.
+	// RankService is the rank, starting at 1, of the labelled service among the suspects. Suspects are taken [Grace]
+	// after the window, or at the end of the incident if that is earlier. It is nil if the service isn't among them.
 	RankService *int `json:"rank_service"`
 
 	Service  string `json:"-"` // labelled

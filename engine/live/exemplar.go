@@ -68,13 +68,13 @@ const (
 	// failedAge is the minimum age of a failed request that is replaced by another. If all requests fail, we therefore
 	// copy few traces.
 	failedAge = time.Minute
-	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming the
-	// journal. Changes that find it full are retried at the end of the next epoch.
+	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming
+	// the journal. Changes that find it full are retried at the end of the next epoch.
 	tasksWaiting = 2
 	// maxReusedRecord is the maximum size in bytes of a scratch record that is kept for reuse.
 	maxReusedRecord = 4 << 20
-	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. While samples are small, many exemplars
-	// are new.
+	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. While samples are small, many
+	// exemplars are new.
 	exemplarShare = 4
 )
 

@@ -22,8 +22,8 @@ const (
 	packAge = 2 * group.Day
 	// leastPast is the minimum time that closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is how much longer than the age limit windows are kept, so that with a limit of a week the windows of a
-	// week ago still exist.
+	// pastMargin is the time that windows are kept beyond the age limit, so that with a limit of a week the windows of
+	// a week ago still exist.
 	pastMargin = group.Day
 )
 
@@ -101,8 +101,8 @@ func (p *pastStore) enforce(x pastLimits) error {
 	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.PackTicks(x.now.Add(-TicksKept)), s.DeleteTicksBefore(x.now.Add(-MinutesKept)))
 }
 
-// keep tells which exemplars of a group to keep for a problem or an incident, so that they can be viewed when the group
-// has newer ones.
+// keep selects exemplars of a group to keep for a problem or an incident, so that they can be viewed when the group has
+// newer ones.
 type keep struct {
 	of    search.Subject
 	group analysis.Hash

@@ -46,15 +46,15 @@ type Options struct {
 	Checkpoint time.Duration          // minimum time between checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
-	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to. 0
-	// means unlimited.
+	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to.
+	// 0 means unlimited.
 	MaxJournalAge time.Duration
 	MaxJournal    uint64 // maximum size of the journal in bytes; if it is larger, requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
 	// Fits reports whether the disk has room for the given number of bytes in addition to background work. If it has no
-	// room at all, epochs don't end. If it has no room for a checkpoint, the checkpoint isn't stored. Nil means that there
-	// is always room.
+	// room at all, epochs don't end. If it has no room for a checkpoint, the checkpoint isn't stored. Nil means that
+	// there is always room.
 	Fits  func(now time.Time, bytes uint64) bool
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger

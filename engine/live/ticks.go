@@ -17,7 +17,8 @@ const (
 	TicksKept = 3 * time.Hour
 	// MinutesKept is the time that requests are kept by minute after that.
 	MinutesKept = 2 * group.Day
-	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md gives their size.
+	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md gives their
+	// size.
 	maxTicked = 2048
 	// maxTicks limits the ticks between two checkpoints. If there are more, charts lack some requests.
 	maxTicks = 1 << 17

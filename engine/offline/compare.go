@@ -48,8 +48,8 @@ type TypeChange struct {
 	Type     group.Summary // of the window; only has Count, Failed, Mean and the fields that name the type
 	Baseline uint64        // number of requests in the baseline
 	Expected time.Duration // mean in the baseline; 0 if it has no requests
-	// Rise is the increase of the mean beyond the variation of the baseline, in ns. It is 0 if the type isn't slower, and
-	// NaN if there are too few requests to judge. See [compare.Rise].
+	// Rise is the increase of the mean beyond the variation of the baseline, in ns. It is 0 if the type isn't slower,
+	// and NaN if there are too few requests to judge. See [compare.Rise].
 	Rise float64
 }
 

@@ -17,8 +17,8 @@ import (
 
 // Engine is the running engine. [live.Service] implements it.
 type Engine interface {
-	// Ask calls read with a view of the core while nothing else uses it. read must be quick and must not retain parts of
-	// the view.
+	// Ask calls read with a view of the core while nothing else uses it. read must be quick and must not retain parts
+	// of the view.
 	Ask(ctx context.Context, read func(*engine.View)) error
 	// Change applies x durably. It returns false if x changed nothing or if a limit left no room for it.
 	Change(ctx context.Context, x engine.Change) (bool, error)
