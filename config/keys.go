@@ -47,7 +47,7 @@ var defaultKeys = []string{
 	"host.name", "k8s.node.name", "k8s.pod.name", "service.instance.id",
 }
 
-// definitions returns all keys in the order of printing. The keys of a section are contiguous.
+// definitions returns all keys in the order they are printed. The keys of a section are contiguous.
 func definitions() []definition[Config] {
 	var all []definition[Config]
 	for _, g := range groups {

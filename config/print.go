@@ -31,7 +31,7 @@ func (e *Effective) Print(w io.Writer) error {
 	return err
 }
 
-// openSection writes the names of a section and its parents, except for parents that the last section has in common.
+// openSection writes the names of a section and its parents, except for names that the last section already had.
 func openSection(b *bytes.Buffer, last, section string) {
 	if section == "" {
 		return

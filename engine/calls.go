@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// calls is the history of calls, which incidents are detected in, plus the calls of the current epoch.
+// calls is the history of calls used to detect incidents, plus the calls of the current epoch.
 type calls struct {
 	*compare.Comparer
 	tally *history.Tally // traces ingested in this epoch

@@ -15,9 +15,9 @@ type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling added latency, at most maxAffected
 	Share    float64         // share of all requests since the onset that are of Types; 0: unknown
-	Problems []analysis.Hash // in the order of joining, at most maxAffected
+	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place
-	// Milestones are the events in its course, in the order of becoming known.
+	// Milestones are the events in its course, in the order they became known.
 	Milestones []Milestone
 	// AlertedSeverity is the severity when it opened or last reopened. Alerts about it keep this severity.
 	AlertedSeverity Severity
@@ -69,7 +69,7 @@ func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
 }
 
-// Fails reports whether failures account for more of the loss of x than added latency.
+// Fails reports whether x loses more by failures than by added latency.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
 
 // Limits that decide whether an affected type is back to normal.

@@ -22,7 +22,7 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns the open incidents and the closed ones still remembered, in the order of opening.
+// All returns the open incidents and the closed ones still remembered, in the order they were opened.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))

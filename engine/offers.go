@@ -194,7 +194,7 @@ func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.S
 }
 
 // usage returns the usage that agents measured under a plan, or the zero value if there is no measurement of that plan
-// from the last age.
+// younger than age.
 func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
 	if f.measured.Plan != plan || now.Sub(f.at) > age {
 		return search.Usage{}

@@ -24,7 +24,7 @@ type Searches struct {
 	incidents *Incidents
 	strategy  search.Strategy
 	state     search.State
-	list      []*incidentSearch       // in the order of their incidents' opening
+	list      []*incidentSearch       // in the order their incidents were opened
 	inside    observation.Observation // scratch
 }
 
@@ -153,10 +153,11 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 
 // subjects returns the problems that the search sees: incidents first, then problems outside of incidents.
 //
-// The other problems are taken. A problem of an incident is taken because the incident's own search covers it, unless
-// the problem's cause is already located. An incident needs no search of its own if the search of one of its problems
-// has located a cause in the first suspect. If the place of an open incident is located, all problems without a located
-// cause are taken: somebody is working on the incident, and other slowdowns are probably its consequences or can wait.
+// Problems in taken aren't searched separately. A problem of an incident is taken because the incident's own search
+// covers it, unless the problem's cause is already located. An incident needs no search of its own if the search of one
+// of its problems has located a cause in the first suspect. If the place of an open incident is located, all problems
+// without a located cause are taken, too: somebody is working on the incident, and other slowdowns are probably its
+// consequences or can wait.
 //
 // Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
 // can be located.

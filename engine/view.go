@@ -35,7 +35,7 @@ type View struct {
 	Trees     *Trees
 	Offers    *Offers
 	Kept      *Kept
-	History   *history.Sites           // calls that incidents are detected in
+	History   *history.Sites           // calls used to detect incidents
 	Spans     *observation.RecentSpans // recent durations of spans
 	Coverage  *trace.Coverage          // spans of the traces ingested
 	Deploys   []Deploy                 // the latest 1,000, oldest first
@@ -113,7 +113,7 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the period of [group.Period] that an epoch ending at now would complete, and its requests by
+// EndedPeriod returns the period of [group.Period] that is over if the next epoch ends at now, and its requests by
 // group. Call it before [Core.Epoch], which merges them with others. It returns false if the period isn't over or
 // groups are still provisional. A value is only valid until the next one is yielded. The values depend on nothing but
 // the state of the core.

@@ -303,7 +303,7 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 }
 
 // between returns the requests in the windows of a group that lie in [from, to); to may be 0 for unbounded. If no whole
-// window lies within, e.g. because windows are long after some time, it uses the windows whose middle does.
+// window does, e.g. because older windows are longer, it uses the windows whose middle does.
 func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos

@@ -1,5 +1,5 @@
 // Package backtest plays recorded traces through the engine of sibyl serve, on a clock driven by the traces, and
-// returns the incidents that the service would have reported: files → traces in the order of their ends →
+// returns the incidents that the service would have reported: files → traces in the order they ended →
 // [assemble.Online] → [engine.Core], epoch by epoch → [Result]. If there are labels, it scores the incidents.
 //
 // A trace arrives as a whole when its last span ends, because a recording doesn't contain the delays of exporters. The

@@ -154,8 +154,8 @@ func (a *arrivals) end() {
 	a.seen, a.inOrder = 0, 0
 }
 
-// extent returns the [Extent] of t without the spans from fast clocks, or the arrival of t if all spans are from fast
-// clocks.
+// extent returns the [Extent] of t without the spans from fast clocks, or the arrival time of t, twice, if all spans
+// are from fast clocks.
 func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	at, found := a.fast[t.ID]
 	if !found {

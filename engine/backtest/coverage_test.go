@@ -88,7 +88,7 @@ func encode(all []arrival, table *trace.Table, do func(at trace.Nanos, body []by
 	return nil
 }
 
-// inOrder returns the parts in the order of their ends.
+// inOrder returns the parts in the order they end.
 func inOrder(parts []*trace.Trace) []arrival {
 	all := make([]arrival, len(parts))
 	for i, x := range parts {

@@ -95,8 +95,7 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 // versionKey is the attribute with a service's version. It is kept by default.
 const versionKey = "service.version"
 
-// Play advances the time to the end of t and then takes t. Traces must come in the order of their ends. It doesn't
-// retain t.
+// Play advances the time to the end of t and then takes t. Traces must come in the order they end. It doesn't retain t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
 	p.play(t, from, to)

@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// slowdown determines how the service's time waits for the system clock if it is ahead: it falls behind by 1/slowdown
-// of the elapsed time.
+// slowdown sets how fast the service's time falls back to the system clock when it is ahead: by 1/slowdown of the
+// elapsed time.
 const slowdown = 10
 
 // steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep

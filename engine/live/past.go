@@ -27,8 +27,8 @@ const (
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the last period if it ends with this epoch. The loop only stops while they are
-// encoded. If a restart reads the journal again, equal windows are stored again.
+// keepPeriod stores the windows of the last period if the epoch that ends now belongs to a new period. The loop only
+// stops while they are encoded. If a restart reads the journal again, equal windows are stored again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
@@ -117,7 +117,7 @@ type keep struct {
 const (
 	// maxKept limits the number of problems whose exemplars are kept per epoch.
 	maxKept = 64
-	// keptTypes limits the number of an incident's request types with kept exemplars.
+	// keptTypes limits the request types of an incident whose exemplars are kept.
 	keptTypes = 3
 	// keepEvery is the interval between keeping exemplars of an open incident. It is shorter than sampleAge, so that
 	// few slow requests are lost when a sample restarts.

@@ -76,7 +76,7 @@ const headroom = 10
 
 // enforce first deletes exemplars beyond the age limit. If the store exceeds the byte limit, it then deletes the oldest
 // decisions, exemplars and days of windows, and evidence of open problems last. It never deletes the data of the
-// checkpoint, even if that alone exceeds the limit.
+// checkpoint. If that alone exceeds the limit, it deletes everything else.
 func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
 		if err := k.deleteAged(r, refs); err != nil {

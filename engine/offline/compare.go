@@ -63,8 +63,8 @@ func (t *TypeChange) Slower() bool { return t.Rise > 0 }
 const (
 	// leastBaseline is the number of pieces of a history that compare needs to judge its variation.
 	leastBaseline = 16
-	// enoughBaseline is the number of traces before a window that make traces after the window unnecessary, unless the
-	// window has more. It is the default number of requests that a group needs to be judged.
+	// If there are fewer than enoughBaseline traces before a window, or fewer than in the window, we add traces after
+	// it. It is the default number of requests that a group needs to be judged.
 	enoughBaseline = 50
 )
 

@@ -102,9 +102,9 @@ func (s *Spool) spill() error {
 // spillTo makes f the temporary file and takes ownership of it.
 func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
-// All yields the observations in the order of addition. An observation is valid until the next one is yielded. An error
-// ends the sequence. It comes from the file, or wraps [codec.ErrCorrupt] if a chunk contains anything other than packed
-// observations.
+// All yields the observations in the order they were added. An observation is valid until the next one is yielded. An
+// error ends the sequence. It comes from the file, or wraps [codec.ErrCorrupt] if a chunk contains anything other than
+// packed observations.
 func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
@@ -124,9 +124,9 @@ func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	}
 }
 
-// InOrder yields the observations with their ranks, by ascending rank. Observations of equal rank stay in the order of
-// addition. It calls rank for all observations, in that order, before it yields the first one. An observation is valid
-// until the next one is yielded. InOrder panics if there are observations in the temporary file.
+// InOrder yields the observations with their ranks, by ascending rank. Observations of equal rank stay in the order
+// they were added. It calls rank for all observations, in that order, before it yields the first one. An observation is
+// valid until the next one is yielded. InOrder panics if there are observations in the temporary file.
 func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int, *observation.Observation] {
 	if s.file != nil {
 		panic("spool: ordered while part of it is in a file")

@@ -85,7 +85,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// Observations are read by rank, and in the order of addition if their ranks are equal.
+// Observations are read by rank, and in the order they were added if their ranks are equal.
 func TestInOrder(t *testing.T) {
 	const n = 300
 	s := New("", math.MaxInt)

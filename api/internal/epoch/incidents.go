@@ -213,7 +213,7 @@ func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType)
 	}
 }
 
-// positive returns x, or nil because it is unknown if x isn't positive.
+// positive returns a pointer to x, or nil, which means unknown, if x isn't positive.
 func positive(x float64) *float64 {
 	if x > 0 {
 		return &x
