@@ -211,7 +211,7 @@ type Owner struct {
 	Services []string // names; * stands for any text
 	Name     string
 	Contact  string   // empty: unknown
-	Route    []string // names of webhooks that only receive incidents of owners routed to them
+	Route    []string // names of webhooks, which then only receive incidents routed to them
 }
 
 // Webhook receives problems and decisions.

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
-// Sibyl judges a recorded past that arrives at once and has a fault at its end as it judges live requests. Healthy
-// requests are the expectation. Problems and affected requests date from the onset, not from the arrival.
+// A recorded past that arrives at once, with a fault at its end, is judged like live requests. Healthy requests are the
+// expectation. Problems and affected requests date from the onset, not from the arrival.
 func TestFaultInPast(t *testing.T) {
 	const healthy, faulty = 30 * time.Minute, 4 * time.Minute
 	live := newWorld(small(3, sim.CPU), engine.DefaultOptions())

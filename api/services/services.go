@@ -52,7 +52,7 @@ const (
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
-	leastFewSlower   = 2    // times the usual quantile above which calls are not well even if they are too few to judge
+	leastFewSlower   = 2    // times the usual quantile; calls above it are not well, even if they are too few to judge
 
 	leastTail           = 5 // spans longer than the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number

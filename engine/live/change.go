@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pendingChange is a change on its way through the journal and the shards to the core loop. It takes this way so that
-// recovery applies it between the same two requests and epochs.
+// pendingChange is a change on its way through the journal and the shards to the core loop. That way, recovery applies
+// it between the same two requests and epochs.
 type pendingChange struct {
 	engine.Change
 	packed []byte            // for the journal

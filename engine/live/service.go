@@ -69,7 +69,7 @@ type Options struct {
 // Retention limits the stored history.
 type Retention struct {
 	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
-	Bytes     int64         // maximum size of the store on disk; the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
+	Bytes     int64         // maximum size on disk; beyond it, the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
 	Exemplars int           // number of slow, of typical and of fast traces for each group
 }
 

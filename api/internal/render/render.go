@@ -97,7 +97,7 @@ type Renderer struct {
 func New(names *describe.Names, c *engine.View) Renderer { return Renderer{names, c} }
 
 // Path returns the operations down to a calling context. The tree may be nil. The dictionary doesn't have contexts that
-// lead over tracepoints that were never on together; their paths come from the tree.
+// lead through tracepoints that were never on together; their paths come from the tree.
 func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 || t == nil {
