@@ -46,7 +46,7 @@ const (
 // Thresholds for the states of services, used to sort a list. Incidents have their own thresholds, which are stricter.
 const (
 	leastCalls       = 20   // calls now, to judge durations and errors
-	leastMissing     = 30   // calls expected since a silent service was last called
+	leastMissing     = 30   // calls that would usually have come while a service is silent
 	leastServiceFail = 0.02 // share of the calls, above the usual share
 	leastLost        = 0.1  // the same, for calls that no span answers
 	leastSlower      = 1.25 // times the usual median
