@@ -64,14 +64,14 @@ type Options struct {
 	Directory   notify.Directory        // owners of services and templates for links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
-	Queues      func() []operating.Size // of the parts of the service; may be nil
-	Bytes       func() []operating.Size // on disk or in memory; may be nil
+	Queues      func() []operating.Size // lengths of the service's queues; may be nil
+	Bytes       func() []operating.Size // sizes in bytes, on disk or in memory; may be nil
 	Agents      plan.Agents             // nil: the service controls no agents
 	Registry    *prometheus.Registry    // additional metrics; may be nil
 	Webhooks    func() []notify.Webhook // configured webhooks
 	DeadLetters *store.Outbox           // holds the dead letters
-	Resend      func(uint64) error      // resends the dead letter with a number
-	Backup      func() (string, error)  // copies the data and returns the directory
+	Resend      func(uint64) error      // resends the dead letter with the given number
+	Backup      func() (string, error)  // copies the data and returns the directory; nil: there is no data
 	Failing     ingest.FailureRules     // rules that decide which spans of stored traces have failed
 	Notes       *cases.Notes
 	Comments    *cases.Comments
@@ -109,7 +109,7 @@ type API struct {
 	serving   atomic.Int64  // number of requests in progress, excluding streams
 }
 
-// Limits of requests.
+// Limits on requests.
 const (
 	maxServing     = 128              // concurrent requests, excluding streams
 	maxBody        = 64 << 10         // bytes
@@ -188,8 +188,9 @@ func (a *API) newHandlers(history History) handlers {
 	return h
 }
 
-// Epoch stores the problems that closed in an epoch, and publishes its events. The owner of the core calls it when the
-// epoch has ended, with the problems that were open before and the decisions. It is quick and doesn't retain parts of
+// Epoch stores the problems that closed in an epoch and the evidence for the places located in it, updates the
+// snapshot, and publishes the events. The owner of the core calls it when the epoch has ended. `before` holds the
+// problems that were open before the epoch, and decisions those made in it. Epoch is quick and doesn't retain parts of
 // the core.
 func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
 	a.handlers.StoreClosed(c, before, c.Ended)
@@ -231,7 +232,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// getProfile serves critical paths.
+// getProfile serves the profile of critical paths.
 func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	if err := a.handlers.WriteProfile(w, r); err != nil {
 		a.fail(w, r, err)

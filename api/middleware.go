@@ -190,8 +190,8 @@ func (a *API) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator, because
-// requireLocal has refused callers from elsewhere.
+// requireRole refuses callers whose role doesn't allow the role needed, and changes made by pages of other sites. As
+// long as there is no token, every caller is an administrator, because requireLocal has refused callers from elsewhere.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +211,7 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	}
 }
 
-// identify returns the caller of a request.
+// identify returns the caller of a request, or a refusal if its token is missing or invalid.
 func (a *API) identify(r *http.Request) (access.Principal, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -454,7 +454,7 @@ func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Route
 	a.fail(w, r, &refusal.Error{Reason: refusal.UnknownMethod, Detail: "allowed methods: " + allow, Header: http.Header{"Allow": {allow}}})
 }
 
-// observe measures the duration of requests by operation.
+// observe measures the duration of requests by operation, and traces them if there is a tracer.
 func (a *API) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)

@@ -41,7 +41,7 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Viewer, Operator, Admin, Agent} }
 
-// Allows reports whether a token with role r can be used for an operation that needs a role.
+// Allows reports whether a token with role r can be used for an operation that requires the role needed.
 func (r Role) Allows(needed Role) bool {
 	switch r {
 	case Admin:
@@ -62,12 +62,12 @@ type Principal struct {
 
 type principalKey struct{}
 
-// WithCaller returns a context for a request from a caller.
+// WithCaller returns a copy of ctx that carries p, the caller of a request.
 func WithCaller(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// Caller returns the caller of a request, for notes and the log.
+// Caller returns the caller that [WithCaller] put into ctx, or the zero Principal. Notes and the log name it.
 func Caller(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
@@ -86,13 +86,13 @@ type Token struct {
 	Services []string `json:"services,omitempty"`
 }
 
-// Expired reports whether t is no longer valid.
+// Expired reports whether t has expired by now.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // FileName is the name of the token file in the data directory.
 const FileName = "tokens.json"
 
-// Limits of the file.
+// Limits on the token file. maxFile is in bytes, maxName in characters, and maxServices is per token.
 const (
 	maxTokens   = 1000
 	maxFile     = 1 << 20
@@ -121,7 +121,7 @@ type Tokens struct {
 	all  []Token
 	bad  error // error in that file, or nil
 
-	refused int64     // number of calls of Identify with an invalid secret
+	refused int64     // number of calls to Identify with an invalid secret
 	warned  time.Time // time of the last log message about them
 	log     *slog.Logger
 }
@@ -129,7 +129,7 @@ type Tokens struct {
 // warnInterval is the interval between log messages about refused secrets.
 const warnInterval = time.Minute
 
-// Open returns the tokens of a data directory. The file doesn't have to exist.
+// Open returns the tokens in the data directory dir. The token file needn't exist.
 func Open(dir string) *Tokens { return OpenLogged(dir, slog.New(slog.DiscardHandler)) }
 
 // OpenLogged is like Open, but logs refused secrets, which may be attempts to guess a token.
@@ -169,13 +169,13 @@ func read(path string, size int64) ([]Token, error) {
 	return all, nil
 }
 
-// unusable returns the error for a token file with unusable contents.
+// unusable returns the error for the token file at path, which is unusable because of err. It says how to recover.
 func unusable(path string, err error) error {
 	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and create tokens anew with sibyl token create", path, err, path, path)
 }
 
-// Find returns the token with a secret, or nil if it doesn't exist or has expired, and whether any token exists. If the
-// file is unusable it returns an error, and the caller must deny access.
+// Find returns the token with the given secret, or nil if there is no such token or it has expired. some reports
+// whether any token exists. If the file can't be read, Find returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +192,9 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 	return found, len(t.all) > 0, nil
 }
 
-// Identify is like Find for the secret of a request from an address. It counts invalid secrets and logs the first one
-// of each minute. It doesn't count an empty secret, because programs use it to find out whether they need one.
+// Identify is like Find, for the secret in a request from the given address. It counts invalid secrets, and logs at
+// most one per minute. It doesn't count empty secrets, because programs use them to find out whether they need a token,
+// and it counts nothing while there are no tokens.
 func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, some bool, err error) {
 	found, some, err = t.Find(secret, now)
 	if err != nil || found != nil || secret == "" || !some {
@@ -229,7 +230,7 @@ func (t *Tokens) List() ([]Token, error) {
 	return slices.Clone(t.all), err
 }
 
-// validServices reports whether a token with a role can be limited to the given services.
+// validServices reports whether a token with the given role can be limited to services.
 func validServices(role Role, services []string) bool {
 	const most = 255 // bytes
 	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, func(s string) bool {
@@ -238,7 +239,8 @@ func validServices(role Role, services []string) bool {
 }
 
 // Create adds a token and returns its secret, which isn't stored. If expires is zero, the token doesn't expire. A token
-// with role agent can be limited to services, see [Token].
+// with role agent can be limited to services, see [Token]. Create returns ErrRole, ErrName or ErrServices if an
+// argument is invalid, and ErrTooMany if the file is full.
 func (t *Tokens) Create(role Role, name string, now, expires time.Time, services ...string) (secret string, made Token, err error) {
 	switch {
 	case !slices.Contains(Roles(), role):
@@ -267,7 +269,7 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time, services
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 
-// Revoke removes the token with an ID. The error wraps [ErrUnknown] if there is no such token.
+// Revoke removes the token with the given ID. The error wraps [ErrUnknown] if there is no such token.
 func (t *Tokens) Revoke(id string) error {
 	unlock, err := t.lock()
 	if err != nil {
@@ -304,7 +306,7 @@ func (t *Tokens) lock() (unlock func(), err error) {
 	}, nil
 }
 
-// write replaces the file atomically. The caller must hold the lock.
+// write atomically replaces the contents of the file with all. The caller must hold the lock.
 func (t *Tokens) write(all []Token) error {
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

@@ -25,9 +25,10 @@ type History interface {
 	SamplesHistory
 	// Trace returns a stored trace as an OTLP request in protobuf, or nil if it isn't stored.
 	Trace(id trace.ID) ([]byte, error)
-	// EachKeptFor calls f with the exemplars kept for a problem or an incident, by group.
+	// EachKeptFor calls f for each group with exemplars that are kept for a problem or an incident.
 	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
-	// PutLocated stores the evidence for a place. Located returns it, or nil.
+	// PutLocated stores the evidence for a place. Located returns the evidence for the place of a problem or an
+	// incident, or nil if none is stored.
 	PutLocated(x *store.Located) error
 	Located(of search.Subject) (*store.Located, error)
 	PutClosedProblems(all []store.ClosedProblem) error
@@ -39,14 +40,14 @@ type History interface {
 
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
-	// Attention returns the unwell services as of s, except for services of incidents. The caller must be allowed to
-	// read c.
+	// Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents
+	// have another state, so they aren't included. The caller must be allowed to read c now.
 	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
 }
 
 // Latencies returns durations over time. [requests.Requests] implements it.
 type Latencies interface {
-	// Around returns the durations of a group's requests within a span in bins, with one bin starting at edge. The
+	// Around returns the durations of a group's requests between from and to, in bins, one of which starts at edge. The
 	// result is empty if the durations aren't kept.
 	Around(ctx context.Context, group analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error)
 }

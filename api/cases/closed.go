@@ -62,7 +62,8 @@ func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace
 	}
 }
 
-// closed returns the stored form of a problem that had a rank and closed at the end of an epoch.
+// closed returns the stored form of p, which had the given rank and closed in the epoch that ended at ended. It
+// contains the evidence for p only if evidence is set.
 func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidence bool) (store.ClosedProblem, error) {
 	var v *search.Investigation
 	if found := r.Core.Searches.Investigation(search.OfProblem(p.ID)); found != nil {
@@ -117,9 +118,9 @@ func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions [
 // nothingToDo is the next step for a closed problem whose cause seems to have gone.
 const nothingToDo = "Nothing to do: the problem has closed."
 
-// nextOfClosed returns the next step for a closed problem. If it was part of an incident x, this is the next step for
-// x, which may still be open or have closed without anyone knowing whether the cause has gone. Otherwise it is then,
-// the next step at the time the problem closed, or nothingToDo if then is empty.
+// nextOfClosed returns the next step for a closed problem. If the problem was part of the incident x, that is the next
+// step for x, because x may still be open, or may have closed without anyone knowing whether the cause has gone. If x
+// is nil, it is the next step from when the problem closed, `then`, or nothingToDo if that is empty.
 func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	switch {
 	case x == nil:
@@ -157,7 +158,7 @@ func parseClosing(text string) (closing, error) {
 	return closing{trace.Nanos(binary.BigEndian.Uint64(b)), id}, nil
 }
 
-// closedProblems returns the closed problems, most recently closed first, and a list of them.
+// closedProblems returns the closed problems, most recently closed first, and a list of their indices for paging.
 func (a *Cases) closedProblems() ([]contract.Problem, *query.List[closing], error) {
 	kept, err := a.history.ClosedProblems()
 	if err != nil {

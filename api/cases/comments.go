@@ -26,7 +26,7 @@ type Comments struct {
 	all  map[string][]contract.Comment // by incident ID, oldest first; immutable; changes replace it
 }
 
-// CommentsFile is the name of the file in the data directory.
+// CommentsFile is the name of the comment file in the data directory.
 const CommentsFile = "comments.json"
 
 // Limits on comments.
@@ -35,7 +35,7 @@ const (
 	maxIncidentComments = 200
 )
 
-// OpenComments reads the comments in a data directory.
+// OpenComments reads the comments in the data directory dir. The file needn't exist.
 func OpenComments(dir string) (*Comments, error) {
 	c := &Comments{path: filepath.Join(dir, CommentsFile), all: make(map[string][]contract.Comment)}
 	if err := datafile.Read(c.path, &c.all); err != nil {
@@ -57,8 +57,8 @@ func (c *Comments) Of(incident string) []contract.Comment {
 }
 
 // Add adds a comment on an incident and returns it with its number. If there are too many comments, it first deletes
-// the comments on unknown incidents. The comment is on disk when Add returns. If Add returns an error, nothing has
-// changed.
+// those on incidents that aren't known. It returns a refusal if there is still no room, or if the incident itself has
+// too many. The comment is on disk when Add returns. If Add returns an error, nothing has changed.
 func (c *Comments) Add(incident string, comment contract.Comment, known func(incident string) bool) (contract.Comment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Comments) Add(incident string, comment contract.Comment, known func(inc
 	return comment, c.replace(next)
 }
 
-// Delete deletes a comment on an incident if it exists.
+// Delete deletes the comment with the given ID on an incident, if it exists.
 func (c *Comments) Delete(incident string, id int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Comments) Delete(incident string, id int64) error {
 	return c.replace(next)
 }
 
-// replace stores all comments. The caller must hold the lock.
+// replace replaces the comments with all, on disk and then in memory. The caller must hold the lock.
 func (c *Comments) replace(all map[string][]contract.Comment) error {
 	if err := datafile.Replace(c.path, all); err != nil {
 		return err

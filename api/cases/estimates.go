@@ -11,14 +11,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of estimates.
+// Limits on estimates.
 const (
 	leastEstimated = 20 // requests
-	mostEstimated  = 64 // only the first edges
+	mostEstimated  = 64 // edges, the first ones
 )
 
 // withEstimates fills in missing intervals and tail lifts in the shares of a problem's edges. The edges of a chronic
-// problem lack them because they come from the reference, which has no sample of requests. Other shares are unchanged.
+// problem lack them because they come from the reference, which has no sample of requests. Other shares are unchanged,
+// and so are all shares if there are too few requests.
 func withEstimates(edges []group.EdgeShare, requests []*observation.Observation) []group.EdgeShare {
 	lacks := func(s *group.EdgeShare) bool {
 		return s.Edge != 0 && math.IsNaN(s.ShareLow) && !math.IsNaN(s.ShareVariance)

@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of an incident.
+// Limits on the shown parts of an incident.
 const (
 	listedSuspects    = 3 // in lists
 	incidentExemplars = 10
@@ -87,8 +87,8 @@ func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsReque
 	return list, nil
 }
 
-// addDirectory adds the owners of suspects and links to pages about them. Both may have been reloaded since the epoch
-// ended.
+// addDirectory adds the owners of x and its suspects, and links to pages about the suspects. It does so for each
+// request, because the directory may have been reloaded since the epoch ended.
 func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
 	directory, end := a.options.Directory(), ended
 	if x.Closed != nil {
@@ -198,7 +198,7 @@ func framesOfAll(d *contract.LocatedPlace, share float64) {
 	}
 }
 
-// scale multiplies an interval by a factor.
+// scale multiplies the value and the bounds of x by factor. Unknown ones stay unknown.
 func scale(x *contract.Interval, factor float64) {
 	for _, bound := range []**float64{&x.Value, &x.Low, &x.High} {
 		if *bound != nil {
@@ -245,7 +245,7 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 	return events
 }
 
-// problemOpened describes the opening of a problem of an incident.
+// problemOpened describes the milestone m, the opening of one of an incident's problems.
 func (r renderer) problemOpened(m *engine.Milestone) string {
 	name := cmp.Or(r.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
 	if !m.Group.IsZero() {
@@ -296,9 +296,9 @@ type SamplesHistory interface {
 }
 
 // SampleTraces returns stored traces of the affected request types that started between the onset and the end of an
-// incident; closed is 0 for an open incident. It starts with failed traces, latest first, of types that lose more by
-// failures than by time. Slow traces follow, with the slowest relative to their type's usual duration first. For a
-// closed incident it returns the traces kept for the incident, which no longer change.
+// incident. closed must be 0 for an open incident. The result starts with failed traces, latest first, of types that
+// lose more by failures than by time. Slow traces follow, with the slowest relative to their type's usual duration
+// first. For a closed incident it contains only traces kept for the incident, so it no longer changes.
 func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
@@ -363,11 +363,11 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	return all
 }
 
-// maxEarlier limits the earlier incidents listed for an incident.
+// maxEarlier limits the earlier incidents that are listed with an incident.
 const maxEarlier = 10
 
-// earlier returns the closed incidents with the same first suspect that opened before the incident at an index, latest
-// first.
+// earlier returns the last maxEarlier closed incidents that opened before the incident at index row and have the same
+// first suspect, latest first.
 func earlier(s *epoch.Snapshot, row int) []contract.EarlierIncident {
 	all := []contract.EarlierIncident{}
 	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {

@@ -24,7 +24,7 @@ import (
 const (
 	locatedFrames = 200
 	locatedTraces = 2
-	leastFrame    = 0.005 // share of a frame, or part of the time
+	leastFrame    = 0.005 // frames with less than this share of both the slowdown and the time are omitted
 )
 
 // StoreLocated stores the evidence for the places located by the decisions of an epoch. The search disables the
@@ -139,7 +139,8 @@ func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigati
 	return times
 }
 
-// excludeCallees subtracts the times of the frames below each frame, and returns the sum of the remaining times.
+// excludeCallees subtracts the time of each tracepoint from the nearest frame above it, and returns the sum of the
+// remaining times.
 func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	order := make([]int, len(frames)) // deepest first
 	for i := range order {
@@ -194,13 +195,13 @@ func atMostRest(frames []contract.LocatedFrame) {
 	}
 }
 
-// within reports whether a context is below another.
+// within reports whether the path in context leads through the path in above, which must not be empty.
 func within(context, above []string) bool {
 	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
 }
 
-// locatedPlace returns the stored evidence for the first problem or incident that has any, or nil. If service isn't
-// empty, the place must run in it or call it.
+// locatedPlace returns the stored evidence for the place of the first problem or incident that has any, or nil if none
+// has. If service isn't empty, it skips places that neither run in service nor call it.
 func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.history.Located(id)
@@ -224,7 +225,8 @@ func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...sear
 	return nil, nil
 }
 
-// tracesAt returns stored traces of a problem or an incident with a span of its place, longest span first.
+// tracesAt returns up to locatedTraces stored traces of a problem or an incident that have a span at the place x,
+// longest span first.
 func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
 	found := []contract.LocatedTrace{}
 	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
@@ -243,7 +245,7 @@ func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedT
 	return found[:min(len(found), locatedTraces)], err
 }
 
-// traceAt returns an exemplar with its longest span of a place, or nil if it has no such span.
+// traceAt returns an exemplar with its longest span at the place x, or nil if it has no such span or isn't stored.
 func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
 	data, err := a.history.Trace(e.Trace)
 	if err != nil || data == nil {

@@ -38,17 +38,17 @@ type Notes struct {
 // noteID matches the IDs of incidents, which have 16 digits, and of problems.
 var noteID = regexp.MustCompile(`^([0-9a-f]{16}|[0-9a-f]{32})$`)
 
-// NotesFile is the name of the file in the data directory.
+// NotesFile is the name of the note file in the data directory.
 const NotesFile = "notes.json"
 
-// Limits of notes.
+// Limits on notes.
 const (
 	maxNotes       = 10_000 // incidents and problems with notes
 	defaultNoteAge = 24 * time.Hour
 	maxNoteAge     = 30 * 24 * time.Hour
 )
 
-// OpenNotes reads the notes in a data directory.
+// OpenNotes reads the notes in the data directory dir. The file needn't exist.
 func OpenNotes(dir string) (*Notes, error) {
 	n := &Notes{path: filepath.Join(dir, NotesFile), all: make(map[string]contract.Notes)}
 	if err := datafile.Read(n.path, &n.all); err != nil {
@@ -67,7 +67,7 @@ func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
 	return n.All(now)[render.Hex16(incident)].Muted != nil
 }
 
-// Acknowledgement returns the acknowledgement of an incident, or nil.
+// Acknowledgement returns the acknowledgement of an incident, or nil if it has none or it has expired.
 func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
 	return n.All(now)[render.Hex16(incident)].Acknowledged
 }
@@ -156,7 +156,8 @@ func has(s *epoch.Snapshot, about subject, id string) bool {
 	return ok
 }
 
-// note sets a note on an incident or an open problem.
+// note sets a note on an incident or an open problem. It returns a refusal if there is no such incident or problem, or
+// if the note would expire in the past or after more than maxNoteAge.
 func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
@@ -178,7 +179,7 @@ func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKin
 	return notes, err
 }
 
-// removeNote removes a note.
+// removeNote removes the note of the given kind from an incident or a problem, if there is one.
 func (a *Cases) removeNote(id string, kind NoteKind) error {
 	_, err := a.options.Notes.Set(id, kind, nil, a.options.Clock())
 	return err

@@ -42,7 +42,8 @@ func (a *Cases) ListProblems(ctx context.Context, r contract.ListProblemsRequest
 	return listProblems(q, s, s.Problems, order, sort, notes)
 }
 
-// listProblems returns a page of problems in an order. order also determines the cursors.
+// listProblems returns a page of those problems that match q, in the given order, with their notes. sort is the name of
+// the order in cursors.
 func listProblems[ID any](
 	q *contract.ListProblemsParams, s *epoch.Snapshot, problems []contract.Problem, order *query.List[ID], sort string, notes map[string]contract.Notes,
 ) (contract.ListProblemsResponseObject, error) {
@@ -174,7 +175,8 @@ func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detec
 	})
 }
 
-// addDecisions adds decisions about a problem, latest first.
+// addDecisions adds decisions about a problem, which must be latest first. It takes the missing operations from the
+// latest decision that names any.
 func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions []decisionlog.Logged) {
 	for k := range decisions {
 		d.Decisions = append(d.Decisions, r.Decision(&decisions[k]))
@@ -217,7 +219,7 @@ func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missin
 	return r.next(v, advice, missing)
 }
 
-// finding returns the finding of an investigation, or "" if it is nil or has no finding.
+// finding describes the finding of v. It returns "" if v is nil or hasn't located anything.
 func (r renderer) finding(v *search.Investigation) string {
 	if v == nil || v.Status != search.Located && v.Status != search.Explained {
 		return ""

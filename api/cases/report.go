@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Time before and after an incident that its report includes in the durations.
+// How far the durations in an incident's report reach back before its onset, and on after it closed.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute

@@ -124,7 +124,8 @@ func (a *Operating) DropDeadLetter(ctx context.Context, r contract.DropDeadLette
 	return contract.DropDeadLetter204Response{}, nil
 }
 
-// withDeadLetter calls do with the number of a dead letter, and returns the dead letter as it was before.
+// withDeadLetter calls do with the number of the dead letter in text, and returns the dead letter as it was before. It
+// returns a refusal if there is no such dead letter.
 func (a *Operating) withDeadLetter(text string, do func(uint64) error) (*store.Message, error) {
 	n, err := deadLetterNumber(text)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of event streams.
+// Limits on event streams.
 const (
 	bufferedEvents    = 1024             // for readers that are slow or reconnect
 	maxStreams        = 256              // concurrent readers
@@ -50,12 +50,12 @@ type hub struct {
 	deployed  engine.Deploy // the latest, or zero
 }
 
-// start starts a run.
+// start prepares h for a run of the service that starts now.
 func (h *hub) start(now time.Time) {
 	h.run, h.changed, h.closed = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
 }
 
-// publish adds events.
+// publish adds events and wakes the streams that wait for them.
 func (h *hub) publish(events []contract.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (h *hub) publish(events []contract.Event) {
 	h.changed = make(chan struct{})
 }
 
-// since returns the events starting at a number, the number of the next event, and a channel that is closed at the next
+// since returns the events starting at number, the number of the next event, and a channel that is closed at the next
 // event. If the buffer no longer holds all of the events, lost is true and events is empty.
 func (h *hub) since(number uint64) (events string, next uint64, changed <-chan struct{}, lost bool) {
 	h.mu.Lock()
@@ -207,7 +207,8 @@ type knownIncident struct {
 	located bool // its place is known
 }
 
-// changeOf returns how an incident has changed since the latest event about it, before, or "" if it hasn't.
+// changeOf returns how an incident has changed since the latest event about it, or "" if it hasn't. wasOpen and
+// `before` describe the incident as of that event.
 func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	switch {
 	case !isOpen && wasOpen:
@@ -284,7 +285,8 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 }
 
-// newDeploys returns the deploys since its last call, oldest first. It returns nothing in the first epoch of a run.
+// newDeploys returns the deploys that are new since its last call, oldest first. It returns nothing in the first epoch
+// of a run.
 func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	n := len(deploys)
 	for n > 0 && deploys[n-1] != h.deployed {

@@ -48,12 +48,12 @@ type Options struct {
 	Calls       RareCalls
 	Agents      AgentCounts              // nil: the service controls no agents
 	Directory   func() *notify.Directory // owners of services
-	Queues      func() []Size            // of the parts of the service; may be nil
-	Bytes       func() []Size            // on disk or in memory; may be nil
+	Queues      func() []Size            // lengths of the service's queues; may be nil
+	Bytes       func() []Size            // sizes in bytes, on disk or in memory; may be nil
 	Registry    *prometheus.Registry     // additional metrics; may be nil
 	Webhooks    func() []notify.Webhook  // configured webhooks
 	DeadLetters *store.Outbox            // holds the dead letters
-	Resend      func(uint64) error       // resends the dead letter with a number
+	Resend      func(uint64) error       // resends the dead letter with the given number
 	Backup      func() (string, error)   // copies the data and returns the directory; nil if there is no data
 	Views       *Views
 	Clock       func() time.Time

@@ -22,28 +22,28 @@ type Views struct {
 	all  []contract.View // by name; immutable; changes replace it
 }
 
-// ViewsFile is the name of the file in the data directory.
+// ViewsFile is the name of the file of saved views in the data directory.
 const ViewsFile = "views.json"
 
 // maxViews limits the number of saved views.
 const maxViews = 500
 
-// OpenViews reads the saved views in a data directory.
+// OpenViews reads the saved views in the data directory dir. The file needn't exist.
 func OpenViews(dir string) (*Views, error) {
 	v := &Views{path: filepath.Join(dir, ViewsFile), all: []contract.View{}}
 	err := datafile.Read(v.path, &v.all)
 	return v, err
 }
 
-// All returns the views by name.
+// All returns all views, sorted by name.
 func (v *Views) All() []contract.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.all
 }
 
-// Save saves a view, replacing a view with the same name, and returns it with its number. The view is on disk when Save
-// returns. If Save returns an error, nothing has changed.
+// Save saves a view, replacing a view with the same name, and returns it with its number. It returns a refusal if there
+// are too many views. The view is on disk when Save returns. If Save returns an error, nothing has changed.
 func (v *Views) Save(x contract.View) (contract.View, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,7 +62,7 @@ func (v *Views) Save(x contract.View) (contract.View, error) {
 	return x, v.replace(next)
 }
 
-// Delete deletes a view if it exists.
+// Delete deletes the view with the given ID, if it exists.
 func (v *Views) Delete(id int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +73,7 @@ func (v *Views) Delete(id int64) error {
 	return v.replace(next)
 }
 
-// replace stores all views. The caller must hold the lock.
+// replace replaces the views with all, on disk and then in memory. The caller must hold the lock.
 func (v *Views) replace(all []contract.View) error {
 	if err := datafile.Replace(v.path, all); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (a *Plan) GetInvestigation(ctx context.Context, r contract.GetInvestigation
 	return contract.GetInvestigation200JSONResponse(*d), nil
 }
 
-// parseSubject returns the problem or the incident with an ID.
+// parseSubject parses the ID of a problem or an incident, which differ in length.
 func parseSubject(id string) (search.Subject, error) {
 	if len(id) == render.IncidentDigits {
 		incident, err := render.ParseIncident(id)

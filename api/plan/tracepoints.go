@@ -172,8 +172,8 @@ func (a *Plan) GetTracepoint(ctx context.Context, r contract.GetTracepointReques
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
-// tracepoint returns the tracepoint with an ID in hexadecimal. It returns a refusal if there is no such tracepoint, or
-// if it belongs to the baseline, which is always on.
+// tracepoint returns the tracepoint whose ID in hexadecimal is text. It returns a refusal if there is no such
+// tracepoint, or if it belongs to the baseline, which is always on.
 func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {

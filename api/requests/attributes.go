@@ -28,7 +28,7 @@ const (
 	second
 )
 
-// side returns the side of a request with an exact time.
+// side puts a request, whose start and duration are known exactly, on the first side if it lies in the box.
 func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
 	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
@@ -152,7 +152,7 @@ type wholeRequests struct {
 	observer  observation.Observer
 }
 
-// observe returns a sampled request with all attributes, or nil if it isn't kept with them.
+// observe returns a sampled request with all attributes, or nil if it isn't kept with them or can't be used.
 func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
 	request, err := w.read(sampled.Trace)
 	if len(request) == 0 || err != nil {

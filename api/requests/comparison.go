@@ -88,7 +88,7 @@ func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequ
 	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
-// populationOf returns the requests on one side.
+// populationOf returns the means of those requests that `of` puts on the side which.
 func populationOf(label string, requests []*observation.Observation, of func(*observation.Observation) side, which side) population {
 	p := population{label: label, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	total := 0.0
@@ -140,7 +140,7 @@ func (p *population) contract() contract.Population {
 	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: render.Number(p.mean), From: render.Instant(p.from), To: render.Instant(p.to)}
 }
 
-// slowest splits the sampled requests of a group into the slowest part and the rest.
+// slowest splits the sampled requests of a group into the slowest ones, a fraction `part` of all, and the rest.
 func slowest(g *group.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
 	order := make([]int, len(s.arrived))
@@ -276,7 +276,7 @@ func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
 
-// population returns the means of some rows.
+// population returns the means of the given rows.
 func (s *sample) population(label string, rows []int) population {
 	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if len(rows) == 0 {
@@ -293,7 +293,7 @@ func (s *sample) population(label string, rows []int) population {
 	return p
 }
 
-// extent returns the arrival of the first and the last of some rows.
+// extent returns the time span in which the given rows arrived.
 func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	from = trace.MaxNanos
 	for _, row := range rows {

@@ -80,7 +80,8 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	return h, nil
 }
 
-// span parses the parameters for a time span. By default the span has the given length and ends now.
+// span parses the bounds of a time span, which may be nil. By default the span ends now and has the given length. It
+// returns ErrOrder if the span is empty.
 func (a *Requests) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
 	if from, to, err = query.ParseInterval(first, last); err != nil {
 		return 0, 0, err

@@ -120,7 +120,8 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 	return true
 }
 
-// request converts q for links to tracing backends.
+// request converts q for links to tracing backends. If q has no start, it takes the hour up to the end, and if it has
+// no end, that is now.
 func (q *traceQuery) request(now time.Time) *notify.Request {
 	r := &notify.Request{
 		Service: q.service, Operation: q.operation, Start: q.from, End: q.to, Longer: time.Duration(q.longer), Shorter: time.Duration(q.shorter),
@@ -235,7 +236,8 @@ const leastNormal = 4
 const mostNormal = 40
 
 // compareTrace compares a stored trace with typical and fast traces of the same request type, preferably from healthy
-// times. It returns nil if fewer than leastNormal of them are stored.
+// times. It returns nil if the trace isn't an exemplar, if fewer than leastNormal others are stored, or if one of them
+// has just been deleted.
 func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
 	kept, err := a.keptTraces()
 	if err != nil || kept[id] == nil {
@@ -336,7 +338,7 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	return all[:min(len(all), mostNormal)]
 }
 
-// affected reports whether an incident affected a request type at an instant.
+// affected reports whether an incident that affects requestType was going on at the time `when`.
 func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bool {
 	for i := range s.Incidents {
 		x := &s.Incidents[i]

@@ -24,8 +24,8 @@ type bins struct {
 	ticks    bool          // their requests come from ticks and minutes, not from periods
 }
 
-// binsOf returns bins that cover a span. If edge isn't 0, one of the bins starts there, or in the same minute if the
-// requests are only known by minute. If the span is too long, length is 0.
+// binsOf returns bins that cover [from, to). If edge isn't 0, one of the bins starts there, or in the same minute if
+// the requests are only known by minute. If the span is too long, length is 0.
 func binsOf(from, to, edge, now trace.Nanos) bins {
 	span, known := to.Sub(from), stats.Tick
 	if from < now.Add(-live.TicksKept) {
@@ -44,7 +44,7 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 	return b
 }
 
-// periodBins returns bins of periods that cover a span. If the span is too long, length is 0.
+// periodBins returns bins that cover [from, to) and consist of whole periods. If the span is too long, length is 0.
 func periodBins(from, to trace.Nanos) bins {
 	b := bins{from: from, to: to, length: group.Period}
 	switch span := to.Sub(from); {
@@ -65,13 +65,13 @@ func (b *bins) align(shift trace.Nanos) {
 	}
 }
 
-// begin returns the start of the bin that contains an instant, if some bin starts at shift.
+// begin returns the start of the bin that contains the instant `at`, given that one of the bins starts at shift.
 func (b *bins) begin(at, shift trace.Nanos) trace.Nanos {
 	length := trace.Nanos(b.length)
 	return at - ((at-shift)%length+length)%length
 }
 
-// join merges windows, which must not be longer than the bins, into bins.
+// join merges those windows that start within b into bins. The windows must be in order, and not longer than the bins.
 func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
 	var all []group.PastWindow
 	for i := range windows {
@@ -120,7 +120,8 @@ type binnedLatency struct {
 	usual    *contract.UsualLatency
 }
 
-// latency returns the requests of a group within a span, in bins. See [binsOf] for edge.
+// latency returns the requests of a group between from and to, in bins. See [binsOf] for edge. It returns a refusal if
+// the span is too long or the group is unknown.
 func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
@@ -166,8 +167,8 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 	return &binnedLatency{bins: b, requests: b.join(append(windows, present...)), usual: usual}, nil
 }
 
-// Around returns the durations of a group's requests within a span in bins, with one bin starting at edge. The result
-// is empty if the durations aren't kept.
+// Around returns the durations of a group's requests between from and to, in bins. One of the bins starts at edge,
+// unless the span is so long that only windows are kept for it. The result is empty if the durations aren't kept.
 func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
 	var all []group.Numbers
 	var err error
@@ -187,7 +188,8 @@ func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge 
 	return pastWindows(all), err
 }
 
-// usualLatency returns the durations of the healthy requests of a group, or nil if there are no healthy requests.
+// usualLatency returns the durations of the healthy requests of a group, or nil if there are none or nothing has been
+// judged against them yet.
 func usualLatency(g *group.Group) *contract.UsualLatency {
 	w := &g.Reference
 	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {

@@ -28,8 +28,8 @@ type History interface {
 	EachKept(f func(of search.Subject, group analysis.Hash, e *store.Exemplars) error) error
 	// Trace returns a stored trace as an OTLP request in protobuf, or nil if it isn't stored.
 	Trace(id trace.ID) ([]byte, error)
-	// Windows returns the windows of a group that overlap [from, to), oldest first. They are the long ones, or else the
-	// shortest available.
+	// Windows returns the windows of a group that overlap [from, to), oldest first. If long is true, they are the long
+	// ones, or else the shortest available.
 	Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error)
 	// Ticks returns the requests of a group in [from, to), oldest first: by tick of ten seconds for the last
 	// [live.TicksKept], and by minute before that, up to [live.MinutesKept]. Periods returns them by [group.Period] for

@@ -141,7 +141,7 @@ func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	return usual
 }
 
-// linkTarget returns the trace with its first root, for links.
+// linkTarget returns what links to a trace need: its ID and time span, and the service and operation of its first root.
 func linkTarget(id trace.ID, d *contract.Trace) *notify.Request {
 	start := trace.Nanos(d.Start.UnixNano())
 	r := &notify.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}

@@ -131,8 +131,8 @@ const (
 	matchedNodes = 100
 )
 
-// matches returns the nodes of a tree that match the leading edges of a problem. If problem is nil, it uses the first
-// problem of the request type.
+// matches returns the nodes of a tree that match the leading edges of a problem. problem is the ID of a problem of the
+// request type; nil means its first one. The result is empty if there is no such open problem.
 func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems.Open()

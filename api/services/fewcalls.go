@@ -25,7 +25,7 @@ const (
 	mostFewCalls  = 0.05 // share of the calls above which the sentence suggests a remedy
 )
 
-// fewCallsRemedy makes failures of rare requests raise incidents.
+// fewCallsRemedy tells people how failures of rare requests can raise incidents all the same.
 const fewCallsRemedy = "Set objectives for their requests: these judge an hour, and six hours, instead of minutes. " +
 	"Or sample more of the requests."
 
@@ -55,7 +55,7 @@ func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.F
 // counting takes time linear in the history.
 const fewCallsAge = time.Minute
 
-// recentFew returns the operations with few calls if they were counted recently, as of s, or else nil.
+// recentFew returns the operations with few calls if they were counted recently, as of s, or nil if they weren't.
 func (a *Services) recentFew(s *epoch.Snapshot) *contract.FewCalls {
 	a.mu.Lock()
 	defer a.mu.Unlock()

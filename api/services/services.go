@@ -30,7 +30,7 @@ const (
 	nowWindow   = 10 * time.Minute // calls in it count as now
 	trendLength = time.Hour        // default length
 	trendBins   = 60
-	leastUsual  = 5 * time.Minute // history to compare with
+	leastUsual  = 5 * time.Minute // minimum length of the history to compare with
 )
 
 // Limits on answers about services.
@@ -91,8 +91,8 @@ func New(r *epoch.Reader, directory func() *notify.Directory) *Services {
 	return &Services{reader: r, directory: directory}
 }
 
-// table returns the use of all services between two times as of s; 0 means the default. The caller must be allowed to
-// read c now.
+// table returns the use of all services in the time span key as of s; a bound of 0 means the default. It returns
+// ErrOrder if the span is empty. The caller must be allowed to read c now.
 func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*serviceTable, error) {
 	if key.to == 0 || key.to > s.Ended {
 		key.to = s.Ended
@@ -116,7 +116,8 @@ func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*se
 	return t, nil
 }
 
-// newServiceTable returns a table of services. It includes series for the operations of the service detailed.
+// newServiceTable returns the table of services for the time span key. It includes series for the operations of the
+// service detailed, unless that is 0.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
@@ -164,7 +165,7 @@ func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []e
 	return x
 }
 
-// latestDeploys returns the latest deploy of each service before an instant.
+// latestDeploys returns each service's latest deploy that is earlier than `before`.
 func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract.Deploy {
 	latest := make(map[trace.Symbol]contract.Deploy)
 	for _, d := range c.Deploys { // oldest first
@@ -284,7 +285,8 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 	slices.Sort(s.Versions)
 }
 
-// loads returns the load now and the usual load, or nil if that is unknown.
+// loads returns the load now, and the usual load or nil if that is unknown. latest and `before` are the durations of
+// the spans now and usually; they are ignored unless the table is live.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
@@ -331,7 +333,7 @@ func (t *serviceTable) call(names *trace.Table, x *history.CallUse) contract.Ser
 }
 
 // tail measures how many more of the latest spans than usual exceed the usual 99th percentile, in standard deviations.
-// It returns 0 if fewer than leastTail do.
+// It returns 0 if fewer than leastTail do, if there are no spans to compare, or if the table isn't live.
 func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	if !t.live || latest.Count() == 0 || usual.Count() == 0 {
 		return 0
@@ -344,7 +346,8 @@ func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	return (longer - n/100) / math.Sqrt(n/100)
 }
 
-// worse returns the figures that are clearly worse now than usual. tail is the result of tail for the spans.
+// worse returns the figures that are clearly worse now than usual. It returns none if usual is nil or there are too few
+// calls to judge. tail is the result of [serviceTable.tail].
 func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFigure {
 	all := []contract.ServiceFigure{}
 	if usual == nil || now.Calls < leastCalls {
@@ -366,7 +369,8 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	return all
 }
 
-// above reports whether a time is at least least times the usual time.
+// above reports whether the time now, in ns, is at least `least` times the usual time, and longer by at least
+// leastSlowerNanos. It returns false if either time is unknown.
 func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
@@ -453,8 +457,8 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// Attention returns the services that are unwell as of s, except for services of incidents. The caller must be allowed
-// to read c now.
+// Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents have
+// another state, so they aren't included. The caller must be allowed to read c now.
 func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error) {
 	t, err := a.table(c, s, serviceKey{})
 	if err != nil {
@@ -479,8 +483,8 @@ func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.Serv
 	return found, nil
 }
 
-// mostGrown names the one of the worse times that has grown most relative to the usual time. It tells most about the
-// service.
+// mostGrown describes the time in worse that has grown most relative to the usual time, because that one tells most
+// about the service.
 func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
 	text, most := "", 0.0
 	for _, x := range []struct {
@@ -538,7 +542,8 @@ var urgency = []contract.ServiceState{
 	contract.ServiceStateNew, contract.ServiceStateWell, contract.ServiceStateIdle,
 }
 
-// askServices calls read with the services in a time span.
+// askServices calls read with the use of the services in the time span from `from` to `to`, which are parameters of a
+// request.
 func (a *Services) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *epoch.Snapshot, t *serviceTable, key serviceKey)) error {
 	var key serviceKey
 	var err error
@@ -640,7 +645,7 @@ func (a *Services) GetService(ctx context.Context, r contract.GetServiceRequestO
 	return *d, nil
 }
 
-// detail returns the service at an index with its parts and neighbours.
+// detail returns the service at index i with its parts and neighbours.
 func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSONResponse {
 	x, names := &t.uses.Services[i], c.Table
 	d := &contract.GetService200JSONResponse{
@@ -685,6 +690,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 }
 
 // inside returns the operations of a service that no other service calls, and the calls that it makes, most time first.
+// The result is empty unless the table is live.
 func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.ServiceSpans {
 	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns by name
 	if !t.live {

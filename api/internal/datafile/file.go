@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Read reads a file in the data directory into x. If the file doesn't exist, x stays unchanged.
+// Read decodes the JSON file at path into x. If the file doesn't exist, x stays unchanged.
 func Read(path string, x any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,13 +31,13 @@ func Read(path string, x any) error {
 	return nil
 }
 
-// Unreadable returns the error for a file with unusable contents.
+// Unreadable returns the error for the file at path, which is unusable because of err. It says how to recover.
 func Unreadable(path string, err error) error {
 	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
 }
 
-// Replace replaces a file in the data directory with x. The new file is on disk when Replace returns. If Replace
-// returns an error, the file is unchanged.
+// Replace replaces the file at path with x in JSON. The new file is on disk when Replace returns. If Replace returns an
+// error, the file is unchanged; the error is a refusal if the disk is full.
 func Replace(path string, x any) error {
 	data, err := json.Marshal(x)
 	if err == nil {
@@ -49,7 +49,7 @@ func Replace(path string, x any) error {
 	return nil
 }
 
-// notStored returns the error for a file that could not be written.
+// notStored returns the error for a file that couldn't be written because of err: a refusal if the disk is full.
 func notStored(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)

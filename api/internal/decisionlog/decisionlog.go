@@ -26,7 +26,7 @@ func (id ID) less(other ID) bool {
 	return id.At < other.At || id.At == other.At && id.index < other.index
 }
 
-// ParseID parses a text returned by String.
+// ParseID parses a text returned by String. ok is false if text has another form.
 func ParseID(text string) (id ID, ok bool) {
 	at, index, found := strings.Cut(text, "-")
 	n, err := strconv.ParseInt(at, 10, 64)
@@ -55,15 +55,15 @@ func WithIDs(decisions []search.Decision) []Logged {
 
 // Reader reads decisions. [store.Store] implements it.
 type Reader interface {
-	// Decisions returns at least limit decisions in [from, to) if there are that many, oldest first. It returns whole
-	// epochs, starting with the oldest ones, or with the newest ones if newest is true.
+	// Decisions returns at least limit decisions in [from, to), or all of them if there are fewer, oldest first. It
+	// returns whole epochs: the first ones, or the last ones if newest is true.
 	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
 }
 
 // Query selects decisions.
 type Query struct {
 	From, To trace.Nanos    // end of the epoch in [from, to); to may be 0 for no limit
-	Subject  search.Subject // only decisions of its investigation; zero: all
+	Subject  search.Subject // only decisions about it; zero: all
 	Before   ID             // only earlier decisions; zero: all
 	Limit    int            // maximum number
 }
@@ -74,8 +74,8 @@ const (
 	maxReads   = 20
 )
 
-// Find returns the selected decisions, latest first, and the ID that the next page must be older than, or nil if this
-// is the last page.
+// Find returns the decisions that q selects, latest first, and the value of q.Before for the next page, or nil if this
+// is the last page. It stops after maxReads reads, so a page that isn't the last may have fewer than q.Limit decisions.
 func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *ID, err error) {
 	to := q.To
 	if to == 0 {
@@ -109,7 +109,8 @@ func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *I
 	return found, &ID{to, 0}, nil
 }
 
-// Get returns a slice with the decision with an ID. It is empty if there is no such decision.
+// Get returns a slice that contains only the decision with the given ID, or an empty slice if there is no such
+// decision.
 func Get(history Reader, id ID) ([]Logged, error) {
 	decisions, err := history.Decisions(id.At, id.At+1, readAtOnce, false)
 	if err != nil || id.index >= len(decisions) {

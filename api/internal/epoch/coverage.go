@@ -61,7 +61,7 @@ func leftOut(a *trace.Accounts) contract.SpansLeftOut {
 	return left
 }
 
-// serviceOutcome is a service and an outcome of some of its spans.
+// serviceOutcome is the key for counting spans by the name of their service and their outcome.
 type serviceOutcome struct{ Service, Outcome string }
 
 // outcomesOf returns the spans since the start by service name and outcome.

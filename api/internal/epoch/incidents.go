@@ -142,7 +142,7 @@ func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
 	return end
 }
 
-// waitOf returns the kernel waits that explain a place, or nil.
+// waitOf returns the kernel waits that explain a place, or nil if waits don't explain it.
 func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 	if why.Wait == 0 {
 		return nil
@@ -226,8 +226,8 @@ func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
-// Key returns the key that lists are sorted by: the time of opening, with a bonus for open incidents that is larger for
-// severe ones.
+// Key returns the key that lists are sorted by, in ascending order: open incidents come first, the most severe before
+// the others. Within each kind, the latest come first.
 func (x *IncidentRow) Key() float64 {
 	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())

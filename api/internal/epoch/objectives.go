@@ -20,7 +20,8 @@ func (s *Snapshot) addObjectives(c *engine.View) {
 	}
 }
 
-// objectiveOf returns an objective with the open incident in all that makes requests miss it.
+// objectiveOf converts an objective to the type of the contract, with the open incident in all that makes requests miss
+// it, if there is one.
 func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
 		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
@@ -44,7 +45,8 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 	return d
 }
 
-// missedObjective returns an objective that requests miss, or missed until the incident was over.
+// missedObjective converts an objective that the requests of an incident miss, or missed if over is set, to the type of
+// the contract.
 func missedObjective(names *describe.Names, o *describe.Objective, m *incident.Missed, over bool) contract.IncidentObjective {
 	x := contract.IncidentObjective{
 		Name: o.Name, Entry: m.Entry, Kind: contract.ObjectiveKind(m.Kind()), Budget: o.Budget, Share: o.Share, BurnRate: m.Rate,

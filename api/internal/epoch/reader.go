@@ -59,7 +59,8 @@ func (r *Reader) Change(ctx context.Context, x engine.Change) (changed bool, err
 	return changed, err
 }
 
-// Current returns the snapshot of the last epoch. While that snapshot is being built, it returns the one before.
+// Current returns the snapshot of the last epoch. While that snapshot is being built, it returns the one before. If
+// nobody is building it, Current builds it, and returns a refusal if the engine doesn't answer.
 func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
 	wanted := r.wanted.Swap(true)
 	last := r.last.Load()

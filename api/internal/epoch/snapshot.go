@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Row returns the row of a group, or nil if it isn't in s.
+// Row returns the row of the group with the given ID, or nil if it isn't in s.
 func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
 	for i := range s.Groups {
 		if s.Groups[i].ID == id {
@@ -46,7 +46,7 @@ type Snapshot struct {
 	Types      map[analysis.Hash]string
 	Problems   []contract.Problem // ranked; without notes
 	ByID       map[string]int     // indices into Problems
-	Incidents  []IncidentRow      // open incidents first, then most recently opened first
+	Incidents  []IncidentRow      // in the order of opening
 	// IncidentByID holds indices into Incidents. It includes incidents merged into others, which aren't listed.
 	IncidentByID map[string]int
 	Objectives   []contract.Objective
@@ -273,7 +273,8 @@ func (s *Snapshot) count(c *engine.View) {
 	}
 }
 
-// Sorted returns the groups or problems in an order. fill adds them the first time.
+// Sorted returns the list of groups or problems with the given order. It keeps the lists, so fill only needs to add the
+// items to an empty list the first time.
 func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

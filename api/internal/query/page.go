@@ -31,7 +31,7 @@ type List[ID any] struct {
 	parse   func(string) (ID, error)
 }
 
-// Add adds the item at an index. Items are sorted by key, then by id.
+// Add adds the item with the index `at`. Items are sorted by key, then by id.
 func (l *List[ID]) Add(key float64, id ID, at int32) {
 	l.entries = append(l.entries, entry[ID]{key, id, at})
 }
@@ -110,7 +110,8 @@ type Page struct {
 // DefaultLimit is the default length of pages.
 const DefaultLimit = 100
 
-// PageOf returns the page selected by parameters, for a list in an order.
+// PageOf returns the page selected by the parameters limit and cursor, both of which may be nil. sort is the order of
+// the list.
 func PageOf(limit *int, cursor *string, sort string) Page {
 	p := Page{DefaultLimit, cursor, sort}
 	if limit != nil {
@@ -120,6 +121,7 @@ func PageOf(limit *int, cursor *string, sort string) Page {
 }
 
 // Page returns the items of a page that keep accepts, and the cursor of the next page, or nil if this is the last page.
+// It returns ErrCursor if the cursor belongs to another list or order.
 func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *string, err error) {
 	from := 0
 	if p.Cursor != nil && *p.Cursor != "" {
@@ -165,7 +167,8 @@ func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	return n
 }
 
-// Index returns the index of the first item of the page, for lists in a fixed order.
+// Index returns the index of the first item of the page, for lists in a fixed order. It returns ErrCursor if the cursor
+// belongs to another list.
 func (p Page) Index() (int, error) {
 	if p.Cursor == nil || *p.Cursor == "" {
 		return 0, nil

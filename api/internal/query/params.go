@@ -12,7 +12,7 @@ import (
 // ErrOrder is the refusal of a time span that ends before it starts.
 var ErrOrder = refusal.New(refusal.Malformed, "from must be before to", "")
 
-// ParseInterval parses the parameters from and to. Missing parameters are 0.
+// ParseInterval parses the parameters from and to. Missing parameters are 0. It returns ErrOrder if from is after to.
 func ParseInterval(first, last *string) (from, to trace.Nanos, err error) {
 	if from, err = ParseInstant("from", first); err != nil {
 		return 0, 0, err

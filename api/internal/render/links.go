@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/notify"
 )
 
-// Owner returns the owner of a service, or nil.
+// Owner returns the owner of a service, or nil if d doesn't name one.
 func Owner(d *notify.Directory, service string) *contract.Owner {
 	o := d.Owner(service)
 	if o == nil {

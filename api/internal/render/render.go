@@ -43,7 +43,7 @@ func Interval(value, low, high float64) contract.Interval {
 	return IntervalOf(describe.Number(value), describe.Number(low), describe.Number(high))
 }
 
-// IntervalOf is like Interval for described numbers.
+// IntervalOf is like [Interval], but takes numbers from package describe.
 func IntervalOf(value, low, high describe.Number) contract.Interval {
 	return contract.Interval{Value: value.Pointer(), Low: low.Pointer(), High: high.Pointer()}
 }
@@ -109,7 +109,8 @@ func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	return path
 }
 
-// Tree returns the tree used to search an incident, or a problem with requests of a type. It is nil if unknown.
+// Tree returns the tree that the search uses for a subject: the incident's own tree, or the tree of requestType for a
+// problem. It returns nil if there is no such tree.
 func (r Renderer) Tree(subject search.Subject, requestType analysis.Hash) *cct.Tree {
 	if id, about := subject.Incident(); about {
 		return r.Core.Searches.Tree(id)
@@ -248,7 +249,7 @@ func Usage(u search.Usage) contract.Usage {
 	return contract.Usage{Tracepoints: u.Tracepoints, Hits: Number(u.Hits), Bytes: Number(u.Bytes), CPU: Number(u.CPU)}
 }
 
-// Limit returns a budget in the type of the contract.
+// Limit converts a budget to the type of the contract.
 func Limit(tracepoints int, bytes, cpu float64) contract.Limit {
 	return contract.Limit{Tracepoints: tracepoints, Bytes: bytes, CPU: cpu}
 }
@@ -367,7 +368,7 @@ func Remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-// Wholes are the quantities that the shares of problems refer to.
+// Wholes maps the quantities that the shares of problems refer to, to the type of the contract.
 var Wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }

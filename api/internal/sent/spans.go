@@ -14,7 +14,7 @@ import (
 )
 
 // Spans reads the spans of a stored trace as they were sent, with all attributes. It doesn't follow nested values, so
-// their depth costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have looked at
+// deep nesting costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have looked at
 // all attributes.
 type Spans struct {
 	id    trace.ID
@@ -26,7 +26,7 @@ type Spans struct {
 	Resources [][]contract.Attribute // by span; spans of the same resource share them
 }
 
-// Read reads the spans of the trace with an ID from an OTLP request. Their times are relative to start.
+// Read reads the spans of the trace with the given ID from an OTLP request. Their times are relative to start.
 func Read(id trace.ID, start trace.Nanos, request []byte) *Spans {
 	v := &Spans{id: id, start: start}
 	v.request(request)
