@@ -35,7 +35,8 @@ type Advice struct {
 	LeadShare float64  // of the added latency
 }
 
-// leastPart is the smallest part of the cost at an instance or a version that leads to it.
+// leastPart is the smallest part of the cost that an instance must carry, or of the added latency that a place must
+// have, for the advice to point to it.
 const leastPart = 0.5
 
 // Advice returns the next step for the people who work on an incident.
@@ -115,7 +116,8 @@ func (n *Names) adviceAfter(x *Advice) string {
 	return "Nothing to do: " + n.Ending(&x.Last) + "."
 }
 
-// untilKnown appends possible causes of an incident that may go on.
+// untilKnown appends the deploy or the instance that may have caused an incident to text, because the incident may
+// still go on.
 func (n *Names) untilKnown(x *Advice, text string) string {
 	if len(x.Suspects) == 0 {
 		return text
@@ -130,8 +132,8 @@ func (x *Advice) leads() bool {
 		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })
 }
 
-// undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
-// rollback or a restart is quicker than a diagnosis. Otherwise it returns "".
+// undoable returns the next step if a deploy or an instance of the suspect s, which is called name, may be the cause,
+// because a rollback or a restart is quicker than a diagnosis. Otherwise it returns "".
 func (n *Names) undoable(x *Advice, s *compare.Suspect, name string) string {
 	if x.Version != 0 {
 		deployed := "just deployed"
@@ -179,7 +181,7 @@ func (n *Names) searching(x *Advice, name string) string {
 	return ""
 }
 
-// adviceFor returns the next step for the largest part of the score of a suspect.
+// adviceFor returns the next step for the suspect s, which is called name, according to the largest part of its score.
 func (n *Names) adviceFor(s *compare.Suspect, name string) string {
 	wire := s.In + s.Rest
 	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent); {

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Causes present what accounts for a problem, apart from its explanations.
+// Causes presents the findings about the cause of a problem, apart from its explanations.
 type Causes struct {
 	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
 	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
@@ -140,8 +140,8 @@ func (n *Names) difference(p *detect.Problem, d *explain.Difference) Difference 
 	}
 }
 
-// placeIn presents an edge of p, including one that is no longer an edge of p but was when p was explained. It returns
-// nil for edge 0.
+// placeIn presents an edge of p, or one that was an edge of p when p was explained but no longer is. It returns nil for
+// edge 0.
 func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
 	place := n.PlaceOf(p.Edges, edge)
 	if place != nil || edge == 0 {
@@ -171,7 +171,7 @@ func (n *Names) recovery(p *detect.Problem, r *explain.Recovery) Recovery {
 // minRecovery is the smallest fraction of the mean or of the p99 that is worth mentioning.
 const minRecovery = 0.05
 
-// Matters reports whether the recovery is large enough to show it to people.
+// Matters reports whether r is large enough to be shown to people.
 func (r *Recovery) Matters() bool {
 	return r.MeanFraction >= minRecovery || r.P99Fraction >= minRecovery
 }

@@ -54,12 +54,12 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 	return append(texts, n.hops(c)...)
 }
 
-// left describes a number of spans or records that are left out for a reason.
+// left describes n spans or records that are left out for the given reason.
 func left(n int64, reason trace.Reason) string {
 	return units.Count(int(n)) + " " + strings.ReplaceAll(string(reason), "_", " ")
 }
 
-// hops returns sentences about the hops that export no spans.
+// hops returns up to shownHops sentences about hops that export no spans.
 func (n *Names) hops(c *trace.Coverage) (texts []string) {
 	for h, x := range c.Hops(n.Table, c) {
 		if len(texts) == shownHops {
@@ -85,7 +85,7 @@ const shownUncovered = 3
 
 // Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for
 // the most frequent reason. Both are empty if at least 95 % of the input's records could be read, and at least 95 % of
-// the spans and of their time are judged, in total and for each service.
+// the spans and of their time are judged, in total and for each service with at least leastSpans spans.
 func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 	total := c.Total()
 	reason, spans, time, lacks := total.Lacks()
@@ -138,7 +138,7 @@ func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	return most
 }
 
-// remedy explains why spans are left out.
+// remedy explains why spans are left out, and how to avoid it.
 type remedy struct {
 	left string // completes "12 % of the spans"
 	do   string // how to avoid it

@@ -11,8 +11,8 @@ import (
 )
 
 // Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
-// Located is the operation that the investigation located, with its share of p. Unless it is 0, it is the only place
-// in the sentence.
+// located is the operation that the investigation located, and share its share of p. Unless located is 0, it is the
+// only place in the sentence.
 func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
@@ -67,7 +67,7 @@ func InGroup(requestType string, group analysis.Hash) string {
 	return requestType + " (group " + group.String()[:8] + ")"
 }
 
-// leastTail is the minimum ratio of p99 to median for describing the spread of durations by them.
+// leastTail is the minimum ratio of p99 to median at which a sentence describes the spread of durations by these two.
 const leastTail = 1.2
 
 // spread describes how widely the durations of p's requests vary.

@@ -118,7 +118,8 @@ func (s *CallSuspect) around() (before, after string) {
 	return "", ""
 }
 
-// Largest numbers of suspects and of missing calls that a sentence names.
+// Limits on the suspects and on the missing calls that a sentence names. Suspects are counted separately for slow ones
+// and others.
 const (
 	namedSuspects = 3
 	namedMissing  = 3
@@ -145,12 +146,13 @@ func (x *TraceExplanation) Sentence() Sentence {
 	return s
 }
 
-// shorter reports whether the request took noticeably less time than usual. The usual time must be known.
+// shorter reports whether the request took noticeably less time than usual. ExcessNS must not be nil.
 func (x *TraceExplanation) shorter() bool {
 	return float64(*x.ExcessNS) < -noticeable*float64(*x.UsualNS)
 }
 
-// longer reports whether the request took longer than such requests usually do.
+// longer reports whether the request took longer than such requests usually do. It returns false if no normal trace has
+// such a request.
 func (x *TraceExplanation) longer() bool { return x.ExcessNS != nil && !x.usualRange && !x.shorter() }
 
 // durations appends the comparison of the durations.
@@ -222,7 +224,7 @@ func (s *CallSuspect) otherwise(to *Sentence) {
 	}
 }
 
-// lacks appends a clause about missing calls.
+// lacks appends a clause about missing calls. Caller must not be nil.
 func (s *CallSuspect) lacks(to *Sentence) {
 	to.Strong(s.Caller.name)
 	if len(s.Missing) == 0 {

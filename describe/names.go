@@ -37,7 +37,7 @@ type summaryKey struct {
 // Verbatim returns s unchanged. It is for formats that escape text themselves.
 func Verbatim(s string) string { return s }
 
-// New returns names without request types and summaries. Clean is applied to all text from traces; [Verbatim] leaves it
+// New returns names without request types and summaries. They apply clean to all text from traces; [Verbatim] leaves it
 // unchanged.
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
@@ -69,9 +69,9 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 	n.Types[requestType] = name
 }
 
-// typeName returns the name of a request type: its own, or the name of its entry operation followed by the operations
-// that distinguish it from other request types with the same entry. A called operation is named in preference to the
-// call.
+// typeName returns the name of the request type s: its own, or the name of its entry operation followed by the
+// operations that distinguish it from other request types with the same entry. For a call by the entry's service, it
+// names the operation called instead of the call.
 func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
@@ -100,7 +100,7 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	return n.Op(entry)
 }
 
-// Summary returns the summary of the requests of p, or nil if it was not added.
+// Summary returns the summary of the requests of p, or nil if nobody added it.
 func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
@@ -142,7 +142,7 @@ func (n *Names) Op(op trace.Op) string {
 	return name + " → " + called
 }
 
-// External reports whether an operation emits no spans. It is then known only from attributes of its callers.
+// External reports whether op emits no spans, so that only the attributes of its callers name it.
 func (n *Names) External(op trace.Op) bool { return n.Table.Operation(op).Kind == trace.External }
 
 // onWire reports whether the own time of a step is spent on the wire to its target, or in the queue of the target.
@@ -216,7 +216,7 @@ const (
 )
 
 // Bins returns the attribute values that all requests of a group share, as text, or "" if only its path distinguishes
-// the group.
+// the group from others.
 func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {

@@ -17,7 +17,8 @@ type Objective struct {
 	Window time.Duration
 }
 
-// Missed describes a violated objective in a sentence without a full stop. over selects the past tense.
+// Missed describes the violated objective x in a sentence without a full stop. If over is set, the window isn't the
+// last one any longer.
 func (n *Names) Missed(x *Objective, over bool) string {
 	failed := "failed"
 	if x.Below > 0 {
@@ -40,7 +41,8 @@ func (n *Names) Missed(x *Objective, over bool) string {
 // budget returns a share as a percentage with the digits that it was configured with.
 func budget(share float64) string { return strconv.FormatFloat(share*100, 'g', 6, 64) + " %" }
 
-// missed appends the first objective that an incident violates, and the number of the others.
+// missed appends the first objective that x violates, and the number of the others. It appends nothing if x violates
+// none.
 func (n *Names) missed(s *Sentence, x *Incident) {
 	if len(x.Objectives) == 0 {
 		return

@@ -25,8 +25,8 @@ type ProfileBuilder struct {
 	functions map[string]*profile.Location
 }
 
-// NewProfileBuilder returns a builder of a profile whose samples count one thing and a time in ns, which is shown by
-// default.
+// NewProfileBuilder returns a builder of a profile with two values per sample: a number, whose type is called count,
+// and a time in ns, whose type is called nanoseconds and which tools show by default.
 func NewProfileBuilder(comment, count, nanoseconds string) *ProfileBuilder {
 	return &ProfileBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
 		SampleType:        []*profile.ValueType{{Type: count, Unit: "count"}, {Type: nanoseconds, Unit: "nanoseconds"}},
@@ -44,7 +44,7 @@ func (b *ProfileBuilder) Add(count, nanoseconds int64, labels map[string][]strin
 	b.out.Sample = append(b.out.Sample, s)
 }
 
-// Write writes the profile, gzipped.
+// Write writes the profile, gzipped. It returns an error if the profile is invalid.
 func (b *ProfileBuilder) Write(w io.Writer) error {
 	if err := b.out.CheckValid(); err != nil {
 		return err

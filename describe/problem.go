@@ -102,7 +102,7 @@ type Explanation struct {
 	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
 }
 
-// Identify returns a problem with only its identity.
+// Identify presents a problem of which only the identity is known. Its numbers are unknown.
 func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.Op) Problem {
 	return Problem{
 		ID: problem.String(), Group: group.String(), RequestType: n.RequestType(requestType, entry), RequestTypeID: requestType.String(),
@@ -111,7 +111,7 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 	}
 }
 
-// Problem presents p. Located is the operation that the investigation located, or 0, and share is its share of p.
+// Problem presents p. located is the operation that the investigation located, or 0, and share is its share of p.
 func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
@@ -152,7 +152,8 @@ func (n *Names) target(step trace.Op) *Target {
 	return nil
 }
 
-// PlaceOf presents the edge with the given identity, or returns nil if edges does not contain it.
+// PlaceOf presents the edge in edges with the given identity. It returns nil if there is none, or if edge is 0, the
+// remainder.
 func (n *Names) PlaceOf(edges []group.EdgeShare, edge trace.Edge) *Place {
 	for i := range edges {
 		if e := &edges[i]; edge != 0 && e.Edge == edge {
@@ -171,7 +172,7 @@ func (n *Names) PathEdge(e *group.EdgeShare) Edge {
 	}
 }
 
-// ProblemEdges presents the edges of a problem; not nil.
+// ProblemEdges presents the edges of a problem. The result isn't nil, because JSON encodes nil as null.
 func (n *Names) ProblemEdges(edges []group.EdgeShare) []ProblemEdge {
 	all := make([]ProblemEdge, 0, len(edges))
 	for i := range edges {
@@ -184,7 +185,8 @@ func (n *Names) ProblemEdges(edges []group.EdgeShare) []ProblemEdge {
 	return all
 }
 
-// Explanations presents explanations of a problem with the given edges; not nil.
+// Explanations presents explanations of a problem with the given edges. The result isn't nil, because JSON encodes nil
+// as null.
 func (n *Names) Explanations(list []detect.Explanation, edges []group.EdgeShare) []Explanation {
 	all := make([]Explanation, 0, len(list))
 	for i := range list {

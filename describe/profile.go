@@ -43,7 +43,7 @@ func NewProfile(n *Names, s *group.Summary) Profile {
 	return Profile{Name: name, Count: s.Count, Frames: b.preorder()}
 }
 
-// builder builds the tree; frames are in order of first use.
+// builder builds the tree of a profile. Its frames are in order of first use, so parents come before their children.
 type builder struct {
 	names  *Names
 	frames []Frame
@@ -100,7 +100,8 @@ const wireFrame = 1
 // maxDepth limits the depth of a profile.
 const maxDepth = 1 << 12
 
-// preorder returns the frames depth first, siblings by falling total time, then name.
+// preorder computes the total times and returns the frames depth first, with siblings sorted by falling total time,
+// then by name.
 func (b *builder) preorder() []Frame {
 	for i := len(b.frames) - 1; i >= 0; i-- { // children come after their parents
 		f := &b.frames[i]

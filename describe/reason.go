@@ -15,9 +15,9 @@ type Reason struct {
 	Computes bool         // the place waits for nothing in the kernel
 }
 
-// Located describes the place with its share of the added latency, or 0 if the share is unknown, and the reason:
-// "orders audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk
-// (fsync) in orders audit.append, on host b". The place may itself be a wait.
+// Located describes a place with its share of the added latency, which is 0 if unknown, and the reason why: "orders
+// audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk (fsync) in
+// orders audit.append, on host b". The place may itself be a wait.
 func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
@@ -53,7 +53,8 @@ func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) 
 	return s
 }
 
-// waits returns the name of the function that waits, or of its service if the function is unknown.
+// waits returns the name of the function that waits, or of the place if the function is unknown. If the place is itself
+// the wait, it returns the name of its service.
 func (n *Names) waits(place trace.Op, why *Reason) string {
 	if why.Function != 0 {
 		return n.Op(why.Function)
@@ -64,7 +65,7 @@ func (n *Names) waits(place trace.Op, why *Reason) string {
 	return n.NamedService(n.Table.Operation(why.Wait).Service)
 }
 
-// remedy returns the next step for a place that waits in the kernel.
+// remedy returns the next step for a place that waits in the kernel. why.Wait must not be 0.
 func (n *Names) remedy(place trace.Op, why *Reason) string {
 	where := n.waits(place, why)
 	host := n.Clean(n.Table.Text(why.Host))

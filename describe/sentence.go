@@ -21,7 +21,7 @@ type Evidence struct {
 	Kind        EvidenceKind
 	Edge        trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder
 	Operation   trace.Op   // of kind [LocationEvidence]
-	Explanation int        // of kind [VariableEvidence], and [CallFlowEvidence] if Explained: an index of the problem's explanations
+	Explanation int        // of kind [VariableEvidence], and [CallFlowEvidence] if Explained: index into the problem's explanations
 	Explained   bool       // Explanation is set
 }
 

@@ -114,7 +114,7 @@ func (n *Names) Machines(s *compare.Suspect) []SuspectInstance {
 }
 
 // Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
-// if dated.
+// if dated is set. If openEnd is set, the window has no end.
 func Period(window history.Interval, openEnd, dated bool) string {
 	return periodIn(Clock, window, openEnd, dated)
 }
@@ -144,7 +144,7 @@ func IncidentPeriodIn(clock func(t trace.Nanos, dated bool) string, onset, ended
 	return periodIn(clock, period, ended == 0, !OneDay(period))
 }
 
-// OneDay reports whether all intervals lie within one day, UTC.
+// OneDay reports whether all intervals lie within the same day, UTC.
 func OneDay(intervals ...history.Interval) bool {
 	const day = trace.Nanos(24 * time.Hour)
 	for _, i := range intervals {
@@ -155,7 +155,8 @@ func OneDay(intervals ...history.Interval) bool {
 	return true
 }
 
-// Clock returns the time of day of t in UTC, like "02:41" or "02:41:30", with its date if dated.
+// Clock returns the time of day of t in UTC, like "02:41" or "02:41:30", with its date if dated is set. It omits the
+// seconds of whole minutes.
 func Clock(t trace.Nanos, dated bool) string {
 	at := time.Unix(0, int64(t)).UTC()
 	layout := "15:04"
@@ -272,7 +273,8 @@ func (t *SlowerType) lost() float64 { return float64(t.Requests) * max(0, t.Mean
 func (t *SlowerType) growth() float64 { return (t.Mean - t.Usual) / max(1, t.Usual) }
 
 // leastLonger is the smallest relative increase of the mean duration at which a sentence about failures mentions added
-// time. The time of an unanswered call is added to the wire, even if its caller waits no longer than usual.
+// time. Below it, the added time may only be the time of unanswered calls, which counts as wire time even if their
+// callers wait no longer than usual.
 const leastLonger = 0.05
 
 // IncidentKind is the kind of evidence for an incident, as in the API.
@@ -337,7 +339,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// mostFew is the share of the requests below which an incident's sentence says that few are affected.
+// mostFew is the share of the requests that must be affected for an incident's sentence to leave the share out.
 const mostFew = 0.1
 
 // incident returns the sentence about x without the share of the requests that it affects.
@@ -404,10 +406,10 @@ type Size struct {
 	most  bool        // worst has at least half of the added latency
 }
 
-// Ratio returns the slowdown of the requests as a factor, or 0 if s is zero.
+// Ratio returns the factor by which the requests have become slower, or 0 if s is zero.
 func (s *Size) Ratio() float64 { return s.Now / max(1, s.Before) }
 
-// Stopped returns the rate of requests that have stopped, in requests per second. It is 0 if x is not about stopped
+// Stopped returns the rate of requests that have stopped, in requests per second. It returns 0 if x isn't about stopped
 // requests, or if the rate is unknown.
 func (x *Incident) Stopped() (rate float64) {
 	if x.Kind() != Silent {
@@ -496,11 +498,12 @@ func (x *Incident) slower() (names []string) {
 	return names
 }
 
-// smallScore is the score below which a sentence describes an operation instead of all requests, which hardly change.
+// smallScore is the minimum score for describing all requests. Below it they hardly change, so a sentence describes an
+// operation instead.
 const smallScore = 0.02
 
-// outstanding returns the operation of a suspect whose own slowdown is more informative than the slowdown of all
-// requests, or nil.
+// outstanding returns the operation of s whose own change says more than the change of all requests, or nil if the
+// change of all requests says more or s has no such operation.
 func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	if s.Silent < s.Score/2 && s.Score >= smallScore {
 		return nil
@@ -513,7 +516,8 @@ func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	return nil
 }
 
-// operation appends the slowdown of the calls of an operation.
+// operation appends how the calls of the operation o changed: they stopped, fail or take longer, depending on the kind
+// of x.
 func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation) {
 	name, first := n.Op(o.Op), &x.Suspects[0]
 	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
@@ -590,7 +594,8 @@ func (n *Names) lag(s *Sentence, x *Incident, queue *compare.SuspectOperation) {
 // queue returns the name of a queue: its destination or, if only that is known, its broker.
 func (n *Names) queue(op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
 
-// shared names the node or zone first that slows several services down: it is the cause.
+// shared appends the node or zone that slows several services down, if there is one. It comes first because it is the
+// cause.
 func (n *Names) shared(s *Sentence, x *Incident) {
 	place := &x.Shared
 	if len(place.Services) == 0 {
@@ -650,7 +655,7 @@ var machineWords = map[string][2]string{
 	"cloud.availability_zone": {"in", "zones"},
 }
 
-// slowdown describes the added latency, in usual durations: "26 % longer" or "28 times as long".
+// slowdown describes the added latency, a multiple of the usual duration: "26 % longer" or "28 times as long".
 func slowdown(added float64) string {
 	const readable = 1 // percentages from 100 % on are hard to read
 	if added >= readable {
@@ -659,8 +664,8 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole that shares refer to, and the baseline traces. The added latency is mentioned if longer is set.
-// Once the place is located, it is named instead of its service.
+// words are the words and facts that [Names.evidence] needs: the names of the whole that shares refer to and of the
+// baseline, whether to mention added latency (longer), and the located place, which is named instead of its service.
 type words struct {
 	whole, baseline string
 	longer          bool
@@ -739,7 +744,7 @@ func (n *Names) lostTime(s *Sentence, suspects []compare.Suspect, w words) {
 // leastShare is the smallest part of a score, and of its time, that a sentence mentions.
 const leastShare = 0.05
 
-// leastFailures is the number of failures per request from which a sentence mentions failures, however slow the
+// leastFailures is the minimum number of failures per request at which a sentence mentions failures, however slow the
 // requests are.
 const leastFailures = 0.01
 
@@ -762,7 +767,7 @@ func (n *Names) addedCall(s *Sentence, caller string, x *compare.AddedCall, over
 	s.Plain(", +" + units.Nanos(x.Nanos))
 }
 
-// times returns a mean number of calls in words.
+// times describes a mean number of calls: "once", "41 times", "1.5 times".
 func times(x float64) string {
 	const whole = 0.05 // means this close to a whole number are rounded to it
 	if r := math.Round(x); r >= 1 && math.Abs(x-r) < whole {
@@ -822,8 +827,8 @@ func (n *Names) addedTime(s *Sentence, x *compare.Suspect, total float64, whole 
 	}
 }
 
-// silentCallee returns the service without spans that the first suspect calls and that accounts for the time in it, or
-// nil. The time of calls to such a service counts for both the service and its callers.
+// silentCallee returns the service without spans that the first suspect calls and that accounts for most of its score,
+// or nil if there is no such service. The time of calls to such a service counts for both the service and its callers.
 func silentCallee(suspects []compare.Suspect) *compare.Suspect {
 	first := &suspects[0]
 	for _, shared := range first.Shared {

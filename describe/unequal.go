@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Unequal returns a sentence about an instance that differs from its siblings.
+// Unequal returns a sentence about the instance u, which differs from its siblings in its failures or durations.
 func (n *Names) Unequal(u *compare.UnequalInstance) string {
 	name := n.Clean(n.Table.Text(u.Value)) + " (" + n.Clean(n.Table.Text(u.Key)) + ") of " + n.NamedService(u.Service)
 	siblings := "its " + units.Plural(u.Siblings, "sibling")
