@@ -16,14 +16,14 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// Limits of a call, whatever the endpoint does.
+// Limits on a call, whatever the endpoint does.
 const (
 	callTimeout    = 15 * time.Second // of the whole call
 	connectTimeout = 5 * time.Second
 	maxAnswer      = 64 << 10 // bytes read of an answer
 	shownAnswer    = 200      // bytes of an answer in errors
 	maxHeaders     = 64 << 10
-	maxRetryAfter  = 6 * time.Hour // requested by an endpoint
+	maxRetryAfter  = 6 * time.Hour // longest wait that an endpoint can request
 )
 
 // Answer is the answer of an endpoint.
@@ -32,7 +32,7 @@ type Answer struct {
 	Text   string        // start of the body, printable; for a mail server, the recipients that it refused
 	Partly bool          // a mail server refused some of the recipients
 	After  time.Duration // from the Retry-After header; 0 if absent
-	Took   time.Duration // of the call
+	Took   time.Duration // duration of the call
 }
 
 // Err returns the reason why the endpoint rejected the event, or nil if it accepted it.
@@ -108,8 +108,8 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 // close closes idle connections.
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// call sends a message. It returns an error if there is no answer. The error doesn't contain the URL, whose path may
-// be a secret.
+// call sends a message and returns the answer, which may be a rejection. It returns an error if there is no answer. The
+// error doesn't contain the URL, whose path may be a secret.
 func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	if c.mail != nil {
 		return c.mail.send(ctx, m)
@@ -135,7 +135,7 @@ func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	}, nil
 }
 
-// request returns the request that sends a message. Only it contains the endpoint's token.
+// request returns the request that sends a message. It adds the endpoint's token, which stored messages don't contain.
 func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (*http.Request, error) {
 	to, err := url.Parse(c.url)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (
 	return r, nil
 }
 
-// withoutURL returns the cause of an error of the client, without the URL.
+// withoutURL returns the cause of an error of the HTTP client, whose own text contains the URL.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -171,7 +171,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// retryAfter returns the duration in a Retry-After header, or 0 if the header has no valid one.
+// retryAfter returns the wait that a Retry-After header requests, up to maxRetryAfter, or 0 if the header has no valid
+// time or a past one.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Change is an event of a problem or a decision.
+// Change is a change of a problem or an incident, or a decision, about which there is an event.
 type Change struct {
 	Type     Type
 	Subject  search.Subject   // zero: none
@@ -34,7 +34,7 @@ func Changes(before, after []detect.Problem, decisions []search.Decision) []Chan
 	return list
 }
 
-// Missing returns the problems that are not among others, in their order.
+// Missing returns those problems that aren't in others, in their order.
 func Missing(problems, others []detect.Problem) []*detect.Problem {
 	known := make(map[analysis.Hash]bool, len(others))
 	for i := range others {
@@ -50,7 +50,7 @@ func Missing(problems, others []detect.Problem) []*detect.Problem {
 }
 
 // typeOf returns the type of the event for a decision that changes the status of its problem or incident. It is empty
-// if the decision doesn't change it.
+// if the decision doesn't change it, or if there is no event for the new status.
 func typeOf(d *search.Decision) Type {
 	if d.From == d.To || d.Subject.IsZero() {
 		return ""

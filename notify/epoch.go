@@ -21,27 +21,27 @@ type Epoch struct {
 	Before    []detect.Problem // open at the start of the epoch
 	Problems  []detect.Problem // open at its end
 	Names     *describe.Names
-	Traces    func(p *detect.Problem) []Trace    // samples to link; may be nil
+	Traces    func(p *detect.Problem) []Trace    // samples to link to; may be nil
 	URL       func(problem analysis.Hash) string // of the problem's page; may be nil
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
 	Directory Directory
-	// Investigation returns the investigation of a problem or an incident; nil if it has none.
+	// Investigation returns the investigation of a problem or an incident; or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.
 	Muted          func(incident uint64) bool
 	Acknowledged   func(incident uint64) *Note    // nil if nobody acknowledged it
-	IncidentTraces func(*engine.Incident) []Trace // slow or failed traces to link
+	IncidentTraces func(*engine.Incident) []Trace // slow or failed traces to link to
 	IncidentURL    func(incident uint64) string   // of the incident's page; may return ""
 }
 
-// acknowledgedWithin is the age up to which an acknowledgement causes an event. Each epoch within this time returns
-// the same event, also after a restart, so a crash does not lose it, and the outbox keeps one copy. It must be shorter
+// acknowledgedWithin is the age at which an acknowledgement stops causing an event. Each epoch before that returns the
+// same event, also after a restart, so a crash doesn't lose it, and the outbox keeps only one copy. It must be shorter
 // than the time for which an outbox remembers events.
 const acknowledgedWithin = time.Hour
 
-// Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
+// Events returns the events of an epoch in order. They depend only on e, so repeated calls return equal events.
 func Events(e *Epoch) []*Event {
 	list := e.incidentEvents()
 	for _, c := range Changes(e.Before, e.Problems, e.Decisions) {
@@ -63,7 +63,7 @@ func (e *Epoch) event(c *Change) *Event {
 	return NewEvent(f)
 }
 
-// incident returns an incident, or nil if it has been forgotten.
+// incident returns the incident with the given ID, or nil if it has been forgotten.
 func (e *Epoch) incident(id uint64) *engine.Incident {
 	i := slices.IndexFunc(e.Incidents, func(x engine.Incident) bool { return x.ID == id })
 	if i < 0 {
@@ -115,8 +115,8 @@ func (e *Epoch) incidentEvents() []*Event {
 	return list
 }
 
-// acknowledged returns the time of the acknowledgement of an open incident, and whether it causes an event. If the
-// incident reopened after the note, the time is when it reopened, since receivers then paged people again.
+// acknowledged returns when the open incident x was acknowledged, and whether that causes an event now. If the incident
+// reopened after the note, the time is when it reopened, since receivers then paged people again.
 func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
 	if !x.IsOpen() || e.Acknowledged == nil {
 		return 0, false

@@ -189,7 +189,7 @@ type Facts struct {
 	URL           string           // of the problem's page; may be empty
 }
 
-// Bounds of an event: enough to understand a decision, and small enough for any receiver.
+// Limits on an event: enough to understand a decision, and small enough for any receiver.
 const (
 	maxEdges        = 20
 	maxExplanations = 10
@@ -203,7 +203,8 @@ const (
 	maxSentenceText = 1500 // runes of a sentence, which contains several names
 )
 
-// NewEvent returns an event. Its ID depends only on type, time, problem and plan.
+// NewEvent returns the event about a problem or a decision that f describes. Its ID depends only on type, time, problem
+// and plan, so an event that is made again has the same ID.
 func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
 	e := &Event{Type: f.Type, At: moment(f.At), Source: clean(f.Source)}
@@ -247,8 +248,8 @@ func (f *Facts) status() string {
 	return f.Investigation.Status.String()
 }
 
-// opened returns when the problem opened. For a chronic problem this is the time of the first event about
-// it.
+// opened returns when the problem opened. If the problem has no such time, as when it is chronic, it returns when its
+// investigation opened, or else the time of the event.
 func (f *Facts) opened() trace.Nanos {
 	switch {
 	case f.Problem != nil && f.Problem.Opened != 0:
@@ -269,13 +270,13 @@ func (e *Event) routedTo(endpoint string) bool {
 	return e.owner != nil && slices.Contains(e.owner.Route, endpoint)
 }
 
-// setID sets the ID, which depends on type, time, subject and plan.
+// setID sets the ID, which depends only on the event's type, time and subject, and on plan.
 func (e *Event) setID(plan int64) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s %d", e.Type, trace.Nanos(e.At), e.subject, plan))
 	e.ID = "evt_" + hex.EncodeToString(sum[:16])
 }
 
-// NewTest returns a test event.
+// NewTest returns a test event, which looks like an event about a problem.
 func NewTest(at trace.Nanos, source string) *Event {
 	e := NewEvent(&Facts{
 		Type: Test, At: at, Source: source, Names: describe.New(&trace.Table{}, describe.Verbatim),
@@ -341,7 +342,7 @@ func boundTarget(t *describe.Target) *describe.Target {
 	return &describe.Target{Service: clean(t.Service), Operation: clean(t.Operation), External: t.External}
 }
 
-// boundContext returns the last operations of a context. It changes path.
+// boundContext returns the last maxContext operations of path, after making path printable and bounded in place.
 func boundContext(path []string) []string {
 	path = path[max(0, len(path)-maxContext):]
 	for i := range path {
@@ -418,7 +419,7 @@ func usage(u search.Usage) Usage {
 // clean returns s, which may come from a trace, printable and bounded.
 func clean(s string) string { return shorten(s, maxText) }
 
-// shorten is like clean, but with a maximum of most runes.
+// shorten is like [clean], but keeps up to `most` runes.
 func shorten(s string, most int) string {
 	var b strings.Builder
 	n := 0

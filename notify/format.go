@@ -48,7 +48,7 @@ var formats = map[string]format{
 	"email":              {contentType: "message/rfc822", body: mailOf},
 }
 
-// NeedsToken reports whether calls in a format need a token.
+// NeedsToken reports whether calls in the format called name need a token.
 func NeedsToken(name string) bool { return formats[name].authorize != nil }
 
 // render returns the body of e, or nil if e isn't sent in this format.
@@ -87,7 +87,7 @@ func cloudEvent(e *Event) any {
 	}{"1.0", e.ID, escapeSource(e.Source), "com.github.sibyl-trace." + string(e.Type), subject, e.At, "application/json", &e.Data}
 }
 
-// escapeSource returns a URI reference that isn't empty.
+// escapeSource returns s as a URI reference, which CloudEvents requires not to be empty.
 func escapeSource(s string) string {
 	if s == "" {
 		return "/sibyl"
@@ -171,7 +171,7 @@ func (e *Event) problemAlert() alert {
 	return a
 }
 
-// filled returns the pairs whose value isn't empty.
+// filled returns a map of those pairs of a key and a value whose value isn't empty.
 func filled(pairs ...string) map[string]string {
 	m := make(map[string]string)
 	for i := 0; i < len(pairs); i += 2 {
@@ -263,7 +263,8 @@ func slackMessage(e *Event) any {
 	return message
 }
 
-// slackTimes replaces the UTC time of an incident in its sentence by a time in the reader's zone.
+// slackTimes replaces the period of an incident in sentence, which is in UTC, with one that Slack shows in the reader's
+// zone.
 func (e *Event) slackTimes(sentence string) string {
 	x := e.Data.Incident
 	if x == nil {
@@ -272,7 +273,7 @@ func (e *Event) slackTimes(sentence string) string {
 	return strings.Replace(sentence, x.period, x.slackPeriod, 1)
 }
 
-// slackFigure returns the text of a figure, with times in the zone of the reader.
+// slackFigure returns the text of a figure. Slack shows the onset of an incident in the reader's zone.
 func (e *Event) slackFigure(f figure) string {
 	if x := e.Data.Incident; x != nil && f.key == "began" {
 		return slackTime(x.Onset, "{date_short_pretty} {time_secs}", f.text)
@@ -289,7 +290,7 @@ func slackClock(t trace.Nanos, dated bool) string {
 	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
 }
 
-// slackTime returns a time that Slack shows in the reader's zone, with a text for clients that can't.
+// slackTime returns t in a notation that Slack shows in the reader's zone. Clients that can't show otherwise.
 func slackTime(t moment, layout, otherwise string) string {
 	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
@@ -387,7 +388,7 @@ func (d *Decision) sentence() string {
 	return strings.Join(parts, "; ")
 }
 
-// listed joins names, and adds an ellipsis if there are more than these.
+// listed joins names, the first of `all` names, and adds an ellipsis if there are more.
 func listed(names []string, all int) string {
 	if s := strings.Join(names, ", "); all <= len(names) {
 		return s
@@ -452,7 +453,7 @@ func (s *Suspect) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// Limits of links in a message. Slack allows ten, including the page of the incident and its actions.
+// Limits on links in a message. Slack allows ten, including the page of the incident and its actions.
 const (
 	maxTraceLinks = 3
 	maxPageLinks  = 3 // about the first suspect
@@ -520,7 +521,8 @@ func (e *Event) traceLinks() []URL {
 	return list
 }
 
-// serviceLinks returns the links to pages about the first suspect of the event's incident.
+// serviceLinks returns the links to pages about the first suspect of the event's incident. There are none without an
+// incident.
 func (e *Event) serviceLinks() []URL {
 	if x := e.Data.Incident; x != nil && len(x.Suspects) > 0 {
 		return x.Suspects[0].Links
@@ -528,7 +530,7 @@ func (e *Event) serviceLinks() []URL {
 	return nil
 }
 
-// actions returns the links to the dialogs of the event's incident.
+// actions returns the links to the dialogs that change the event's incident. There are none without an incident.
 func (e *Event) actions() []URL {
 	if x := e.Data.Incident; x != nil {
 		return x.Actions

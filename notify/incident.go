@@ -60,14 +60,14 @@ type Impact struct {
 	Failed describe.Number `json:"failed_per_second"`  // requests beyond the usual number
 }
 
-// Note is a note of a person about an incident.
+// Note is a person's note on an incident.
 type Note struct {
 	By   string `json:"by"`
 	At   moment `json:"at"`
 	Text string `json:"text,omitempty"`
 }
 
-// NewNote returns a note that a person wrote at a time.
+// NewNote returns a note that the person by wrote, with its texts printable and bounded.
 func NewNote(by string, at time.Time, text string) *Note {
 	return &Note{clean(by), moment(at.UnixNano()), shorten(text, maxSentenceText)}
 }
@@ -132,7 +132,7 @@ type Deploy struct {
 	Before  string `json:"before"`
 }
 
-// Bounds of an incident in an event.
+// Limits on an incident in an event.
 const (
 	maxCulprits   = 5
 	maxOperations = 5
@@ -159,7 +159,8 @@ type IncidentFacts struct {
 	Muted         bool                  // send only ends and acknowledgements, and only to endpoints that keep state
 }
 
-// NewIncidentEvent returns an event about an incident. Its ID depends only on type, time, incident and plan.
+// NewIncidentEvent returns the event about an incident that f describes. Its ID depends only on type, time, incident
+// and plan, so an event that is made again has the same ID.
 func NewIncidentEvent(f *IncidentFacts) *Event {
 	x, n := f.Incident, namer{f.Names}
 	e := &Event{
@@ -182,8 +183,8 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-// Advice returns the next step for the people who work on an incident, or "". v may be nil. deploys are all known
-// deploys, oldest first.
+// Advice returns the next step for the people who work on the incident x. v is its investigation, which may be nil.
+// deploys are all known deploys, oldest first.
 func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
 	return names.Advice(evidence(x, v, deploys))
 }
@@ -237,7 +238,7 @@ func Objectives(x *engine.Incident) []describe.Objective {
 	return all
 }
 
-// Sentence returns the sentence about an incident at a time that when describes.
+// Sentence returns the sentence about an incident. when is the text for its period, see [describe.IncidentPeriod].
 func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
 	d := describedAs(x, when)
 	for i := range x.Types {
@@ -247,7 +248,8 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	return names.Incident(d)
 }
 
-// Size returns the size of an incident for its sentence.
+// Size returns the size of an incident, as in its sentence. It is zero if no request type is slower or requests have
+// stopped.
 func Size(x *engine.Incident) describe.Size {
 	d := describe.Incident{Suspects: x.Suspects}
 	for i := range x.Types {
@@ -257,8 +259,8 @@ func Size(x *engine.Incident) describe.Size {
 	return d.Size()
 }
 
-// Stopped returns the rate of requests before an incident if they have stopped, in requests per second. It is 0 if the
-// incident is not about stopped requests, or if the rate is unknown.
+// Stopped returns the rate, in requests per second, of those requests that have stopped. It returns 0 if the incident
+// isn't about stopped requests, or if the rate is unknown.
 func Stopped(x *engine.Incident) float64 {
 	d := describe.Incident{Suspects: x.Suspects}
 	return d.Stopped()
@@ -275,7 +277,7 @@ func describedAs(x *engine.Incident, when string) *describe.Incident {
 	}
 }
 
-// SeverityReason describes the figure that gives an incident its severity, with its bound.
+// SeverityReason describes the figure that gives an incident its severity, with the bound that it reaches.
 func SeverityReason(names *describe.Names, x *engine.Incident) string {
 	g := x.Grounds()
 	s := &describe.Severity{Name: g.Severity.String(), Lowest: g.Severity == engine.Minor, Bound: g.Bound}
@@ -292,7 +294,8 @@ func SeverityReason(names *describe.Names, x *engine.Incident) string {
 	return names.Severity(s)
 }
 
-// reasonOf returns why requests are slower at the place that v located.
+// reasonOf returns why requests are slower at the place that v located. The reason is zero if the incident's own place
+// is another one.
 func reasonOf(x *engine.Incident, v *search.Investigation) describe.Reason {
 	if x.Place.Operation == v.Answer() {
 		return describe.Reason(x.Place.Reason)
@@ -409,7 +412,7 @@ func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
 	return x
 }
 
-// linkTarget returns a suspect as a target for links.
+// linkTarget returns the suspect s, with its first operation and instance, as the target of links.
 func (f *IncidentFacts) linkTarget(s *Culprit) *Request {
 	r := &Request{Service: s.Service, Incident: hex16(f.Incident.ID), Start: f.Incident.Onset, End: f.At}
 	if len(s.Operations) > 0 {
@@ -428,7 +431,7 @@ func (n namer) requestType(id analysis.Hash) string {
 	return "request type " + id.String()[:8] // it was evicted
 }
 
-// hex16 returns the identity of an incident as text.
+// hex16 returns the ID of an incident as text.
 func hex16(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 // lasted returns the time of x from its onset to its end. It is empty while x is open.
@@ -439,7 +442,7 @@ func (x *Incident) lasted() string {
 	return units.Span(trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset)))
 }
 
-// place returns the place that the investigation located, or "".
+// place returns the place that the investigation located, or "" if it located none.
 func (x *Incident) place() string {
 	if s := x.Search; s != nil && len(s.Suspects) > 0 && (s.Status == search.Located.String() || s.Status == search.Explained.String()) {
 		return s.Suspects[0].place()

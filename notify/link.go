@@ -93,7 +93,7 @@ func withTimes(placeholders map[string]func(r *Request) string) map[string]func(
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
 // NewLink returns a Link to traces. It returns an error unless template is an http or https URL that contains
-// {trace_id} and has no placeholder in its host.
+// {trace_id} and has only known placeholders, none of them in its host.
 func NewLink(name, template string) (Link, error) { return newLink(traceLinks, name, template) }
 
 // NewServiceLink returns a Link to a page about each service that matches one of the patterns, or about every service
@@ -128,19 +128,19 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	return Link{name: clean(name), template: template, kind: kind}, nil
 }
 
-// nearest returns the placeholder whose name is most similar to a mistyped one.
+// nearest returns the placeholder that is most similar to name, which is mistyped.
 func (k *linkKind) nearest(name string) string {
 	return slices.MinFunc(slices.Sorted(maps.Keys(k.placeholders)), func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
 	})
 }
 
-// URL returns the link to a target. Names from traces are escaped for every part of a URL.
+// URL returns the link to the target r. Names from traces are escaped for every part of a URL.
 func (l Link) URL(r *Request) URL {
 	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, func(p string) string { return l.kind.placeholders[p[1:len(p)-1]](r) })}
 }
 
-// LinksTo returns the links to a trace in all backends.
+// LinksTo returns one URL per link, each to the target r.
 func LinksTo(links []Link, r *Request) []URL {
 	all := []URL{}
 	for _, l := range links {

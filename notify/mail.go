@@ -26,7 +26,7 @@ type mailBody struct {
 	Thread  string `json:"thread"` // the same for all events of an incident or a problem; may be empty
 }
 
-// maxSubject bounds the subject, in runes: mail programs show one line.
+// maxSubject limits the subject, in runes, because mail programs show one line.
 const maxSubject = 150
 
 // mailOf returns e for e-mail.
@@ -59,7 +59,8 @@ func (e *Event) text() string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// html is text as a page of HTML without scripts, styles and images, which mail programs block.
+// html is like [Event.text], but returns a page of HTML, without scripts, styles and images because mail programs block
+// them.
 func (e *Event) html() g.Node {
 	var rows, links []g.Node
 	for _, f := range e.figures() {
@@ -76,7 +77,7 @@ func (e *Event) html() g.Node {
 	))
 }
 
-// shortenLines returns the first runes of a text of several lines.
+// shortenLines returns up to `most` runes from the start of s. Unlike [shorten], it keeps line breaks.
 func shortenLines(s string, most int) string {
 	runes := []rune(s)
 	return string(runes[:min(len(runes), most)])
@@ -92,8 +93,8 @@ type Mail struct {
 	Password string
 }
 
-// compose returns a message as text with headers. Each attempt has the same Message-ID, so that receivers can detect
-// duplicates.
+// compose returns a message as text with headers. The text is the same for each attempt, and so is its Message-ID, so
+// that receivers can detect duplicates.
 func (d *Mail) compose(m *store.Message) ([]byte, error) {
 	var body mailBody
 	if err := json.Unmarshal(m.Body, &body); err != nil {
@@ -139,7 +140,8 @@ func addresses(list []mail.Address) string {
 	return strings.Join(all, ", ")
 }
 
-// addPart adds an alternative. The best must be added last.
+// addPart adds an alternative. The best alternative must be added last, because mail programs show the last one that
+// they understand.
 func addPart(to *multipart.Writer, contentType, text string) error {
 	w, err := to.CreatePart(textproto.MIMEHeader{
 		"Content-Type": {contentType + "; charset=utf-8"}, "Content-Transfer-Encoding": {"quoted-printable"},

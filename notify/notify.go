@@ -38,7 +38,7 @@ type Endpoint struct {
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// subscribes reports whether e subscribes to a type. Some receivers page people until one of them acknowledges the
+// subscribes reports whether e receives events of type t. Some receivers page people until one of them acknowledges the
 // incident. Their endpoints also subscribe to the acknowledgements of incidents that they receive.
 func (e *Endpoint) subscribes(t Type) bool {
 	implied := t == IncidentAcknowledged && formats[e.Format].acknowledges && slices.Contains(e.Events, IncidentOpened)
@@ -61,11 +61,11 @@ type Options struct {
 }
 
 const (
-	// giveUpAfter is the age of an undelivered message when it becomes a dead letter.
+	// giveUpAfter is the age at which an undelivered message becomes a dead letter.
 	giveUpAfter = 24 * time.Hour
-	// callsAtOnce bounds the concurrent calls to one endpoint.
+	// callsAtOnce limits the concurrent calls to one endpoint.
 	callsAtOnce = 4
-	// firstDelay bounds the wait after the first failure; it doubles with each, up to maxDelay.
+	// firstDelay is the longest wait after the first failure. It doubles with each further failure, up to maxDelay.
 	firstDelay = 5 * time.Second
 	maxDelay   = time.Hour
 	// sweepEvery is the interval between searches for messages to give up.
@@ -92,7 +92,7 @@ type Count struct {
 	Failed    uint64      // attempts
 	Dead      uint64      // messages given up
 	Disabled  bool        // it answered 410 Gone, so it is not called until a restart or reload
-	LastError string      // of the last attempt; empty if it succeeded
+	LastError string      // of the last attempt, or the recipients that it missed; empty if it succeeded
 	Last      trace.Nanos // time of the last delivery; 0 before the first
 }
 
@@ -108,7 +108,7 @@ type Webhook struct {
 	Dead    int // dead letters
 }
 
-// New returns a Notifier for endpoints.
+// New returns a Notifier for endpoints, see [Notifier.Configure] for errors.
 func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -120,7 +120,8 @@ func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 	return n, n.Configure(endpoints)
 }
 
-// Configure replaces the endpoints and enables disabled ones. Messages to removed endpoints become dead letters.
+// Configure replaces the endpoints and enables disabled ones. Messages to removed endpoints become dead letters. If two
+// endpoints have the same name or one is invalid, it returns an error and changes nothing.
 func (n *Notifier) Configure(endpoints []Endpoint) error {
 	var callers []*caller
 	counts := make(map[string]*Count)
@@ -239,7 +240,7 @@ func origin(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// count changes the count of an endpoint if it still exists.
+// count calls change with the counts of an endpoint, if the endpoint still exists.
 func (n *Notifier) count(endpoint string, change func(*Count)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -325,8 +326,8 @@ func (n *Notifier) sweep() {
 	}
 }
 
-// delay returns a random wait after a number of failures. Its bound doubles with each failure, from firstDelay to
-// maxDelay.
+// delay returns a random wait after the given number of failures. Its upper bound doubles with each failure, from
+// firstDelay to maxDelay.
 func delay(failures int) time.Duration {
 	b := backoff.ExponentialBackOff{InitialInterval: firstDelay / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: maxDelay / 2}
 	var wait time.Duration
@@ -336,7 +337,7 @@ func delay(failures int) time.Duration {
 	return wait
 }
 
-// Try calls an endpoint once with a test event, bypassing the outbox, and returns its answer.
+// Try calls an endpoint once with a test event, bypassing the outbox, and returns its answer, which may be a rejection.
 func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time) (*Answer, error) {
 	c, err := newCaller(e, clock)
 	if err != nil {

@@ -13,7 +13,7 @@ type Owner struct {
 	Route    []string `json:"-"`                 // names of the endpoints that receive its incidents
 }
 
-// String returns the name and, if it is known, the contact.
+// String returns the name and, if it is known, the contact. It returns "" for nil.
 func (o *Owner) String() string {
 	switch {
 	case o == nil:
@@ -32,10 +32,10 @@ type Directory struct {
 	Services []Link  // templates of links to the logs, metrics and runbooks of a service
 }
 
-// maxServiceLinks bounds the links to one service.
+// maxServiceLinks limits the links to one service.
 const maxServiceLinks = 10
 
-// Owner returns the owner of a service, or nil.
+// Owner returns the owner of a service, or nil if it has none.
 func (d *Directory) Owner(service string) *Owner {
 	i := slices.IndexFunc(d.Owners, func(o Owner) bool { return matchesAny(o.Services, service) })
 	if i < 0 {
@@ -44,7 +44,7 @@ func (d *Directory) Owner(service string) *Owner {
 	return &d.Owners[i]
 }
 
-// ServiceLinks returns the links that apply to the service of a request.
+// ServiceLinks returns the first maxServiceLinks links that apply to the service of r.
 func (d *Directory) ServiceLinks(r *Request) []URL {
 	links := []URL{}
 	for _, l := range d.Services {
@@ -64,7 +64,7 @@ func matchesAny(patterns []string, service string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, service) })
 }
 
-// matches reports whether a name matches a pattern. An asterisk matches any text.
+// matches reports whether name matches pattern, in which an asterisk matches any text.
 func matches(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

@@ -17,12 +17,13 @@ const (
 	stepNone step = iota
 	stepOpen
 	stepUpdate
-	stepNote // not for an alert that it would open again after a person closed it
+	stepNote // not sent where it would reopen an alert that a person closed
 	stepAcknowledge
 	stepClose
 )
 
-// step returns the change that e makes. An event after the end never reopens an alert. Chronic problems have no alert.
+// step returns the change that e makes. Events about a closed incident or problem must not reopen its alert, so only
+// its end changes the alert. Chronic problems have no alert.
 func (e *Event) step() step {
 	p := e.Data.Problem
 	changed := p != nil && p.Onset == "changed"
@@ -56,7 +57,7 @@ func alertKey(t Type, subject search.Subject) string {
 	return "sibyl-problem-" + subject.String()
 }
 
-// Limits of PagerDuty and Opsgenie, in characters.
+// Limits that PagerDuty and Opsgenie set, in characters.
 const (
 	maxSummary  = 1024 // of PagerDuty
 	maxMessage  = 130  // this and the next are of Opsgenie
@@ -135,8 +136,8 @@ func pagerDuty(e *Event) any {
 	return event
 }
 
-// addRoutingKey adds the routing key to the body of a call, an object of JSON that isn't empty. Stored bodies don't
-// contain it.
+// addRoutingKey adds the routing key to the body of a call, which must be a JSON object with at least one field. Stored
+// bodies don't contain it.
 func addRoutingKey(_ http.Header, key string, body []byte) []byte {
 	text, err := json.Marshal(key)
 	if err != nil {
@@ -207,7 +208,8 @@ func (e *Event) acceptURL() string {
 	return ""
 }
 
-// opsgenieTarget returns the path below the alerts of Opsgenie, and the query, for an event.
+// opsgenieTarget returns the path below Opsgenie's alerts and the query for a body. Both are empty if the body creates
+// an alert; otherwise they select the alert of subject, and the change.
 func opsgenieTarget(t Type, subject search.Subject, body []byte) (path, query string) {
 	var created struct{ Alias string }
 	if json.Unmarshal(body, &created) == nil && created.Alias != "" {

@@ -10,7 +10,7 @@ import (
 // Queries of searches for traces, in the languages of tracing backends. Values come from people and from traces, so
 // each is quoted for its language.
 
-// duration returns d as Jaeger and TraceQL write it, or "" for 0.
+// duration returns d as Jaeger and TraceQL write it, or "" if it isn't positive.
 func duration(d time.Duration) string {
 	if d <= 0 {
 		return ""
@@ -19,7 +19,7 @@ func duration(d time.Duration) string {
 }
 
 // jaegerTags returns the conditions on attributes as the tags of a search in Jaeger. Jaeger can't search for an
-// attribute with any value, so these conditions are omitted.
+// attribute with any value, so these conditions are omitted. The result is "" if no condition is left.
 func (r *Request) jaegerTags() string {
 	tags := make(map[string]string)
 	for _, a := range r.Attributes {
@@ -74,12 +74,13 @@ func (r *Request) traceQL() string {
 	return "{ " + strings.Join(all, " && ") + " }"
 }
 
-// quote returns a string of TraceQL.
+// quote returns s as a string literal in TraceQL.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(clean(s)) + `"`
 }
 
-// attributeName returns the name of an attribute in TraceQL, quoted if it has characters with a meaning.
+// attributeName returns the name of an attribute in TraceQL, quoted if it contains other characters than letters,
+// digits, dots, underscores and hyphens.
 func attributeName(key string) string {
 	if strings.Trim(strings.ToLower(key), "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
 		return key
@@ -125,7 +126,7 @@ func (r *Request) honeycomb() string {
 	}{int64(r.Start) / int64(time.Second), (int64(r.End) + int64(time.Second) - 1) / int64(time.Second), filters})
 }
 
-// inJSON returns s as it stands between the quotes of a string of JSON.
+// inJSON returns s escaped for use between the quotes of a JSON string.
 func inJSON(s string) string {
 	text := encode(s)
 	return text[1 : len(text)-1]

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sign adds the headers of Standard Webhooks: identity and time of the message and, if there is a key, the signature
-// over both and the body.
+// sign adds the headers of Standard Webhooks to h: the message's id, the time `at` and, if key isn't empty, the
+// signature over both and the body.
 func sign(h http.Header, key []byte, id string, at time.Time, body []byte) {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	h.Set("Webhook-Id", id)

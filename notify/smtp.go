@@ -41,7 +41,8 @@ func newMailer(e *Endpoint, dialer *net.Dialer) (*mailer, error) {
 }
 
 // send delivers a message to all recipients that the server accepts. It returns an error if the server accepts no
-// recipient. Answer lists refused recipients: failing because of them would send duplicates to the others.
+// recipient. The answer lists the recipients that it refuses. They don't cause an error, because another attempt would
+// send duplicates to the others.
 func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	start := time.Now()
 	text, err := s.to.compose(m)
@@ -79,7 +80,7 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	return &Answer{Status: 250, Text: refused, Partly: refused != "", Took: time.Since(start)}, nil
 }
 
-// begin starts the conversation with the server, and encrypts it.
+// begin starts the conversation with the server, and encrypts it unless the configured security is none.
 func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	if err := conn.SetDeadline(time.Now().Add(mailTimeout)); err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	return s.greet(conn)
 }
 
-// greet introduces Sibyl to the server and starts the encryption if it is configured. An unencrypted message could be
-// read by the server or by anyone who intercepts the connection.
+// greet introduces Sibyl to the server and, with starttls, starts the encryption. If the server doesn't offer it, greet
+// returns an error, because anyone on the way could read an unencrypted message.
 func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	c, err := smtp.NewClient(conn, s.tls.ServerName)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	return c, nil
 }
 
-// authenticate logs in with the first mechanism that both sides know.
+// authenticate logs in with the first mechanism that both sides know, if a user name is configured.
 func (s *mailer) authenticate(c *smtp.Client) error {
 	if s.to.Username == "" {
 		return nil
@@ -159,8 +160,8 @@ func (s *mailer) envelope(c *smtp.Client) (refused string, err error) {
 	return refused, nil
 }
 
-// loginAuth is the LOGIN mechanism. Some servers offer no other mechanism with a password. newMailer ensures that it
-// is only used on encrypted connections.
+// loginAuth implements the LOGIN mechanism, because some servers offer no other mechanism with a password. It refuses
+// unencrypted connections.
 type loginAuth struct{ username, password string }
 
 // Start implements [smtp.Auth].

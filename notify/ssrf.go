@@ -17,8 +17,8 @@ var ErrForbiddenAddress = errors.New("the address is not public: to permit it, s
 // reserved and others.
 var special = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 
-// isPublic reports whether an address is on the public Internet. An IPv6 address that represents an IPv4 address is
-// checked as the latter.
+// isPublic reports whether a is on the public Internet. An IPv6 address that represents an IPv4 address is checked as
+// the latter.
 func isPublic(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if ssrf.IPv6NAT64Prefix.Contains(a) {
@@ -28,8 +28,8 @@ func isPublic(a netip.Addr) bool {
 	return special.SafeAddr(a) == nil
 }
 
-// IsPrivateHost reports whether a host cannot have a public address: it is localhost, or an address that is not public.
-// Only a connection shows the addresses of other names.
+// IsPrivateHost reports whether host can't have a public address, because it is localhost or an address that isn't
+// public. It returns false for all other names, whose addresses are only known when connecting.
 func IsPrivateHost(host string) bool {
 	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return !isPublic(a)

@@ -50,8 +50,8 @@ func (w *worker) wait() {
 	}
 }
 
-// begin starts calls for due messages. It returns the delay until it must be called again, or 0 to wait for the next
-// signal.
+// begin starts calls for due messages. It returns the delay until it must be called again, or 0 if only a signal can
+// require that.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
 	if w.notifier.disabled(name) || w.busy >= callsAtOnce {
@@ -76,7 +76,7 @@ func (w *worker) begin(ctx context.Context) time.Duration {
 	return max(again.Sub(now), time.Millisecond)
 }
 
-// deliver makes one attempt and records its result.
+// deliver makes one attempt to deliver m and records the result. If ctx ends meanwhile, the attempt doesn't count.
 func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	if m.Format != w.caller.endpoint.Format {
 		w.giveUp(m, "the format of the webhook has changed")
@@ -103,7 +103,8 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	w.failed(ctx, m, answer, err)
 }
 
-// failed schedules the next attempt or gives the message up.
+// failed records that an attempt failed with err. It schedules the next attempt, or gives m up if there can be none
+// within giveUpAfter. answer may be nil.
 func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
 	level := slog.LevelDebug
@@ -132,7 +133,7 @@ func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, e
 	w.giveUp(m, err.Error())
 }
 
-// giveUp makes m a dead letter.
+// giveUp makes m a dead letter, with why as its error.
 func (w *worker) giveUp(m *store.Message, why string) {
 	w.notifier.count(m.Endpoint, func(c *Count) { c.Dead++ })
 	w.logError(w.notifier.options.Outbox.MoveToDeadLetters(m, why))

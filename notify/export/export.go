@@ -27,7 +27,8 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Limits. The exporter gives up early: its spans help people who look at a trace, but nothing depends on them.
+// Limits on the exporter. It gives up early, because its spans help people who look at a trace, but nothing depends on
+// them.
 const (
 	maxWaiting = 256  // traces
 	maxBatch   = 32   // traces in one request
@@ -59,7 +60,8 @@ type Counts struct {
 	Failed  uint64 // given up
 }
 
-// New returns an Exporter; Run starts it.
+// New returns an Exporter, which sends nothing until Run is called. It returns an error unless o.URL is an http or
+// https URL.
 func New(o Options) (*Exporter, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -79,8 +81,8 @@ func New(o Options) (*Exporter, error) {
 	}, nil
 }
 
-// Add enqueues a path unless its trace was added recently. It never blocks: if the queue is full it drops and counts
-// the path.
+// Add enqueues a path unless it has no spans or its trace was added recently. It never blocks: if the queue is full, it
+// drops and counts the path.
 func (e *Exporter) Add(c Path) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +133,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// batch returns c and queued paths, at most maxBatch.
+// batch returns c and queued paths, up to maxBatch in all.
 func (e *Exporter) batch(c Path) []Path {
 	list := []Path{c}
 	for len(list) < maxBatch {
@@ -178,7 +180,8 @@ func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	}
 }
 
-// post sends a body once. On failure it returns whether a retry may help and the minimum wait before it.
+// post sends a body once. If that fails, it returns the error, whether a retry may help (again), and the minimum wait
+// before it (after).
 func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {

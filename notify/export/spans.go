@@ -22,7 +22,7 @@ import (
 // Path is the critical path of one trace.
 type Path struct {
 	Trace    trace.ID
-	Problem  string        // that the trace is an exemplar of; may be empty
+	Problem  string        // ID of the problem that the trace is an exemplar of; may be empty
 	Duration time.Duration // of the root
 	Spans    []Span        // descending by Exclusive
 }
@@ -38,7 +38,8 @@ type Span struct {
 // maxSpans is the maximum number of spans of a path. The others account for a negligible share.
 const maxSpans = 100
 
-// Of returns the critical path of the root with index root. It has no spans if the root's duration is 0.
+// Of returns the critical path of the root with index root in p, with up to maxSpans spans. It has no spans if the
+// root's duration is 0. problem becomes the path's Problem.
 func Of(p *critpath.Path, root int, problem string) Path {
 	r := &p.Roots[root]
 	c := Path{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}
