@@ -33,8 +33,8 @@ type Client struct {
 // timeout limits the duration of a request.
 const timeout = 30 * time.Second
 
-// New returns a client of the service at a URL, whose path is the base path of the service. No token is sent if it is
-// empty.
+// New returns a client of the service at the URL server, whose path is the base path of the service. If token isn't
+// empty, the client sends it with each request.
 func New(server, token string) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -54,7 +54,7 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 // longID matches the ID of a problem or of a trace.
 var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
+// minPrefix is the minimum length of a prefix of an ID. Shorter numbers are ranks.
 const minPrefix = 4
 
 // Problem returns an open problem, named by its rank, its ID, or a prefix of the ID. A closed problem is named by its
@@ -85,11 +85,11 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	return status, at, nil
 }
 
-// Silence is the time without traces until they count as missing.
+// Silence is how long no traces may arrive before [Client.Silence] says so.
 const Silence = time.Minute
 
-// Silence returns a sentence that says that no traces arrive. It returns "" if traces do arrive, or if none has ever
-// arrived. now is the current time, for answers without a time.
+// Silence returns a sentence that says that traces have stopped arriving. It returns "" if they do arrive, or if none
+// has arrived since the service started. now is the current time, for answers without a time.
 func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
@@ -117,7 +117,8 @@ func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	return list.Items, nil
 }
 
-// SampleTraces returns a typical trace of each of the busiest request types, for at most this many types.
+// SampleTraces returns one kept trace, a slow one if there is one, of each of the busiest request types. types limits
+// their number. Types without kept traces are skipped.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
 	groups, err := Get[contract.GroupList](ctx, c, contract.ListGroupsParams{
 		Level: new(contract.LevelRequestType),
@@ -144,7 +145,8 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 	return traces, nil
 }
 
-// find returns the ID of the problem with a rank or a prefix of the ID.
+// find returns the ID of the problem with the rank or the prefix in name. It only looks for a closed problem if no open
+// one matches.
 func (c *Client) find(ctx context.Context, name string) (string, error) {
 	list, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll)}, 0)
 	if err != nil {
@@ -174,7 +176,7 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
 }
 
-// noProblem returns the error for a name that isn't in the list of open problems.
+// noProblem returns the error for a name that matches no problem. open lists all open problems.
 func (c *Client) noProblem(ctx context.Context, name string, open *contract.ProblemList) error {
 	if incident, err := c.findIncident(ctx, name); err == nil && len(name) >= minPrefix {
 		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
@@ -185,8 +187,8 @@ func (c *Client) noProblem(ctx context.Context, name string, open *contract.Prob
 	return fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
-// withPrefix returns the distinct IDs in a list that start with a prefix. The result is empty if the prefix is too
-// short.
+// withPrefix returns the distinct IDs in list that start with prefix. It returns none if prefix is shorter than
+// minPrefix.
 func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 	for i := range list.Items {
 		id := list.Items[i].ID
@@ -214,7 +216,7 @@ func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most i
 // tracepointID matches the ID of a tracepoint.
 var tracepointID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// tracepoint returns the ID of the tracepoint with a name or ID.
+// tracepoint returns the ID of the tracepoint whose name or ID is name.
 func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 	if tracepointID.MatchString(name) {
 		return name, nil
@@ -261,7 +263,7 @@ func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLette
 	}, "webhooks", "dead")
 }
 
-// DeadLetter returns the dead letter with a number.
+// DeadLetter returns the dead letter with the given number.
 func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadLetterDetail, error) {
 	return Get[contract.DeadLetterDetail](ctx, c, nil, "webhooks", "dead", number)
 }
@@ -275,12 +277,12 @@ func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
 	return made.Directory, nil
 }
 
-// Resend queues the dead letter with a number again.
+// Resend queues the dead letter with the given number again.
 func (c *Client) Resend(ctx context.Context, number string) error {
 	return c.tell(ctx, http.MethodPost, nil, "webhooks", "dead", number, "resend")
 }
 
-// Drop deletes the dead letter with a number.
+// Drop deletes the dead letter with the given number.
 func (c *Client) Drop(ctx context.Context, number string) error {
 	return c.tell(ctx, http.MethodDelete, nil, "webhooks", "dead", number)
 }

@@ -29,7 +29,7 @@ func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, 
 // incidentID matches the ID of an incident.
 var incidentID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// Incident returns an incident, named by its ID or a prefix of the ID.
+// Incident returns an incident, named by its place in the list, its ID, or a prefix of the ID.
 func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentDetail, error) {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 	return Get[contract.IncidentDetail](ctx, c, nil, "incidents", id)
 }
 
-// IncidentReport returns an incident, named as for [Client.Incident], as a document.
+// IncidentReport returns the report about an incident, named as for [Client.Incident], in the given format.
 func (c *Client) IncidentReport(ctx context.Context, name string, format contract.GetIncidentReportParamsFormat) ([]byte, error) {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	return c.tell(ctx, http.MethodPost, contract.AcceptRequest{Text: &text}, "incidents", id, "accept")
 }
 
-// findIncident returns the ID of the incident at a place in the list, or with a prefix of the ID.
+// findIncident returns the ID of the incident named by its place in the list, its ID, or a prefix of the ID.
 func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
 	prefix := strings.ToLower(name)
 	if incidentID.MatchString(prefix) {
@@ -114,7 +114,8 @@ func (c *Client) findIncident(ctx context.Context, name string) (string, error) 
 	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
 }
 
-// incidentAt returns the ID of the incident at a place of the list, from 1 on.
+// incidentAt returns the ID of the incident at the given place in the list, which omits muted incidents. The first
+// place is 1.
 func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 	list, err := c.Incidents(ctx, contract.ListIncidentsParams{}, place)
 	switch {
@@ -172,7 +173,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 // namedServices is the maximum number of services in a sentence.
 const namedServices = 5
 
-// attention returns a sentence about the services that need attention. There must be at least one.
+// attention returns a sentence about the services that need attention. list.Attention must not be empty.
 func attention(list *contract.IncidentList) string {
 	var named []string
 	for i := range list.Attention[:min(len(list.Attention), namedServices)] {
@@ -190,8 +191,8 @@ func attention(list *contract.IncidentList) string {
 		" attention: " + strings.Join(named, ", ") + ". sibyl services shows why."
 }
 
-// added formats a score, in units of a request's usual duration. A plain number after a service would look like a
-// version.
+// added formats a score, in units of a request's usual duration. It adds a sign and a unit, because a plain number
+// after a service would look like a version.
 func added(score float64) string { return "+" + units.Percent(score) }
 
 // incident writes the line of an incident, its sentence, and its notes.
@@ -234,14 +235,15 @@ func lastedText(onset, ended time.Time) string {
 	return units.Span(ended.Sub(onset))
 }
 
-// period matches the time in the sentence of an incident, which the service writes in UTC and to the minute.
+// period matches the period in an incident's sentence, whose times are in UTC and to the minute.
 var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2})(?: and (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2}))?`)
 
 // minutes is the layout of times to the minute.
 const minutes = "15:04"
 
-// localTimes returns the sentence of x with its time in the local zone, like all other times. The time includes dates
-// unless it lies within one day. Names of services follow the time, and may look like one.
+// localTimes returns the sentence of x with its period in the local zone, like all other times, and with dates unless
+// it lies within one day. It leaves a period alone that isn't the one of x, because the name of a service may look like
+// one.
 func localTimes(x *contract.Incident, now time.Time) string {
 	found := period.FindStringSubmatch(x.Sentence)
 	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Ended != nil) {
@@ -261,7 +263,7 @@ func localTimes(x *contract.Incident, now time.Time) string {
 	return strings.Replace(x.Sentence, found[0], text, 1)
 }
 
-// notes describes notes, one text for each.
+// notes describes the notes in n, one text for each.
 func notes(n *contract.Notes) (all []string) {
 	for _, x := range []struct {
 		kind string
@@ -279,13 +281,13 @@ func notes(n *contract.Notes) (all []string) {
 	return all
 }
 
-// Limits of the evidence shown for an incident; JSON output contains all of it.
+// Limits on the evidence shown for an incident. JSON output contains all of it.
 const (
 	shownIncidentSuspects = 5
 	shownParts            = 3 // instances and operations of a suspect
 	shownTypes            = 12
 	shownProblems         = 12
-	leastScore            = 0.005 // of operations after the first
+	leastScore            = 0.005 // minimum for showing operations after the first
 )
 
 // ShowIncident writes an incident with its evidence.
@@ -365,7 +367,7 @@ func (p *page) problems(x *contract.Incident) {
 	}
 }
 
-// earlier writes the closed incidents with the same first suspect.
+// earlier writes the earlier incidents with the same first suspect, if there are any.
 func (p *page) earlier(d *contract.IncidentDetail) {
 	if len(d.Earlier) == 0 {
 		return
@@ -419,7 +421,7 @@ func owner(o *contract.Owner) string {
 	return clean(o.Name) + " (" + clean(*o.Contact) + ")"
 }
 
-// links writes the links to pages about the first suspect.
+// links writes the links to pages about the first suspect, if there are any.
 func (p *page) links(x *contract.Incident) {
 	if len(x.Suspects) == 0 || x.Suspects[0].Links == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Get returns the answer to GET of a path below /api/v1 with these elements. The query is nil or one of the contract's
-// structs of parameters.
+// Get sends a GET request for a path below /api/v1, given by its unescaped elements, and returns the answer. query is
+// nil or one of the contract's structs of parameters. The error is a [RefusedError] if the service refuses the request.
 func Get[T any](ctx context.Context, c *Client, query any, path ...string) (*T, error) {
 	return get[T](ctx, c, values(query), path)
 }
@@ -31,7 +31,7 @@ func get[T any](ctx context.Context, c *Client, query url.Values, path []string)
 	return decode[T](c, a)
 }
 
-// send sends body as JSON, unless it is nil, and returns the answer.
+// send sends body as JSON, or no body if it is nil, and returns the answer.
 func send[T any](ctx context.Context, c *Client, method string, body any, path ...string) (*T, error) {
 	a, err := c.do(ctx, method, nil, body, path)
 	if err != nil {
@@ -52,7 +52,7 @@ type answer struct {
 	body   []byte
 }
 
-// decode returns the JSON in an answer.
+// decode decodes the JSON in an answer. If it fails, it returns an error with a hint that the versions may differ.
 func decode[T any](c *Client, a answer) (*T, error) {
 	x := new(T)
 	if json.Unmarshal(a.body, x) != nil {
@@ -83,7 +83,7 @@ func (c *Client) do(ctx context.Context, method string, query url.Values, body a
 	return answer{response.Header, data}, nil
 }
 
-// request returns a request of the API, with the token if there is one.
+// request returns a request to the API, with the token if there is one.
 func (c *Client) request(
 	ctx context.Context, method string, query url.Values, body any, path []string,
 ) (*http.Request, error) {
@@ -118,8 +118,8 @@ func (c *Client) request(
 	return r, nil
 }
 
-// values returns the parameters in a struct of the contract. parameters may be nil. The names come from the form tags.
-// Nil fields are omitted.
+// values returns parameters, one of the contract's structs of parameters or nil, as a query. The names come from the
+// form tags. Nil fields are omitted.
 func values(parameters any) url.Values {
 	q := url.Values{}
 	if parameters == nil {
@@ -142,7 +142,7 @@ func values(parameters any) url.Values {
 	return q
 }
 
-// RefusedError is the error of a request that the service refused.
+// RefusedError is the error for a request that the service refused.
 type RefusedError struct {
 	Status int // of HTTP
 	text   string
@@ -150,7 +150,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
-// refused returns the error in an answer that isn't successful.
+// refused returns the error for an answer that isn't successful: a [RefusedError], or another error if the answer isn't
+// from Sibyl.
 func (c *Client) refused(status int, body []byte) error {
 	var e contract.Error
 	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
@@ -169,7 +170,7 @@ func (c *Client) refused(status int, body []byte) error {
 	return &RefusedError{e.Status, text}
 }
 
-// withHint adds a hint to the error of a request without a valid response.
+// withHint returns an error with a hint for err, the error of a request without a valid response.
 func (c *Client) withHint(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
@@ -185,12 +186,12 @@ func (c *Client) withHint(err error) error {
 	return fmt.Errorf("query %s: %w", c.server, err)
 }
 
-// pageSize is the largest page requested.
+// pageSize is the maximum number of items requested in one page.
 const pageSize = 1000
 
-// getPages reads a list page by page, until it has most items, or all if most is 0. parts returns pointers to the
-// items of a page, and the cursor of the next page, or nil after the last page. The other fields come from the page
-// read last.
+// getPages reads a list page by page, until it has `most` items, or all if most is 0. parts returns pointers to the
+// items of a page, and the cursor of the next page, or nil after the last page. The other fields of the result come
+// from the last page read.
 func getPages[L, T any](
 	ctx context.Context, c *Client, query any, most int, parts func(*L) (items *[]T, next *string), path ...string,
 ) (*L, error) {

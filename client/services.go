@@ -112,8 +112,8 @@ func (p *page) inside(all []contract.ServiceSpans) {
 	}
 }
 
-// servicePart writes a table of the parts of a service below a title, or nothing if n is 0. more is the number of
-// parts that aren't listed.
+// servicePart writes a table of n parts of a service below a title, or nothing if n is 0. row returns the row of part
+// i. more is the number of parts that the answer lacks.
 func (p *page) servicePart(title, head string, n, more int, row func(i int) loadRow) {
 	if n == 0 {
 		return
@@ -129,13 +129,13 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 	}
 }
 
-// loadLegend explains the columns of loads in the time to an instant.
+// loadLegend explains the columns of loads in the ten minutes up to the time `to`.
 func loadLegend(to time.Time) string {
 	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, without the operations inside the service."
 }
 
-// ShowServices writes a table of services with the load of the last minutes next to the usual load. Services that need
-// attention are followed by the reason.
+// ShowServices writes a table of services with the load of the last minutes next to the usual load. The reason for its
+// state follows each service that has one.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -192,8 +192,8 @@ func serviceRow(x *contract.Service) loadRow {
 	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
 }
 
-// loadTable writes services, or parts of one, with their loads. Those that need attention are followed by the reason.
-// head is the title of the names.
+// loadTable writes services, or parts of one, with their loads. The reason follows each row that has one. head is the
+// title of the column of names.
 func (p *page) loadTable(head string, all []loadRow) {
 	name, stateColumn := terminal.Width(head), 0
 	for i := range all {
@@ -249,7 +249,7 @@ func (p *page) loadTable(head string, all []loadRow) {
 // longestName is the maximum width of names of services and their parts. Longer names are shortened.
 const longestName = 44
 
-// serviceState names a state like the web UI.
+// serviceState returns the name of a state, as in the web UI.
 func serviceState(s contract.ServiceState) string {
 	switch s {
 	case contract.ServiceStateIncident:
@@ -262,7 +262,7 @@ func serviceState(s contract.ServiceState) string {
 	return string(s)
 }
 
-// attention colours the reason for a state.
+// attention returns text, the reason for the state s, in the colour of s.
 func (p *page) attention(s contract.ServiceState, text string) string {
 	switch s {
 	case contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent:

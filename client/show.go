@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
-// page collects output.
+// page collects the output, so that it is written at once.
 type page struct {
 	out   strings.Builder
 	style terminal.Style
@@ -49,7 +49,7 @@ func nanos(x *int64) string {
 	return units.Duration(time.Duration(*x))
 }
 
-// perSecond formats added latency in ns per second.
+// perSecond formats added latency in ns per second. x is nil if unknown.
 func perSecond(x *float64) string {
 	switch ns := of(x); {
 	case ns != ns:
@@ -76,7 +76,7 @@ func (p *page) since(t *time.Time) string {
 	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
 
-// period returns the time of a problem.
+// period describes when a problem opened or, if it is closed, when it closed and how long it was open.
 func (p *page) period(x *contract.Problem) string {
 	if x.Closed == nil {
 		return p.since(x.Since)
@@ -138,7 +138,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	return p.flush(w)
 }
 
-// hint returns a dimmed text in lines, indented by n spaces.
+// hint returns text dimmed and wrapped into lines, indented by n spaces.
 func (p *page) hint(text string, n int) string {
 	var b strings.Builder
 	for line := range strings.Lines(p.style.Wrap(text, n)) {
@@ -155,8 +155,8 @@ func problemRow(rank, id, state, since, lost, p50, p99 string) string {
 		"  " + terminal.PadLeft(lost, 9) + "  " + terminal.PadLeft(p50, 7) + "  " + terminal.PadLeft(p99, 7)
 }
 
-// stateText names a state of an investigation, like the web UI. "exhausted" would suggest a full pool or disk, and
-// "gone" something lost.
+// stateText returns the name of an investigation's state, as in the web UI. "exhausted" would suggest a full pool or
+// disk, and "gone" something lost.
 func stateText(s contract.State) string {
 	if s == contract.StateExhausted {
 		return "inconclusive"
@@ -167,7 +167,8 @@ func stateText(s contract.State) string {
 	return string(s)
 }
 
-// problemState returns the state of the investigation of a problem.
+// problemState describes the state of a problem's investigation. An open problem without one is part of an incident or
+// queued.
 func problemState(x *contract.Problem) string {
 	switch {
 	case x.Closed != nil || x.State != contract.StateNone:
@@ -178,10 +179,10 @@ func problemState(x *contract.Problem) string {
 	return "queued"
 }
 
-// incidentName names the incident that contains a problem.
+// incidentName names the incident that contains a problem. x.Incident must not be nil.
 func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
-// learning writes that nothing of a kind is reported yet, and how long this will take.
+// learning writes that nothing of the given kind is reported yet, and for how long, unless left is nil.
 func (p *page) learning(kind string, left *int64) {
 	if left == nil {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
@@ -212,7 +213,8 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// within returns the number of requests behind the figures of a problem, and the time in which they arrived.
+// within returns the number of requests behind the figures of a problem and the time in which they arrived, as part of
+// a list, or "" if the rate is unknown.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
 		return ", " + units.Count(int(x.Requests)) + " in " + units.Span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
@@ -220,10 +222,10 @@ func within(x *contract.Problem) string {
 	return ""
 }
 
-// Limits of the evidence shown; JSON output contains all of it.
+// Limits on the evidence shown. JSON output contains all of it.
 const (
 	shownEdges        = 6
-	leastEdge         = 0.005 // smallest share of further edges that are shown
+	leastEdge         = 0.005 // minimum share for showing edges after the first
 	shownExplanations = 5
 	shownCauses       = 3
 	shownSuspects     = 3
@@ -258,10 +260,11 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 	return p.flush(w)
 }
 
-// minRecovery is the smallest recovery to show, as a fraction of the mean or of the p99.
+// minRecovery is the minimum recovery to show, as a fraction of the mean or of the p99.
 const minRecovery = 0.05
 
-// causes writes slower hosts and versions, the recoveries that matter, and the places whose times are correlated.
+// causes writes the slower hosts and versions, the recoveries of at least minRecovery, and the places whose times are
+// correlated.
 func (p *page) causes(d *contract.ProblemDetail) {
 	var only, gains, together []string
 	for i := range d.Contrasts {
@@ -280,7 +283,7 @@ func (p *page) causes(d *contract.ProblemDetail) {
 	p.lines("Rise and fall together", together)
 }
 
-// lines writes the first lines of all below a title, or nothing if all is empty.
+// lines writes the first shownCauses lines in `all` below a title, or nothing if there are none.
 func (p *page) lines(title string, all []string) {
 	if len(all) == 0 {
 		return
@@ -318,7 +321,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	}
 }
 
-// whole names the quantity that is divided into shares of a problem, like its diagnosis.
+// whole names the quantity that the shares of a problem refer to, as its diagnosis does.
 func whole(x *contract.Problem) string {
 	switch {
 	case x.Kind == contract.KindShifted:
@@ -359,7 +362,7 @@ func (p *page) investigation(d *contract.InvestigationDetail, located *contract.
 	}
 }
 
-// timeline writes the latest decisions, oldest first.
+// timeline writes the latest shownDecisions decisions, oldest first. decisions must be latest first.
 func (p *page) timeline(decisions []contract.Decision) {
 	if len(decisions) == 0 {
 		return
@@ -454,7 +457,7 @@ func amount(x *float64) string {
 	return units.Unknown
 }
 
-// cpu formats CPU seconds per second.
+// cpu formats CPU seconds per second. x is nil if unknown.
 func cpu(x *float64) string {
 	if s := of(x); s > 0 {
 		return units.Nanos(s*float64(time.Second)) + "/s"
@@ -462,7 +465,7 @@ func cpu(x *float64) string {
 	return units.Unknown
 }
 
-// reason returns the time until the state of a tracepoint ends, and the reason for the state.
+// reason returns the time until the state of a tracepoint ends, or "" if it has no end, and the reason for the state.
 func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	if o := x.Override; o != nil {
 		if o.Until != nil {
@@ -481,7 +484,7 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	return until, why
 }
 
-// overrideVerbs has the participles of the kinds of override.
+// overrideVerbs maps each kind of override to its participle.
 var overrideVerbs = map[contract.OverrideKind]string{
 	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned", contract.OverrideKindForbid: "forbidden",
 }

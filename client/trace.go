@@ -33,10 +33,11 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 	return Get[contract.Trace](ctx, c, nil, "traces", id)
 }
 
-// tracePrefix matches the ID of a trace or a prefix of it.
+// tracePrefix matches the ID of a trace, or a prefix of one.
 var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
 
-// findTrace returns the ID of the kept trace with a prefix of the ID.
+// findTrace returns the ID of the only kept trace whose ID starts with prefix, which must have at least minPrefix
+// digits.
 func (c *Client) findTrace(ctx context.Context, prefix string) (string, error) {
 	if len(prefix) < minPrefix || !tracePrefix.MatchString(prefix) {
 		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at least the first %d digits of it", prefix, minPrefix)
@@ -80,16 +81,16 @@ func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ t
 	return p.flush(w)
 }
 
-// Limits of a trace as text.
+// Limits on a trace as text.
 const (
 	shownSpans    = 60
-	unusualFrom   = 95 // percentile from which a span counts as unusually long
+	unusualFrom   = 95 // at this percentile or above, a span counts as unusually long
 	leastPathPart = 0.005
 	continued     = 4 // indentation of a span's continuation lines
 )
 
-// ShowTrace writes a trace: the spans on its critical path, failed spans, and unusually long spans, in the order of
-// their start.
+// ShowTrace writes a trace: the first shownSpans of the spans on its critical path, failed spans and unusually long
+// spans, in the order of their start.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339), units.Duration(time.Duration(t.DurationNs)), units.Plural(len(t.Spans), "span"))
@@ -119,7 +120,8 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 	return p.flush(w)
 }
 
-// unusual reports whether a span is longer than nearly all spans of its operation.
+// unusual reports whether a span is longer than nearly all spans of its operation. It returns false if its percentile
+// is unknown.
 func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentile >= unusualFrom }
 
 // spanText describes a span of a trace of the given duration in ns.

@@ -16,7 +16,7 @@ type checker struct {
 	errors Errors
 }
 
-// check returns the errors that involve several keys, except for keys in known.
+// check returns the errors that involve several keys. It skips checks of keys that already have an error in known.
 func (e *Effective) check(known Errors) Errors {
 	c := &checker{e: e, failed: make(map[string]bool)}
 	for _, err := range known {
@@ -61,8 +61,8 @@ func (c *checker) objectives() {
 	}
 }
 
-// require records a message unless ok. The user must change one of the keys, so the error names the first key that
-// isn't a default. A key can belong to a list element.
+// require records message as an error unless ok is set or one of keys is already invalid. The user must change one of
+// keys, so the error names the first one that isn't a default. A key can belong to a list element.
 func (c *checker) require(ok bool, message string, keys ...string) {
 	if ok || slices.ContainsFunc(keys, func(key string) bool { return c.failed[key] }) {
 		return
@@ -133,8 +133,8 @@ func isAny(host string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// Exposed returns the listeners that other machines can reach without a client certificate. There must be a token for
-// them, see [Effective.RequireTokens].
+// Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist,
+// see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.Listeners(), func(l Listener) bool {
 		switch l.Key {
@@ -168,7 +168,8 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil.
+// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil if none does. It
+// must be called only while no token exists.
 func (e *Effective) RequireTokens() error {
 	c := &checker{e: e}
 	for _, l := range e.Config.Exposed() {
@@ -194,7 +195,7 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
-// requestShare is the ratio between the memory and the maximum size of a request. We measured it with senders of such
+// requestShare is the minimum ratio of the memory to the maximum size of a request. We measured it with senders of such
 // requests: a request takes several times its size while it is decoded, and the garbage collector runs late when much
 // memory is allocated.
 const requestShare = 16
@@ -225,7 +226,7 @@ func (c *checker) sizes() {
 		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 }
 
-// times checks the order of durations.
+// times checks that durations don't exceed those that must be at least as long.
 func (c *checker) times() {
 	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
 		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",

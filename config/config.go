@@ -254,7 +254,8 @@ type Header struct {
 	ValueFile string // file with the value
 }
 
-// Fields returns the headers by name. It reads the files with their values.
+// Fields returns the values of the headers by name. It reads the files with values each time, and returns an error if
+// one can't be read or a value isn't valid.
 func (e *Endpoint) Fields() (map[string]string, error) {
 	fields := make(map[string]string, len(e.Headers))
 	for _, h := range e.Headers {
@@ -276,14 +277,14 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 // mostRequest is the default of otlp.max-request.
 const mostRequest = 64 * mib
 
-// MaxInFlight limits the bytes of all requests being read or decoded. There is room for three of the largest requests:
-// a request takes up to twice its size, as sent and uncompressed, and more than one sender must make progress. If the
-// maximum size of requests is smaller than the default, there can be more of them in flight.
+// MaxInFlight returns the limit on the bytes of all requests being read or decoded. There is room for three of the
+// largest requests, because a request takes up to twice its size, as sent and uncompressed, and more than one sender
+// must make progress. If the maximum size of requests is smaller than the default, there is room for more of them.
 func (c *Config) MaxInFlight() int64 {
 	return 3 * max(c.OTLP.MaxRequest, min(mostRequest, c.Memory/requestShare))
 }
 
-// openShare is the ratio between the configured memory and the memory for open traces.
+// openShare is the ratio of the configured memory to the memory for open traces.
 const openShare = 4
 
 // OpenTraces returns the options of package assemble for the traces of all shards together.
@@ -337,8 +338,8 @@ func (c *Config) EndpointNames() []string {
 	return names
 }
 
-// Endpoint returns the webhook or e-mail destination with a name as an endpoint of package notify, or nil. It reads the
-// files with its secrets.
+// Endpoint returns the webhook or e-mail destination with the given name as an endpoint of package notify, or nil if
+// there is none. It reads the files with its secrets.
 func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == name {
@@ -416,7 +417,7 @@ func eventTypes(events []string) []notify.Type {
 	return types
 }
 
-// secretOf returns secret or, if file isn't empty, the contents of the file without surrounding spaces.
+// secretOf returns secret or, if file isn't empty, the contents of the file without surrounding white space.
 func secretOf(secret, file string) (string, error) {
 	if file == "" {
 		return secret, nil
@@ -467,7 +468,7 @@ func (c *Config) Directory() notify.Directory {
 	return d
 }
 
-// checked returns a link with a template that Load has already checked.
+// checked returns l. It panics on an error, because Load has already checked the templates of links.
 func checked(l notify.Link, err error) notify.Link {
 	if err != nil {
 		panic(err)
@@ -486,7 +487,7 @@ func (l Limit) search() search.Limit {
 	return search.Limit{Tracepoints: l.Tracepoints, Bytes: float64(l.BytesPerSecond), CPU: l.CPU}
 }
 
-// WatchOptions returns the options for detecting changes.
+// WatchOptions returns the options for detecting problems, both changes and chronic ones.
 func (c *Config) WatchOptions() detect.WatchOptions {
 	o := detect.DefaultWatchOptions()
 	t := &c.Thresholds
@@ -495,14 +496,14 @@ func (c *Config) WatchOptions() detect.WatchOptions {
 	return o
 }
 
-// ChronicThresholds returns the thresholds for problems without a change.
+// ChronicThresholds returns the thresholds for chronic problems, which need no change.
 func (c *Config) ChronicThresholds() detect.Thresholds {
 	t := detect.DefaultThresholds()
 	t.CoV, t.MinSamples = c.Thresholds.CoV, c.MinSamples
 	return t
 }
 
-// AnalysisRules returns the rules for requests.
+// AnalysisRules returns Rules and GroupBy as rules of package group.
 func (c *Config) AnalysisRules() group.Rules {
 	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy}
 }

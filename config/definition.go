@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// definition describes a key whose value is a field of a T. T is Config for the keys of a configuration, and an element
-// for the keys of a list of sections.
+// definition describes a key whose value is a field of a T. T is Config for the keys of the configuration itself, and
+// the type of an element for the keys in a list of sections.
 type definition[T any] interface {
 	about() *description
 	// read sets the field in to from n. If n is invalid, it records the reason in r and returns false.

@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Errors are all errors in a configuration, ordered by source. There are at most maxErrors.
+// Errors are the errors in a configuration, ordered by source: all of them, or the first maxErrors.
 type Errors []*Error
 
 // Error implements error. It returns one error per line.
@@ -51,7 +51,7 @@ func (es Errors) Usage() bool {
 	return true
 }
 
-// Limits of error messages.
+// Limits on error messages.
 const (
 	maxErrors = 100
 	maxQuoted = 60 // characters
@@ -79,7 +79,7 @@ func (r *reader) where(n *yaml.Node) string {
 	return fmt.Sprintf("%s:%d", r.file, n.Line)
 }
 
-// fail records an error in the value n of a key.
+// fail records an error in n, the value of key, unless there are already maxErrors.
 func (r *reader) fail(n *yaml.Node, key, format string, args ...any) {
 	if !r.full() {
 		r.errors = append(r.errors, &Error{Where: r.where(n), Key: key, Text: fmt.Sprintf(format, args...), Usage: r.usage})

@@ -14,13 +14,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of a file.
+// Limits on a file.
 const (
 	maxFile  = 1 << 20 // bytes
 	maxNodes = 50_000  // keys, values, lists and sections
 )
 
-// readFile returns the contents of a file, at most maxFile+1 bytes. Errors don't repeat the file's name.
+// readFile returns the first maxFile+1 bytes of a file, so that the caller can tell whether it is too large. Errors
+// don't repeat the file's name.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -83,7 +84,7 @@ func (r *reader) syntax(err error) {
 }
 
 // plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges, which could
-// make a few bytes expand without limit.
+// make a few bytes expand without limit. Otherwise it records an error. nodes counts the nodes so far.
 func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	*nodes++
 	switch {
@@ -150,7 +151,8 @@ func (w *walker[T]) key(name *yaml.Node, key string, value *yaml.Node) {
 
 func (w *walker[T]) isSection(key string) bool { return len(w.below(key)) > 0 }
 
-// below returns the names directly below a section.
+// below returns the names of the keys and sections directly below a section. There are none if section is a key or
+// unknown.
 func (w *walker[T]) below(section string) []string {
 	var names []string
 	for _, d := range w.definitions {
@@ -179,9 +181,10 @@ func (w *walker[T]) suggest(key string) string {
 	return "valid keys are " + strings.Join(names, ", ")
 }
 
-// nearest returns the key or section with the smallest edit distance to a written key, or "" if no key is near. A third
-// of the characters of the last word may differ, plus one. If that is more than half of the word, the keys must start
-// with the same letter. A key that ends with the written one has distance 1 in any section.
+// nearest returns the key or section with the smallest edit distance to written, or "" if none is near or written is
+// too long to compare. A third of the characters of the last word may differ, plus one. If that is more than half of
+// the word, the keys must start with the same letter. A key that ends with the written one has distance 1 in any
+// section.
 func (w *walker[T]) nearest(written string) string {
 	if written == "" || len(written) > maxCompared {
 		return ""

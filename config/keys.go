@@ -183,7 +183,7 @@ func problemKeys() []definition[Config] {
 	}
 }
 
-// gateKeys returns the keys for the size that makes a change worth an incident.
+// gateKeys returns the keys for the size at which a change raises an incident.
 func gateKeys() []definition[Config] {
 	g := incident.DefaultGates()
 	return []definition[Config]{
@@ -263,7 +263,7 @@ func endpointKeys(prefix, help string, of func(*Config) *Endpoint) []definition[
 	}
 }
 
-// optional extends s with the empty text.
+// optional makes s also accept the empty text.
 func optional(s *scalar[string]) *scalar[string] {
 	parse := s.parse
 	s.wants += ", or empty"
@@ -322,7 +322,7 @@ func typeRules() kind[[]group.TypeRule] {
 	}}
 }
 
-// checkRule returns the error in a rule that doesn't depend on other keys, or "".
+// checkRule describes an error in a rule that doesn't depend on other keys. It returns "" if there is none.
 func checkRule(t *group.TypeRule) string {
 	one := group.Rules{Types: []group.TypeRule{*t}}
 	if err := one.Check(); err != nil {
@@ -347,7 +347,7 @@ func objectives() kind[[]Objective] {
 	}}
 }
 
-// checkObjective returns the error in an objective, or "".
+// checkObjective describes an error in an objective, or returns "" if there is none.
 func checkObjective(x *Objective) string {
 	switch {
 	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):
@@ -478,7 +478,7 @@ func checkWebhook(h *Webhook) string {
 	return ""
 }
 
-// privateHost is the error for an endpoint that can never be called.
+// privateHost is the error for an endpoint that is never called because its address isn't public.
 const privateHost = "the address is not public, so it is not called; set allow-private: true if it is yours"
 
 func emails() kind[[]Email] {
@@ -547,7 +547,7 @@ func isWebhookSecret(s string) bool {
 	return ok
 }
 
-// webhookKey returns the bytes of a secret, and false if it is malformed.
+// webhookKey returns the key in a secret, and whether the secret is well-formed.
 func webhookKey(secret string) ([]byte, bool) {
 	rest, ok := strings.CutPrefix(secret, "whsec_")
 	bytes, err := base64.StdEncoding.DecodeString(rest)

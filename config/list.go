@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of lists, in elements.
+// Limits on lists, in elements.
 const (
 	maxWords    = 1000
 	maxSections = 1000
@@ -76,7 +76,8 @@ func (l *sections[T]) descriptions() []*description {
 	return all
 }
 
-// read returns the elements with their valid keys, so that the checks that involve several keys can find more errors.
+// read returns all elements with their valid keys, even if it has recorded errors in some, so that the checks of
+// several keys can find more errors. It returns false if n isn't a list or has too many elements.
 func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n, key, "want %s; [] for none", l.want())
@@ -106,7 +107,7 @@ func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 // element returns the key of a list element, for errors.
 func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// element reads one element.
+// element reads the element n of the list into v. It runs check only if the element has no other errors.
 func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n, key, "want a section, not a %s", shapeOf(n))
@@ -131,7 +132,7 @@ func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) {
 	}
 }
 
-// node omits keys that have no default and are empty.
+// node omits empty keys without a default.
 func (l *sections[T]) node(values []T) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for i := range values {

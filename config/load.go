@@ -29,9 +29,9 @@ type Effective struct {
 // Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH", or "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
 
-// Fingerprint returns a hash of the file's contents, or the error text if it can't be read. It returns "" if file is
-// empty. We don't use the modification time and size, because Kubernetes updates a mounted ConfigMap by swapping a
-// symlink.
+// Fingerprint returns a hash of the file's contents, or the text of the error if it can't be read. It returns "" if
+// file is empty. We don't use the modification time and size, because Kubernetes updates a mounted ConfigMap by
+// swapping a symlink.
 func Fingerprint(file string) string {
 	if file == "" {
 		return ""
@@ -51,7 +51,8 @@ type layer struct {
 
 func newLayer() *layer { return &layer{origins: make(map[string]string)} }
 
-// Load reads the sources. An error is of type [Errors] and contains all errors found.
+// Load reads the sources and returns the configuration. If anything is invalid, it returns [Errors] with up to
+// maxErrors errors instead.
 func Load(s Sources) (*Effective, error) {
 	if s.File == "" && s.Flags != nil {
 		s.File = s.Flags.file
@@ -125,7 +126,7 @@ func (l *layer) readFile(name string) Errors {
 	return r.errors
 }
 
-// readText adds the values from the text of a file.
+// readText adds the values in text, the contents of a file, and records errors in r.
 func (l *layer) readText(r *reader, text []byte) {
 	root := r.parse(text)
 	switch {
@@ -156,7 +157,7 @@ func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	return l, errs
 }
 
-// readWord adds the value from the text of a flag or environment variable.
+// readWord adds the value of the key d from the text of a flag or an environment variable.
 func (l *layer) readWord(d definition[Config], text string, r *reader) Errors {
 	about := d.about()
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
@@ -222,7 +223,7 @@ func flagHelp(help string) string {
 	return help
 }
 
-// read returns the values of the flags.
+// read returns the values of the flags that were set. f may be nil.
 func (f *Flags) read() (*layer, Errors) {
 	l := newLayer()
 	var errs Errors
@@ -238,7 +239,7 @@ func (f *Flags) read() (*layer, Errors) {
 	return l, errs
 }
 
-// flagValue is the value of a key's flag.
+// flagValue is the [pflag.Value] of a key's flag. It only keeps the text, see AddFlags.
 type flagValue struct {
 	about *description
 	set   map[string]string
@@ -268,8 +269,8 @@ func (v *flagValue) Set(text string) error {
 }
 
 // Reload returns the configuration to use if next was loaded while current is in effect. This is next, except that
-// changes to keys that need a restart are refused. It returns these keys in the order of the table. If the combination
-// is invalid, it returns current and refuses all changes. It doesn't modify its arguments.
+// changes to keys that need a restart are refused. refused lists these keys in the order of the table. If the
+// combination is invalid, it returns current and refuses all changes. It doesn't modify its arguments.
 func Reload(current, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {

@@ -44,7 +44,7 @@ func openSection(b *bytes.Buffer, last, section string) {
 	}
 }
 
-// printKey writes one key with its value.
+// printKey writes a key, called name within its section, with its description, its value and the value's origin.
 func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name string) error {
 	about := d.about()
 	fmt.Fprintf(b, "%s# %s\n%s# Want %s.%s\n", indent, about.help, indent, about.want, about.restart())
@@ -65,7 +65,8 @@ func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name
 	return nil
 }
 
-// originComment returns the comment after a value.
+// originComment returns the comment after a value, with its origin and, if it differs and fits, the default. It returns
+// "" for a default.
 func (e *Effective) originComment(d definition[Config]) string {
 	about := d.about()
 	origin := e.origins[about.key]
@@ -81,7 +82,7 @@ func (e *Effective) originComment(d definition[Config]) string {
 	return " # " + origin + "; default: " + text
 }
 
-// restart returns a note for keys that need a restart to change.
+// restart returns a note for keys that need a restart to change, and "" for others.
 func (d *description) restart() string {
 	if d.live {
 		return ""
@@ -105,7 +106,7 @@ func yamlText(n *yaml.Node) (string, error) {
 	return text, nil
 }
 
-// keyJSON is one key as JSON.
+// keyJSON is the JSON form of a key.
 type keyJSON struct {
 	Key         string `json:"key"`
 	Value       any    `json:"value"`

@@ -41,7 +41,7 @@ type scalar[V any] struct {
 	plain bool // values don't need quotes
 }
 
-// errInvalid reports a text that doesn't match the description in wants.
+// errInvalid is returned for a text that doesn't match the description in wants.
 var errInvalid = errors.New("not a valid value")
 
 func (s *scalar[V]) want() string     { return s.wants }
@@ -90,7 +90,7 @@ func shapeOf(n *yaml.Node) string {
 // day is the unit of durations that package time lacks.
 const day = 24 * time.Hour
 
-// duration returns the kind for durations from low to high.
+// duration returns the kind for durations from low to high, both included.
 func duration(low, high time.Duration) *scalar[time.Duration] {
 	return &scalar[time.Duration]{
 		name: "duration", wants: fmt.Sprintf("a duration from %s to %s, like 10s or 1h30m", durationText(low), durationText(high)),
@@ -256,7 +256,7 @@ func words(name, wants string, accept func(text string) bool) *scalar[string] {
 	}
 }
 
-// choice returns the kind for a choice of words.
+// choice returns the kind for texts that are one of the words in among.
 func choice(among ...string) *scalar[string] {
 	name := strings.Join(among, "|")
 	if len(name) > maxTypeName {
@@ -271,14 +271,14 @@ const maxTypeName = 40
 // maxText is the maximum length of texts in bytes.
 const maxText = 4096
 
-// text returns the kind for non-empty texts.
+// text returns the kind for printable, non-empty texts of at most maxText bytes.
 func text(wants string) *scalar[string] { return words("text", wants, isText) }
 
 func isText(s string) bool {
 	return s != "" && len(s) <= maxText && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// path returns the kind for file names.
+// path returns the kind for file names. It doesn't check whether the files exist.
 func path(wants string) *scalar[string] { return words("path", wants, isText) }
 
 // off stands for an unused address or endpoint.
@@ -289,7 +289,7 @@ func address() *scalar[string] {
 	return orOff(words("address", "a host and a port up to 65535, like 127.0.0.1:4317", isAddress))
 }
 
-// orOff extends s with the word off, which stands for the empty text.
+// orOff makes s also accept the word off and the empty text, and reads both as the empty text.
 func orOff(s *scalar[string]) *scalar[string] {
 	parse, text := s.parse, s.text
 	s.wants += ", or off"
@@ -379,13 +379,14 @@ func withoutUser(template string) string {
 	return scheme + "://" + hidden + rest[at:]
 }
 
-// isURL also rejects URLs that were printed with hidden secrets.
+// isURL reports whether s is an http or https URL. It rejects URLs that were printed with hidden secrets.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// isPublicURL accepts the URL of a page if it has no credentials, query or fragment.
+// isPublicURL reports whether s is empty, or a URL without credentials, query and fragment, so that paths can be
+// appended.
 func isPublicURL(s string) bool {
 	if s == "" {
 		return true
