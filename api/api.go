@@ -188,10 +188,10 @@ func (a *API) newHandlers(history History) handlers {
 	return h
 }
 
-// Epoch stores the problems that closed in an epoch and the evidence for the places located in it, updates the
-// snapshot, and publishes the events. The owner of the core calls it when the epoch has ended. `before` holds the
-// problems that were open before the epoch, and decisions those made in it. Epoch is quick and doesn't retain parts of
-// the core.
+// Epoch stores the problems that closed in an epoch and the evidence for the places located in it, builds a snapshot if
+// clients need one, and publishes the events. The owner of the core calls it when the epoch has ended. `before` holds
+// the problems that were open before the epoch, and decisions those made in it. Epoch is quick and doesn't retain parts
+// of the core.
 func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
 	a.handlers.StoreClosed(c, before, c.Ended)
 	a.handlers.StoreLocated(c, decisions, c.Ended)

@@ -263,7 +263,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Calls above the limit of concurrent calls are refused, and don't count towards the limit.
+// Calls above the limit on concurrent calls are refused, and don't count towards the limit.
 func TestBusy(t *testing.T) {
 	w := newHarness(t)
 	const path = prefix + "/deploys" // waits for the core

@@ -62,7 +62,7 @@ type harness struct {
 	tracepoint  trace.Symbol       // a tracepoint that the plan enables
 }
 
-// Ask implements Engine.
+// Ask implements epoch.Engine.
 func (w *harness) Ask(_ context.Context, read func(*engine.View)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,14 +70,14 @@ func (w *harness) Ask(_ context.Context, read func(*engine.View)) error {
 	return nil
 }
 
-// Change implements Engine.
+// Change implements epoch.Engine.
 func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.core.Apply(&x), nil
 }
 
-// Ready implements Engine.
+// Ready implements operating.Service.
 func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
@@ -85,7 +85,7 @@ func (w *harness) Space() live.Space { return live.SpaceEnough }
 // WholeTrace implements Running. No traces are kept whole.
 func (w *harness) WholeTrace(trace.ID) ([]byte, error) { return nil, nil }
 
-// Counts implements Engine.
+// Counts implements epoch.Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
 
 // fakeHistory is a History with its own store for the past. It keeps the rest in memory.
@@ -278,13 +278,13 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	return strconv.FormatUint(due[0].Number, 10)
 }
 
-// inject activates the fault at an instant.
+// inject activates the fault from the time `at` on.
 func (w *harness) inject(at trace.Nanos) {
 	w.injected = at
 	w.app.Inject(at)
 }
 
-// play plays epochs until enough returns true. It fails the test after most epochs.
+// play plays epochs until enough returns true. It fails the test if that takes more than `most` epochs.
 func (w *harness) play(t testing.TB, most int, enough func() bool) {
 	t.Helper()
 	for range most {

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// openIncident plays until an incident that affects some request types meets a condition.
+// openIncident plays until enough returns true for an open incident that affects request types.
 func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool) {
 	t.Helper()
 	w.observeVersion("checkout", "1.4", w.now)

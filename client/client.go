@@ -89,7 +89,7 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 const Silence = time.Minute
 
 // Silence returns a sentence that says that traces have stopped arriving. It returns "" if they do arrive, or if none
-// has arrived since the service started. now is the current time, for answers without a time.
+// has ever arrived. now is the current time, for answers without a time.
 func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {

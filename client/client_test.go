@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 // answers is the directory of the golden files of the API.
 const answers = "../api/testdata"
 
-// problem is the ID of the problem in these files.
+// problem is the ID of the problem in the golden files of the API.
 const problem = "f072d879d6001a5006b95cfc9e08bf19"
 
-// incident is the ID of the incident in these files.
+// incident is the ID of the incident in the golden files of the API.
 const incident = "101885cb3de75177"
 
 // serve serves the golden files of the API, and records the requests.

@@ -81,7 +81,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	return p.flush(w)
 }
 
-// inside writes the operations inside a service with their durations. It writes nothing if there are none.
+// inside writes the operations inside a service with their durations. It writes nothing if `all` is empty.
 func (p *page) inside(all []contract.ServiceSpans) {
 	if len(all) == 0 {
 		return

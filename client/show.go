@@ -283,7 +283,7 @@ func (p *page) causes(d *contract.ProblemDetail) {
 	p.lines("Rise and fall together", together)
 }
 
-// lines writes the first shownCauses lines in `all` below a title, or nothing if there are none.
+// lines writes the first shownCauses lines in `all` below a title, or nothing if `all` is empty.
 func (p *page) lines(title string, all []string) {
 	if len(all) == 0 {
 		return

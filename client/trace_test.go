@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// TestShowTrace: the output shows how a trace differs from normal ones, and the spans on its critical path, failed
-// spans and unusually long spans. Control characters are escaped, and spans may be their own ancestors.
+// The output shows how a trace differs from normal ones, and the spans on its critical path, failed spans and unusually
+// long spans. Control characters are escaped, and spans may be their own ancestors.
 func TestShowTrace(t *testing.T) {
 	comparison := &contract.TraceComparison{Sentence: "This request took 80 ms longer than such requests usually do."}
 	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Comparison: comparison, Spans: []contract.Span{

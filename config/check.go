@@ -168,8 +168,8 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil if none does. It
-// must be called only while no token exists.
+// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil if there is no
+// such listener. It must be called only while no token exists.
 func (e *Effective) RequireTokens() error {
 	c := &checker{e: e}
 	for _, l := range e.Config.Exposed() {

@@ -28,7 +28,6 @@ func marked(s Sentence) string {
 	return b.String()
 }
 
-// The diagnoses of variations of two problems, as in marked.
 // The mix of shifted requests includes failures.
 func TestDiagnosisOfFailures(t *testing.T) {
 	s := newShop()

@@ -23,7 +23,7 @@ func Folded(w io.Writer, profiles []Profile) error {
 	return out.Flush()
 }
 
-// FoldedStack joins frames with semicolons. It replaces semicolons within a frame by colons, in frames itself.
+// FoldedStack joins frames with semicolons. It replaces the semicolons within frames with colons, in place.
 func FoldedStack(frames []string) string {
 	for i, f := range frames {
 		frames[i] = strings.ReplaceAll(f, ";", ":")

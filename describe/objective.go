@@ -17,8 +17,8 @@ type Objective struct {
 	Window time.Duration
 }
 
-// Missed describes the violated objective x in a sentence without a full stop. If over is set, the window isn't the
-// last one any longer.
+// Missed describes the violated objective x in a sentence without a full stop. over means that the incident is over, so
+// the sentence doesn't speak of the last hours.
 func (n *Names) Missed(x *Objective, over bool) string {
 	failed := "failed"
 	if x.Below > 0 {

@@ -102,7 +102,7 @@ type Explanation struct {
 	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
 }
 
-// Identify presents a problem of which only the identity is known. Its numbers are unknown.
+// Identify presents a problem with only its identity. Its numbers are unknown.
 func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.Op) Problem {
 	return Problem{
 		ID: problem.String(), Group: group.String(), RequestType: n.RequestType(requestType, entry), RequestTypeID: requestType.String(),

@@ -29,7 +29,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// The JSON form of a problem without explanations and quantiles.
+// A problem without explanations and quantiles has this JSON form.
 func TestProblem(t *testing.T) {
 	s := newShop()
 	p := s.slow()

@@ -339,7 +339,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// mostFew is the share of the requests that must be affected for an incident's sentence to leave the share out.
+// mostFew is the share of affected requests at which an incident's sentence no longer mentions the share.
 const mostFew = 0.1
 
 // incident returns the sentence about x without the share of the requests that it affects.

@@ -56,7 +56,7 @@ func satisfies(t testing.TB, contract string, body []byte) {
 	}
 }
 
-// message returns e as a message to an endpoint, and false if it isn't sent in its format.
+// message returns e as a message in the given format, and false if e isn't sent in that format.
 func message(e *Event, format string) (*store.Message, bool) {
 	f := formats[format]
 	body := f.render(e)

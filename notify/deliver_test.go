@@ -51,7 +51,7 @@ func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 	}
 }
 
-// eventOf returns an event of a problem.
+// eventOf returns an event about a problem.
 func eventOf(problem uint64, at trace.Nanos, typ Type) *Event {
 	return NewEvent(&Facts{
 		Type: typ, At: at, Names: describe.New(&trace.Table{}, describe.Verbatim),
@@ -352,7 +352,7 @@ func scripted(t *testing.T, answer func(name, id string, nth int) (int, string),
 	})
 }
 
-// startScripted starts such a notifier with its outbox in dir. It runs until stop is called.
+// startScripted starts the notifier for [scripted], with its outbox in dir. It runs until stop is called.
 func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, dir)

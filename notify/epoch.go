@@ -27,7 +27,7 @@ type Epoch struct {
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
 	Directory Directory
-	// Investigation returns the investigation of a problem or an incident; or nil if it has none.
+	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.
 	Muted          func(incident uint64) bool

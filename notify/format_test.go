@@ -32,7 +32,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 // opened is when the sample problem opened.
 const opened = trace.Nanos(1_790_000_000_000_000_000)
 
-// sample returns the facts of an event of a problem whose requests enter at service and operation.
+// sample returns the facts for an event about a problem whose requests enter at service and operation.
 func sample(t Type, service, operation string) *Facts {
 	table := &trace.Table{}
 	op := func(service, name string, kind trace.Kind) trace.Op {
@@ -86,7 +86,7 @@ func sample(t Type, service, operation string) *Facts {
 	return f
 }
 
-// sampleIncident returns the facts of an event of an incident whose first suspect is a service.
+// sampleIncident returns the facts for an event about an incident whose first suspect is service.
 func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	p := sample(ProblemOpened, service, operation)
 	table := p.Names.Table

@@ -25,7 +25,7 @@ import (
 // killedEnv is set in the process that TestKilled kills.
 const killedEnv = "SIBYL_TEST_KILLED"
 
-// killedTask is the task of such a process; killedEnv contains it.
+// killedTask is the task of the process that TestKilled kills, which reads it from killedEnv.
 type killedTask struct {
 	Dir       string
 	URL, Mail string // of the receivers
@@ -195,7 +195,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d kills, %d incidents, %d events, %d repeated", kills, accepted, sent, repeated)
 }
 
-// run starts a process, kills it after some time unless it ends before, and returns the number of accepted incidents.
+// run starts a process, kills it after life unless it has ended by then, and returns the number of accepted incidents.
 func (k *killedTask) run(t *testing.T, life time.Duration) (accepted uint64) {
 	t.Helper()
 	task, err := json.Marshal(k)

@@ -44,7 +44,7 @@ type delivered struct {
 	text      string
 }
 
-// newMailServer starts a server that set configures.
+// newMailServer starts a server after set has configured it.
 func newMailServer(t *testing.T, set func(*mailServer)) *mailServer {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
@@ -183,7 +183,7 @@ func (s *mailServer) endpoint(security string) Endpoint {
 	}}
 }
 
-// mailCaller returns a caller that trusts the server's certificate.
+// caller returns a caller that trusts the server's certificate.
 func (s *mailServer) caller(t *testing.T, e Endpoint) *caller {
 	t.Helper()
 	c, err := newCaller(&e, time.Now)

@@ -47,8 +47,8 @@ type ServiceStates interface {
 
 // Latencies returns durations over time. [requests.Requests] implements it.
 type Latencies interface {
-	// Around returns the durations of a group's requests between from and to, in bins, one of which starts at edge. The
-	// result is empty if the durations aren't kept.
+	// Around returns the durations of a group's requests between from and to, in bins. One of the bins starts at edge.
+	// The result is empty if the durations aren't kept.
 	Around(ctx context.Context, group analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error)
 }
 

@@ -23,7 +23,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the problems stored when they close. The core waits for this, so only the first ones by rank are stored.
+// Limits on the problems stored when they close. The core waits for this, so only the first ones in its order are
+// stored, and fewer with evidence.
 const (
 	maxClosing         = 500
 	maxClosingEvidence = 64

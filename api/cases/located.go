@@ -200,8 +200,8 @@ func within(context, above []string) bool {
 	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
 }
 
-// locatedPlace returns the stored evidence for the place of the first problem or incident that has any, or nil if none
-// has. If service isn't empty, it skips places that neither run in service nor call it.
+// locatedPlace returns the stored evidence for the place of the first problem or incident that has any, or nil if there
+// is no evidence. If service isn't empty, it skips places that neither run in service nor call it.
 func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.history.Located(id)

@@ -171,8 +171,8 @@ func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
 }
 
 // Ranks returns the rank of each problem, starting at 1. Changed problems come before chronic ones, then the largest
-// impact comes first, because people first look at the requests that lose the most time. Ties are in the order of
-// detection.
+// impact comes first, because people first look at the requests that lose the most time. Ties keep their order in
+// problems.
 func Ranks(problems []detect.Problem) []int {
 	order := make([]int, len(problems))
 	for i := range order {
