@@ -57,7 +57,7 @@ var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // minPrefix is the minimum length of a prefix of an ID. Shorter numbers are ranks.
 const minPrefix = 4
 
-// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID. A closed problem is named by its
+// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID, or a closed problem, named by its
 // ID or a prefix.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)

@@ -176,7 +176,7 @@ const (
 	loadWidth   = 9
 )
 
-// loadRow is a row of a table of loads.
+// loadRow is a row of a table of loads: a service, or a part of one. Parts without a state have no label.
 type loadRow struct {
 	label, name string
 	now, usual  *contract.ServiceLoad // usual is nil if unknown

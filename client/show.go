@@ -332,7 +332,7 @@ func whole(x *contract.Problem) string {
 	return "slowdown"
 }
 
-// entry writes a number, a text, and a note. The note starts a new line if both don't fit into one.
+// entry writes number, text and note. The note starts a new line if it doesn't fit behind the text.
 func (p *page) entry(number, text, note string) {
 	const column = 10
 	p.printf("  %s %s", terminal.PadLeft(number, column-3), text)
@@ -374,7 +374,7 @@ func (p *page) timeline(decisions []contract.Decision) {
 	}
 }
 
-// event writes a time with a text.
+// event writes the local time `at`, followed by text.
 func (p *page) event(at time.Time, text string) {
 	p.printf("  %s  %s\n", clock(at), strings.TrimSpace(p.style.Wrap(clean(text), len("  15:04:05  "))))
 }

@@ -383,7 +383,7 @@ func checkHeader(h *Header) string {
 	return ""
 }
 
-// isHeaderName reports whether a text can be the name of a header.
+// isHeaderName reports whether s can be the name of a header.
 func isHeaderName(s string) bool {
 	return s != "" && len(s) <= maxText && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }

@@ -104,7 +104,7 @@ func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	return values, true
 }
 
-// element returns the key of a list element, for errors.
+// element returns the key of element i of list, for errors.
 func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // element reads the element n of the list into v. It runs check only if the element has no other errors.

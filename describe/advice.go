@@ -125,8 +125,8 @@ func (n *Names) untilKnown(x *Advice, text string) string {
 	return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
 }
 
-// leads reports whether the search, which continues, knows a place with most of the added latency within the
-// operations that make the first suspect suspicious.
+// leads reports whether the search is still running and knows a place with at least leastPart of the added latency that
+// isn't already among the first suspect's operations.
 func (x *Advice) leads() bool {
 	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
 		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownHops is the number of hops without spans in a text.
+// shownHops limits the hops without spans in a text.
 const shownHops = 3
 
 // Coverage returns sentences, without full stops, about everything that is missing from the analysis, or nil if
@@ -80,7 +80,7 @@ func (n *Names) hops(c *trace.Coverage) (texts []string) {
 // leastSpans is the minimum number of spans for judging a service's own coverage.
 const leastSpans = 20
 
-// shownUncovered is the number of services in a text about spans that are not judged.
+// shownUncovered limits the services in a text about spans that aren't judged.
 const shownUncovered = 3
 
 // Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for

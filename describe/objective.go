@@ -38,7 +38,7 @@ func (n *Names) Missed(x *Objective, over bool) string {
 	return n.Clean(x.Name) + ": " + units.Percent(x.Share) + " of the requests " + failed + " " + window + " (objective: " + budget(x.Budget) + ")"
 }
 
-// budget returns a share as a percentage with the digits that it was configured with.
+// budget returns share as a percentage with up to six digits, so that it reads as it was configured.
 func budget(share float64) string { return strconv.FormatFloat(share*100, 'g', 6, 64) + " %" }
 
 // missed appends the first objective that x violates, and the number of the others. It appends nothing if x violates

@@ -556,7 +556,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 	}
 }
 
-// ago names the time, some weeks ago, that an incident is compared with.
+// ago names the time that an incident is compared with: the given number of weeks ago or, for 0, before it.
 func ago(weeks int) string {
 	switch weeks {
 	case 0:

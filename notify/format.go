@@ -281,7 +281,8 @@ func (e *Event) slackFigure(f figure) string {
 	return slackEscape(f.text)
 }
 
-// slackClock returns a time to the minute, which Slack shows in the reader's zone.
+// slackClock returns t to the minute in a notation that Slack shows in the reader's zone, with its date if dated is
+// set.
 func slackClock(t trace.Nanos, dated bool) string {
 	layout := "{time}"
 	if dated {

@@ -31,7 +31,7 @@ type Endpoint struct {
 	Name         string // unique; the outbox refers to it
 	URL          string // empty for e-mail, see Mail
 	Mail         *Mail  // of format email
-	Format       string // one of Formats
+	Format       string // a key of formats
 	Key          []byte // signs calls; may be empty
 	Token        string // authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
 	Events       []Type // subscribed types; all if empty

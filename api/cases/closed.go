@@ -132,7 +132,7 @@ func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
 	return "It was part of an incident. " + r.advice(x)
 }
 
-// closing identifies one closing of a problem, which may have closed several times.
+// closing identifies one closing of a problem, because a problem can close several times.
 type closing struct {
 	at trace.Nanos
 	id analysis.Hash

@@ -112,8 +112,8 @@ func unexpired(all map[string]contract.Notes, now time.Time) map[string]contract
 	return left
 }
 
-// Set sets the note of a kind on an incident or a problem, or removes it if note is nil. It returns all notes on the
-// incident or problem. The change is on disk when Set returns. If Set returns an error, nothing has changed.
+// Set sets the note of the given kind on an incident or a problem, or removes it if note is nil. It returns all notes
+// on the incident or problem. The change is on disk when Set returns. If Set returns an error, nothing has changed.
 func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,7 +146,7 @@ const (
 	aboutProblem  subject = "problem"
 )
 
-// has reports whether s contains the incident or problem with an ID.
+// has reports whether s contains the incident or problem with the given ID.
 func has(s *epoch.Snapshot, about subject, id string) bool {
 	all := s.ByID
 	if about == aboutIncident {

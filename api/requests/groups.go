@@ -42,7 +42,7 @@ func (a *Requests) ListGroups(ctx context.Context, r contract.ListGroupsRequestO
 	return list, nil
 }
 
-// addGroups adds the groups of s to a list, with their sort keys.
+// addGroups adds the groups of s to l, with their keys for the order sort.
 func addGroups(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Groups {
 		g := &s.Groups[i]

@@ -25,7 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Times used for services.
+// Lengths of the windows for services.
 const (
 	nowWindow   = 10 * time.Minute // calls in it count as now
 	trendLength = time.Hour        // default length

@@ -221,7 +221,7 @@ func positive(x float64) *float64 {
 	return nil
 }
 
-// Overlaps reports whether x was going on at some time between from and to; 0 means no limit.
+// Overlaps reports whether x was going on at any time between from and to. If either is 0, there is no limit.
 func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
 }

@@ -32,7 +32,7 @@ func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
 // Snapshot is the state at the end of an epoch. Lists are served from it. It is immutable except for its cache of
 // sorted lists.
 type Snapshot struct {
-	Ended      trace.Nanos // end of the epoch; 0 before the first epoch has ended
+	Ended      trace.Nanos // end of the epoch; 0 until the first epoch has ended
 	Learned    bool
 	Watching   bool // see [engine.Progress.Watching]
 	Progress   float64
@@ -76,7 +76,7 @@ type tally struct {
 	Version                       int64
 }
 
-// GroupRow is a group in a list.
+// GroupRow holds the figures of a group for lists.
 type GroupRow struct {
 	ID, RequestType analysis.Hash
 	Level           group.Level
