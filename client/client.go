@@ -85,7 +85,7 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	return status, at, nil
 }
 
-// Silence is how long no traces may arrive before [Client.Silence] says so.
+// Silence is the time without traces after which [Client.Silence] reports that they have stopped.
 const Silence = time.Minute
 
 // Silence returns a sentence that says that traces have stopped arriving. It returns "" if they do arrive, or if none

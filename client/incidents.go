@@ -351,7 +351,7 @@ func (p *page) samples(d *contract.IncidentDetail) {
 	}
 }
 
-// problems writes the IDs of the problems of an incident.
+// problems writes the first shownProblems IDs of an incident's problems, if it has any.
 func (p *page) problems(x *contract.Incident) {
 	if len(x.Problems) == 0 {
 		return

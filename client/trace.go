@@ -124,7 +124,7 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 // is unknown.
 func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentile >= unusualFrom }
 
-// spanText describes a span of a trace of the given duration in ns.
+// spanText describes a span. whole is the duration of its trace in ns.
 func spanText(x *contract.Span, whole int64) string {
 	text := fmt.Sprintf("%s %s (%s): %s", clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
 	if x.ExclusiveNs > 0 {

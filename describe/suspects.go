@@ -35,7 +35,7 @@ type AddedCall struct {
 	Added  Number `json:"added_ns"` // in each call of the caller
 }
 
-// SuspectParts are the parts of the score of a [Suspect], see [compare.Suspect].
+// SuspectParts are the parts of a [Suspect]'s score, see [compare.Suspect].
 type SuspectParts struct {
 	Own        Number `json:"own"`
 	Added      Number `json:"added"`

@@ -163,7 +163,7 @@ func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (
 	return r, nil
 }
 
-// withoutURL returns the cause of an error of the HTTP client, whose own text contains the URL.
+// withoutURL returns err without the URL, which the HTTP client adds to its errors.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -99,7 +99,7 @@ const (
 	// alertLife is the lifetime of an alert without further events. A problem may stay open for a long time without
 	// events, but Alertmanager resolves an alert without an end time after a few minutes.
 	alertLife = 7 * 24 * time.Hour
-	// testLife is the lifetime of the alert of a test event.
+	// testLife is the lifetime of a test event's alert.
 	testLife = time.Minute
 )
 
@@ -483,7 +483,7 @@ func (e *Event) traces() []Trace {
 	return nil
 }
 
-// page returns the URL of the page of the incident or problem; it may be empty.
+// page returns the URL of the event's page, which may be empty.
 func (e *Event) page() string {
 	switch {
 	case e.Data.Incident != nil:

@@ -385,8 +385,8 @@ func (n namer) search(v *search.Investigation) *Search {
 // acceptAction is the name of the link to the dialog that accepts an incident.
 const acceptAction = "Accept as normal"
 
-// actionsAt returns links that open the dialogs of the page of an open incident. Following one changes nothing: mail
-// scanners and chats follow links, too.
+// actionsAt returns links that open the dialogs on page, the URL of an open incident's page. It returns an empty list
+// if page is empty. Following a link changes nothing, because mail scanners and chats follow links, too.
 func actionsAt(page string) []URL {
 	if page == "" {
 		return []URL{}

@@ -186,7 +186,7 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 	}
 }
 
-// incidentOf returns the latest incident that contained a problem while it was open, or nil.
+// incidentOf returns the latest incident that contained the problem p while p was open, or nil if no incident did.
 func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
 	all := r.Core.Incidents.All()
 	for i := range slices.Backward(all) {
@@ -228,7 +228,7 @@ func (r renderer) finding(v *search.Investigation) string {
 }
 
 // next describes the next step for a problem, either Sibyl's or a remedy for people. advice is the next step for the
-// problem's incident, or nil.
+// problem's incident, or nil if it has none.
 func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {

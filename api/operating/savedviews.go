@@ -22,7 +22,7 @@ type Views struct {
 	all  []contract.View // by name; immutable; changes replace it
 }
 
-// ViewsFile is the name of the file of saved views in the data directory.
+// ViewsFile is the name of the file with the saved views in the data directory.
 const ViewsFile = "views.json"
 
 // maxViews limits the number of saved views.

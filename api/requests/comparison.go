@@ -127,7 +127,7 @@ func (b *box) compare(requests []*observation.Observation) (within, rest populat
 // defaultSlowest is the default of the parameter slowest, a fraction of the requests.
 const defaultSlowest = 0.1
 
-// population is a part of the requests of a group.
+// population describes one side of a comparison: some of a group's requests, and their mean times.
 type population struct {
 	label    string
 	n        uint64

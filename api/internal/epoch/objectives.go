@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// addObjectives adds the objectives.
+// addObjectives adds the objectives, each with its open incident.
 func (s *Snapshot) addObjectives(c *engine.View) {
 	s.Objectives = []contract.Objective{}
 	open := c.Incidents.All()

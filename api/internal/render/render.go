@@ -360,7 +360,7 @@ func andMore(n int) string {
 	return " and " + strconv.Itoa(n-1) + " more"
 }
 
-// Remaining returns the remaining time for the API, or nil if there is no time left.
+// Remaining returns d, a remaining time, in nanoseconds, or nil if no time is left.
 func Remaining(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil
