@@ -170,7 +170,7 @@ func (c *Client) refused(status int, body []byte) error {
 	return &RefusedError{e.Status, text}
 }
 
-// withHint returns an error with a hint for err, the error of a request without a valid response.
+// withHint returns err, the error of a request without a valid response, with a hint.
 func (c *Client) withHint(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)

@@ -182,7 +182,7 @@ func problemState(x *contract.Problem) string {
 // incidentName names the incident that contains a problem. x.Incident must not be nil.
 func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
-// learning writes that nothing of the given kind is reported yet, and for how long, unless left is nil.
+// learning writes that nothing of the given kind is reported yet, and for how long if left isn't nil.
 func (p *page) learning(kind string, left *int64) {
 	if left == nil {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)

@@ -226,7 +226,7 @@ func (c *checker) sizes() {
 		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 }
 
-// times checks that durations don't exceed those that must be at least as long.
+// times checks the durations that must not exceed another one.
 func (c *checker) times() {
 	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
 		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",

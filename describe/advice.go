@@ -116,8 +116,8 @@ func (n *Names) adviceAfter(x *Advice) string {
 	return "Nothing to do: " + n.Ending(&x.Last) + "."
 }
 
-// untilKnown appends the deploy or the instance that may have caused an incident to text, because the incident may
-// still go on.
+// untilKnown returns text and, if a deploy or an instance may be the cause, the advice to compare it, because the
+// incident may still go on.
 func (n *Names) untilKnown(x *Advice, text string) string {
 	if len(x.Suspects) == 0 {
 		return text

@@ -17,8 +17,8 @@ type Objective struct {
 	Window time.Duration
 }
 
-// Missed describes the violated objective x in a sentence without a full stop. over means that the incident is over, so
-// the sentence doesn't speak of the last hours.
+// Missed describes the violated objective x in a sentence without a full stop. If over is set, it says "within an hour"
+// instead of "in the last hour".
 func (n *Names) Missed(x *Objective, over bool) string {
 	failed := "failed"
 	if x.Below > 0 {

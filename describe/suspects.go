@@ -502,8 +502,8 @@ func (x *Incident) slower() (names []string) {
 // operation instead.
 const smallScore = 0.02
 
-// outstanding returns the operation of s whose own change says more than the change of all requests, or nil if the
-// change of all requests says more or s has no such operation.
+// outstanding returns the operation of s whose own change says more than the change of all requests, or nil if there is
+// no such operation.
 func outstanding(s *compare.Suspect) *compare.SuspectOperation {
 	if s.Silent < s.Score/2 && s.Score >= smallScore {
 		return nil
@@ -556,7 +556,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *compare.SuspectOperation)
 	}
 }
 
-// ago names the time that an incident is compared with: the given number of weeks ago or, for 0, before it.
+// ago names the time that an incident is compared with: the given number of weeks ago, or "before" for 0.
 func ago(weeks int) string {
 	switch weeks {
 	case 0:

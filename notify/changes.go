@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Change is a change of a problem or an incident, or a decision, about which there is an event.
+// Change is a decision, or a change of a problem or an incident. Each causes an event.
 type Change struct {
 	Type     Type
 	Subject  search.Subject   // zero: none

@@ -248,7 +248,7 @@ func (f *Facts) status() string {
 	return f.Investigation.Status.String()
 }
 
-// opened returns when the problem opened. If the problem has no such time, as when it is chronic, it returns when its
+// opened returns when the problem opened. For a problem without such a time, such as a chronic one, it returns when the
 // investigation opened, or else the time of the event.
 func (f *Facts) opened() trace.Nanos {
 	switch {

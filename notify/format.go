@@ -291,7 +291,7 @@ func slackClock(t trace.Nanos, dated bool) string {
 	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
 }
 
-// slackTime returns t in a notation that Slack shows in the reader's zone. Clients that can't show otherwise.
+// slackTime returns t in a notation that Slack shows in the reader's zone. Clients that can't do this show `otherwise`.
 func slackTime(t moment, layout, otherwise string) string {
 	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }

@@ -195,7 +195,7 @@ func atMostRest(frames []contract.LocatedFrame) {
 	}
 }
 
-// within reports whether the path in context leads through the path in above, which must not be empty.
+// within reports whether the path context lies strictly below the path above. Nothing lies below an empty path.
 func within(context, above []string) bool {
 	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// How far the durations in an incident's report reach back before its onset, and on after it closed.
+// How far the durations in an incident's report reach back before its onset and beyond its closing.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute

@@ -88,7 +88,7 @@ func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequ
 	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
-// populationOf returns the means of those requests that `of` puts on the side which.
+// populationOf returns the means of those requests that `of` puts on side `which`.
 func populationOf(label string, requests []*observation.Observation, of func(*observation.Observation) side, which side) population {
 	p := population{label: label, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	total := 0.0

@@ -120,8 +120,8 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 	return true
 }
 
-// request converts q for links to tracing backends. If q has no start, it takes the hour up to the end, and if it has
-// no end, that is now.
+// request converts q for links to tracing backends. Without an end, the time span ends now. Without a start, it starts
+// an hour before its end.
 func (q *traceQuery) request(now time.Time) *notify.Request {
 	r := &notify.Request{
 		Service: q.service, Operation: q.operation, Start: q.from, End: q.to, Longer: time.Duration(q.longer), Shorter: time.Duration(q.shorter),

@@ -285,8 +285,8 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 	slices.Sort(s.Versions)
 }
 
-// loads returns the load now, and the usual load or nil if that is unknown. latest and `before` are the durations of
-// the spans now and usually; they are ignored unless the table is live.
+// loads returns the load now and the usual load, which is nil if unknown. latest and `before` are the durations of the
+// spans now and usually. They are ignored unless the table is live.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
@@ -369,8 +369,8 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	return all
 }
 
-// above reports whether the time now, in ns, is at least `least` times the usual time, and longer by at least
-// leastSlowerNanos. It returns false if either time is unknown.
+// above reports whether now is at least `least` times the usual time, and longer by at least leastSlowerNanos. It
+// returns false if either time is unknown.
 func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }

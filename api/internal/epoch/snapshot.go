@@ -273,8 +273,8 @@ func (s *Snapshot) count(c *engine.View) {
 	}
 }
 
-// Sorted returns the list of groups or problems with the given order. It keeps the lists, so fill only needs to add the
-// items to an empty list the first time.
+// Sorted returns the list of groups or problems with the given order. s keeps the list, so it only calls fill, which
+// adds the items to an empty list, the first time.
 func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

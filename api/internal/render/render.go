@@ -368,7 +368,7 @@ func Remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-// Wholes maps the quantities that the shares of problems refer to, to the type of the contract.
+// Wholes translates the quantities that shares of problems refer to into the type of the contract.
 var Wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
 }
