@@ -11,8 +11,8 @@ const (
 	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
 	// People choose such waits with request durations in mind: a tenth of a second to some seconds.
 	longestBackoff = 10
-	// leastBegun is the minimum part of the failures of calls that their callee shows, too. Below it, the caller causes
-	// them.
+	// leastBegun is the part of the failed calls that the callee must show as failures, too. If it shows less, the
+	// caller causes them.
 	leastBegun = 0.5
 )
 
@@ -43,8 +43,9 @@ func (l *ledger) chargeBackoff() {
 	}
 }
 
-// begins returns the site where the failures of a site with calls to another service start. It is the site itself, or
-// one where that service, or one behind it, calls another service whose failures explain most of them.
+// begins returns the site where the failures of the calls at site number start. It follows the calls of their callee to
+// other services, as long as the failures of such a call explain most of them, and returns number if there is no such
+// call.
 func (l *ledger) begins(number int32) int32 {
 	seen := make(map[int32]bool)
 	for !seen[number] {
@@ -102,7 +103,7 @@ func (l *ledger) failingAt(number int32) float64 {
 	return calls/l.requests + l.evidence[service].unanswered
 }
 
-// explain removes a part of the growth of the own times of calls.
+// explain removes part (0–1) of the excess of c and of the growth of its typical times.
 func (c *operationCalls) explain(part float64) {
 	for _, t := range []*callTimes{&c.known, &c.young} {
 		t.excess *= 1 - part

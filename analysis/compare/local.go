@@ -60,7 +60,7 @@ func (c *liveWindow) chooseTimes() {
 	}
 }
 
-// add adds the calls at a site.
+// add adds the calls at site number.
 func (s *callsOfService) add(c *liveWindow, number int32) {
 	c.skip(c.h.All()[number].Service)
 	times := c.h.Series(number).LocalTimes()
@@ -114,7 +114,7 @@ func (c *liveWindow) times(number int32) *history.Times {
 }
 
 // usualTime returns the mean that calls at a site usually reach at the hour of the window, in ns, or 0 if it is
-// unknown. A week has local times. Own times are shorter by the mean of the spans inside.
+// unknown. The week holds local times, so own times are calculated by subtracting the mean time of the spans inside.
 func (c *liveWindow) usualTime(number int32) float64 {
 	s := c.h.Series(number)
 	usual := s.Week.Usual(c.window.To - 1)

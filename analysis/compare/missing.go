@@ -17,8 +17,8 @@ type missingAnswers struct {
 	limit, soft float64
 }
 
-// unusuallyLong is the minimum ratio of the time of calls without answers to the time of answered ones that counts as a
-// loss.
+// unusuallyLong is the ratio of the time of calls without answers to the time of answered ones from which the
+// difference counts as a loss.
 const unusuallyLong = 2
 
 // missesAnswers reports whether the calls at a site got no answer although the service that they call emits spans.
@@ -102,7 +102,8 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the minimum share of the calls to a service that reach it, relative to the usual share, if it is alive.
+// leastAlive is the share of the calls to a service, relative to the usual share, that must reach it so that it counts
+// as alive.
 const leastAlive = 0.5
 
 // isAlive reports whether a service, given by its number, is alive: it emits spans in the window for most of the calls

@@ -23,13 +23,13 @@ type verdict struct {
 	onPath      float64 // see [siteTime]
 }
 
-// wanted is a value of the window and the number of pieces of the history that must reach it.
+// wanted is a value of the window and the number of pieces of the history that must still reach it.
 type wanted struct {
 	value  float64
 	pieces int
 }
 
-// reach counts a piece with a value.
+// reach counts a piece whose value is value.
 func (w *wanted) reach(value float64) {
 	if value >= w.value {
 		w.pieces--
@@ -207,7 +207,8 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
 }
 
-// reachedIn counts a piece with some calls, up to slice to, and reports whether nothing else is wanted.
+// reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether nothing
+// else is wanted.
 func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(piece.LowestMean(c.parts))

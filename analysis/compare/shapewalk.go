@@ -91,7 +91,7 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	return explained{min(by.bad*part, b.calls), min(by.failing*part, b.calls)}
 }
 
-// charge charges a site with parts of its bad calls: failed ones, and others.
+// charge charges site i with a part (0–1) of its failed bad calls, and another part of its others.
 func (w *shapeWalk) charge(i int32, others, failed float64) {
 	p := &w.sites[i]
 	for _, x := range w.bad[i].shapes {

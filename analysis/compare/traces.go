@@ -56,7 +56,8 @@ func (t Traces) Extent() (first, last trace.Nanos) {
 
 // UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in order of time: the
 // scores to expect without a change. A stretch is length consecutive traces. There are at most n stretches, evenly
-// spread, or no stretch if t has less than four times its length. UsualScores takes the time of n comparisons.
+// spread. The result is nil if n is less than 4, or t has fewer than 4·length traces. UsualScores takes the time of n
+// comparisons.
 func (t Traces) UsualScores(length, n int) []float64 {
 	const leastStretches = 4
 	n = min(n, len(t.list)/max(1, length))

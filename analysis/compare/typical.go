@@ -23,7 +23,7 @@ type typicalTimes struct {
 }
 
 const (
-	// leastTypical is the minimum number of calls in a window with a typical time.
+	// leastTypical is the minimum number of calls in a window for judging their typical time.
 	leastTypical = 10
 	// leastRise is the minimum growth of a typical time in octaves: 7 %.
 	leastRise = 0.1
@@ -85,7 +85,8 @@ type wholeTimes struct {
 	typical      typicalTimes
 }
 
-// operation returns the calls as an operation with Op 0, and whether most of them are young.
+// operation returns the calls as an operation with Op 0, and whether most of them are young. It returns the zero value
+// and false for fewer than leastTypical calls.
 func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	if w.calls < leastTypical {
 		return o, false
@@ -96,7 +97,8 @@ func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	return o, w.young > w.calls/2
 }
 
-// risen returns the score of the growth of a typical time, measured in a unit of ns.
+// risen returns the score of the growth of the typical time of o. unit is the unit of times in ns; the duration of a
+// request is used if it is longer.
 func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
