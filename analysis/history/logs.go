@@ -60,8 +60,8 @@ func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls
 func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
 
 // LongFrom returns the minimum typical duration, in octaves, of a long kind of requests. kinds holds all requests by
-// kind. The limit is [longOctaves] above the median kind, so at least half of the requests are not long. It is 0
-// without requests.
+// kind, and is reordered. The limit is [longOctaves] above the median kind, so at least half of the requests are not
+// long. It is 0 without requests.
 func LongFrom(kinds []Logs) float64 {
 	all, passed := uint64(0), uint64(0)
 	for _, k := range kinds {

@@ -40,8 +40,8 @@ const (
 	critical                 // it is on the path
 )
 
-// Measure fills r.Nanos and r.Borders. The own time of a call to a missing hop, or of a span around a lost call,
-// excludes the time of the spans below, because their own root accounts for it.
+// Measure fills Nanos and Borders of r and of r.Off. The own time of a call to a missing hop, or of a span around a
+// lost call, excludes the time of the spans below, because their own root accounts for it.
 func (r *PathReader) Measure(p *critpath.Path) {
 	for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
 		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)

@@ -24,7 +24,7 @@ func (h *Sites) settle() {
 	}
 }
 
-// known returns the answerers.
+// known returns the answerers, and caches them until the knowledge changes.
 func (h *Sites) known() *answerers {
 	if h.answerers != nil {
 		return h.answerers
@@ -64,8 +64,8 @@ func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol 
 	return 0
 }
 
-// resolved returns a site of a tally. If the service at the address of its calls is known, it becomes the site's
-// target. The part or operation that the calls name stays.
+// resolved returns the site of the history for s, and whether the answers to its calls were lost. If the service at the
+// address of its calls is known, it becomes the site's target. The part or operation that the calls name stays.
 //
 // Spans from below a missing one are a sign of a hop, or of a service, without spans. But if the service that should
 // have answered emits spans, its spans were lost: the site is the site of calls without an answer.

@@ -76,7 +76,7 @@ type bins struct {
 	n      int
 }
 
-// leastBin is the shortest bin, because older slices are joined to minutes.
+// leastBin is the length of the shortest bin. It is a minute, because older slices are joined to minutes.
 const leastBin = SlicesPerMinute
 
 func newBins(from, to Slice, most int) bins {
@@ -89,7 +89,7 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in an interval, with series from an instant until its end in at most `most`
+// Uses returns the use of all services in interval now, with series from instant from until its end in about `most`
 // bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
@@ -262,7 +262,7 @@ func (r *useReader) shapes(number int32) []ShapeSeries {
 	return r.h.series[number].Shapes
 }
 
-// history returns the history of a service.
+// history returns the skipped times of service. Its first slice is set by [useReader.uses].
 func (r *useReader) history(service int32) knownTime {
 	k, found := r.known[service]
 	if !found {
@@ -345,9 +345,9 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// InstanceUses returns the instances, hosts, zones and versions of a service with calls since an instant, as values of
-// the attributes that distinguish them. They are ordered by key, the most specific first, and value. It leaves out the
-// values without room.
+// InstanceUses returns the instances, hosts, zones and versions of service with calls since the slice of since, as
+// values of the attributes that distinguish them, with their use in now. They are ordered by key, the most specific
+// first, and value. It leaves out the values without room.
 func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
 	var all []InstanceUse
