@@ -89,7 +89,7 @@ func (c *contrast) at(step trace.Op) *difference {
 	return d
 }
 
-// age halves all numbers once in a half-life.
+// age halves all numbers if a half-life has ended since the last time, and deletes steps that are left with nothing.
 func (c *contrast) age(now trace.Nanos) {
 	period := int64(now) / int64(halfLife)
 	if period == c.halved {
@@ -108,8 +108,9 @@ func (c *contrast) age(now trace.Nanos) {
 const leastContrast = 0.05
 
 // suspects ranks the services where the requests that missed spend more time, or fail more often, than the others.
-// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times the share
-// of requests that miss. duration is the mean duration of the others in ns.
+// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times share, the
+// share of requests that miss. duration is the mean duration of the others in ns, or 0 for failures. Without requests
+// to compare, suspects returns nil and 0.
 func (c *contrast) suspects(table *trace.Table, latency bool,
 	share float64,
 ) (suspects []compare.Suspect, duration float64) {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// gathering is the longest time between the openings of two incidents that may have one cause in a place. Services
-	// with few requests show it later.
+	// gathering is the longest time between the openings of two incidents that may have one cause in a place. It is
+	// long because services with few requests show the cause later.
 	gathering = 5 * time.Minute
 	// maxGathered bounds the suspects that are compared by place.
 	maxGathered = 50

@@ -149,14 +149,14 @@ func (t *Tracker) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding,
 	return kept.SuspectOperation != nil || t.unusual(s, f.Requests, t.ratio(sites.Services()), keeping)
 }
 
-// keep notes that the open incidents of some services go on.
+// keep notes that the open incidents of services go on. Each of them must have one.
 func (t *Tracker) keep(now trace.Nanos, services []trace.Symbol) {
 	for _, s := range services {
 		t.openOf(s).Seen = now
 	}
 }
 
-// openOf returns the open incident of a service, or nil.
+// openOf returns the open incident of service, or nil if it has no open incident.
 func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	for _, x := range t.incidents {
 		if x.IsOpen() && x.service == service {
@@ -193,8 +193,9 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// threshold returns the level of a kind that raises an incident of a service in a window with some number of requests.
-// Chance makes levels higher if there are fewer requests than usual, also for services whose level is usually 0.
+// threshold returns the level of kind k from which s raises an incident in a window with the given number of requests.
+// ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual, also for
+// services whose level is usually 0.
 func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	fewer := 1.0
 	if t.dayIsKnown() { // before that, the usual traffic is not known
@@ -204,7 +205,7 @@ func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio f
 	return max(least, t.records[s.Service].usual(k, requests, sum(t.healthy[:]), ratio))
 }
 
-// unusual reports whether any evidence against a suspect reaches a share of its threshold.
+// unusual reports whether any evidence against s, except flow, reaches share times its threshold.
 func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
 	for k, level := range levelsOf(s) {
 		if k := kind(k); k != flow && level > 0 && level >= share*t.threshold(s, k, requests, ratio) {
@@ -214,7 +215,7 @@ func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share floa
 	return false
 }
 
-// aboveRecord returns the part of a score above the record of its service.
+// aboveRecord returns the part of the score of s above the record of its service, or 0 if the record is higher.
 func (b *baseline) aboveRecord(s *compare.Suspect) float64 {
 	return max(0, s.Score-b.records[s.Service].highest(lost))
 }

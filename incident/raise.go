@@ -32,7 +32,7 @@ func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 // grow. Evidence that appears later is another fault.
 const unfolding = 5 * time.Minute
 
-// larger is the minimum growth of a score, after a time without growth, that makes it another fault.
+// larger is the factor by which a score must grow, after a time without growth, to count as another fault.
 const larger = 3
 
 // hides reports whether x, which is open, would hide another fault of its service: evidence of another kind or size
@@ -116,7 +116,7 @@ func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Compare
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
 }
 
-// stopped returns the time of the last of the requests that no longer come, or 0.
+// stopped returns the time of the last of the requests that no longer come, or 0 if there are no such requests.
 func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
 	var of []trace.Op
 	for i := range e.from.Suspects {
@@ -155,7 +155,8 @@ func (x *tracked) mayReturn() bool {
 	return last.State == Closed && last.Why != Replaced && last.Why != Moved
 }
 
-// returningWindows is the number of windows within which evidence of the slower scales reopens an incident.
+// returningWindows is the number of periods between windows of a slower scale within which its evidence reopens an
+// incident.
 const returningWindows = 4
 
 // returning returns the time after the end of an incident within which new evidence reopens it.
@@ -174,7 +175,8 @@ func (x *tracked) strongest() evidence {
 	return x.evidence
 }
 
-// explained reports whether a service is the victim of another one.
+// explained reports whether victim is slow or fails because of cause. A service explains itself if its score is as
+// high. For different services:
 //
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
@@ -194,7 +196,7 @@ func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) b
 	}
 }
 
-// exceededSince returns the time when a service first exceeded its threshold, or now if a slower scale raised it.
+// exceededSince returns the time when service first exceeded its threshold, or now if a slower scale raised it.
 func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
 	if since, ok := t.exceeded[service]; ok {
 		return since
