@@ -21,7 +21,7 @@ func (x *tracked) staysUnexplained(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
-// miss adds objectives that requests miss because of x, or updates their figures.
+// miss adds missed, objectives that requests miss because of x, or updates their figures.
 func (x *tracked) miss(missed ...Missed) {
 	x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident's slice
 	for _, m := range missed {
@@ -33,7 +33,7 @@ func (x *tracked) miss(missed ...Missed) {
 	}
 }
 
-// misses reports whether requests miss an objective because of x.
+// misses reports whether requests miss o because of x.
 func (x *tracked) misses(o *Objective) bool {
 	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
 }

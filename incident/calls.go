@@ -31,7 +31,7 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 	return all
 }
 
-// noteCalls notes the services of a window whose only change is that they make other calls.
+// noteCalls notes the services of f whose only change is that they make other calls.
 func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	ratio := t.ratio(sites.Services())
 	for i := range f.Suspects {

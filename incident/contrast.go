@@ -38,7 +38,8 @@ type Step struct {
 	Failed bool     // a failure starts here
 }
 
-// add adds a request: its times if the objective is about latency, its failures if not.
+// add adds a request with its steps: their times if the objective is about latency, their failures if not. missed says
+// whether the request missed the objective.
 func (c *contrast) add(steps []Step, latency, missed bool) {
 	if missed {
 		c.missed++

@@ -17,6 +17,7 @@ const (
 )
 
 // gather joins the open incidents whose services are slow in the same node or zone, because that place is their cause.
+// f is the comparison of the window that ends now.
 func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
 	if first < 0 {

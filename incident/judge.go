@@ -56,7 +56,7 @@ func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	}
 }
 
-// include adds the evidence of an operation that raises an incident on its own. Its typical time may show a change
+// include adds the evidence of o, an operation that raises an incident on its own. Its typical time may show a change
 // before anything else in the service does. A rare operation is not evidence apart from a neighbour, because it may
 // wait for the neighbour.
 func (e *evidence) include(o grownOperation) {
@@ -96,7 +96,7 @@ func (j *judgement) add(k judgement) {
 	j.raising, j.keeping = append(j.raising, k.raising...), append(j.keeping, k.keeping...)
 }
 
-// judge judges the services in the window of an epoch. It also returns the time when each service first exceeded its
+// judge judges the services in f, the window of an epoch. It also returns the time when each service first exceeded its
 // threshold, because uncertain growth raises an incident only if it persists.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
@@ -143,7 +143,7 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 	return j, exceeded
 }
 
-// nearThreshold reports whether the evidence against a suspect keeps an incident open.
+// nearThreshold reports whether the evidence against s in f keeps an incident open.
 func (t *Tracker) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
 	kept := t.grown(now, fine, s, f, keeping, sites)
 	return kept.SuspectOperation != nil || t.unusual(s, f.Requests, t.ratio(sites.Services()), keeping)
@@ -166,7 +166,8 @@ func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	return nil
 }
 
-// ratio returns the multiple of its record that the score of a service must reach. See [ratioFor].
+// ratio returns the multiple of its record that the score of a service must reach if there are that many services. See
+// [ratioFor].
 func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
 
 // ratioFor returns the multiple of its record that one of `scores` scores must reach in a window of scale `of`. healthy

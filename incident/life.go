@@ -91,13 +91,13 @@ func (x *Incident) Opened() trace.Nanos {
 	return x.History[0].At
 }
 
-// Reopened returns the end of the epoch when x last opened again, or 0.
+// Reopened returns the end of the epoch when x last opened again, or 0 if it never did.
 func (x *Incident) Reopened() trace.Nanos { return x.latest(Returned) }
 
 // LastOpened returns the end of the epoch when x opened or last opened again.
 func (x *Incident) LastOpened() trace.Nanos { return max(x.Opened(), x.Reopened()) }
 
-// Proposed returns the end of the epoch when we last proposed to accept x, or 0.
+// Proposed returns the end of the epoch when we last proposed to accept x, or 0 if we never did.
 func (x *Incident) Proposed() trace.Nanos { return x.latest(Unchanged) }
 
 // Closed returns the end of the epoch when x closed, or 0 while it is open.

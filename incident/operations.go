@@ -199,8 +199,8 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	return g
 }
 
-// rare returns a rare operation of a suspect whose growth reaches `share` times the least growth that raises an
-// incident, or nil. If there are several, it returns the one with the highest score.
+// rare returns a rare operation of s whose growth reaches j.share times the least growth that raises an incident, or
+// nil if no operation does. If several do, it returns the one with the highest score.
 func (j judge) rare(s *compare.Suspect, f *finding,
 	records map[operation]*operationRecord,
 ) (first *compare.SuspectOperation) {
@@ -377,7 +377,7 @@ func (t *Tracker) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []s
 	return all
 }
 
-// judgeSlowly judges a window of a slower scale.
+// judgeSlowly judges w, a window of a slower scale.
 func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, sites *compare.Comparer) (j judgement) {
 	if w.of == coarse {
 		j.raising = t.grownToday(w.findings[0], sites)

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// raise opens an incident for a service, unless the evidence belongs to an incident that is open or has just closed.
+// raise opens an incident for e.service, unless e belongs to an incident that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 	before := t.openOf(e.service)
 	replaces := before != nil && before.hides(now, &e)
@@ -35,8 +35,8 @@ const unfolding = 5 * time.Minute
 // larger is the factor by which a score must grow, after a time without growth, to count as another fault.
 const larger = 3
 
-// hides reports whether x, which is open, would hide another fault of its service: evidence of another kind or size
-// that appears after the evidence of x has unfolded.
+// hides reports whether x, which must be open, would hide e, another fault of its service: evidence of another kind or
+// size that appears after the evidence of x has unfolded.
 func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	if x.unexplained() || now.Sub(x.LastOpened()) < unfolding || x.Suspects[0].Service != e.service {
 		return false
@@ -59,8 +59,7 @@ func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Co
 	}
 }
 
-// renew gives the evidence to the incident of its service that is open or reopens. It reports whether there is such an
-// incident.
+// renew gives e to the incident of its service that is open or reopens. It reports whether there is such an incident.
 func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	for _, x := range slices.Backward(t.incidents) {
 		if x.service != e.service || !x.IsOpen() &&
@@ -80,8 +79,8 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	return false
 }
 
-// joins reports whether the evidence belongs to an open incident of another service, because one service explains the
-// other. That incident goes on.
+// joins reports whether e belongs to an open incident of another service, because one service explains the other. That
+// incident goes on, and takes e over if e.service is the one that explains the other.
 func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
 	for _, x := range t.incidents {
 		if !x.IsOpen() {

@@ -30,7 +30,7 @@ type peak struct {
 // the levels, and a single odd window hardly changes it.
 type record [numKinds][]peak
 
-// learn takes the levels of a healthy window.
+// learn adds l, the levels of a healthy window that ended at end.
 func (r *record) learn(end trace.Nanos, requests uint64, l *levels) {
 	for k, level := range l {
 		if level > 0 {

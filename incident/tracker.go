@@ -155,8 +155,8 @@ func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding,
 	return f, true
 }
 
-// judgeAll judges the windows that end now, and learns from the windows of slower scales. It returns the evidence that
-// raises incidents.
+// judgeAll judges f and the windows of slower scales that end now, and learns from the latter. It returns the evidence
+// that raises incidents.
 func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer) []evidence {
 	j, exceeded := t.judge(now, f, sites)
 	slow := t.slowWindows(now, sites)

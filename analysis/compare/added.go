@@ -19,7 +19,7 @@ type AddedCall struct {
 	Nanos float64
 }
 
-// callSum holds the number and the own time of some calls.
+// callSum holds the number of calls and the sum of their own times.
 type callSum struct {
 	calls float64
 	nanos float64 // own time
@@ -171,7 +171,7 @@ func (a *added) beyond(m *moreCalls, callers float64) bool {
 	return m.now > m.limit
 }
 
-// charge charges added calls to the operation that makes them.
+// charge charges the added calls of m to the operation that makes them. callers is the number of its calls.
 func (a *added) charge(m *moreCalls, callers float64) {
 	s := &a.sites[m.site]
 	part := m.nanos * callers / a.requests / a.unit(m.site)
@@ -227,7 +227,8 @@ func (a *added) inclusive(site int32) inclusives {
 	return t
 }
 
-// ownTimes returns the own times of calls.
+// ownTimes returns the mean own times of calls now and before. If there are no calls in one of the two, the other one
+// counts for both.
 func ownTimes(now, before callSum) inclusives {
 	switch {
 	case before.calls == 0:

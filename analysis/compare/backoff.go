@@ -61,7 +61,7 @@ func (l *ledger) begins(number int32) int32 {
 	return number
 }
 
-// callsBehind returns the sites of the calls to other services that the callee of a site makes to answer it.
+// callsBehind returns the sites of the calls to other services that the callee of site number makes to answer it.
 func (l *ledger) callsBehind(number int32) (calls []int32) {
 	service, seen := l.callee[number].Service, make(map[int32]bool)
 	for left := []int32{l.index.step[number]}; len(left) > 0; {
@@ -91,8 +91,8 @@ func (l *ledger) failingSites() []int32 {
 	})
 }
 
-// failingAt returns the failures that the callee of a site shows in these calls, plus the calls that it did not answer,
-// per request.
+// failingAt returns the failed calls that the callee of site number shows when it answers that site, plus all calls
+// that it did not answer, per request.
 func (l *ledger) failingAt(number int32) float64 {
 	service, calls := l.callee[number].Service, 0.0
 	for _, i := range l.index.below.of(l.index.step[number]) {

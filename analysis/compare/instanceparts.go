@@ -49,7 +49,7 @@ func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect)
 	return all[:min(len(all), maxListed)]
 }
 
-// instancesOf returns a comparison of the instances of a suspect.
+// instancesOf returns a comparison of the instances of s, a suspect of c.
 func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspect) instanceComparison {
 	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
 	return instanceComparison{
@@ -145,8 +145,8 @@ func (x *instanceComparison) costs(values []history.Instance) (costs []instanceC
 // chance.
 const mostlyCheaper = 0.9
 
-// cheaper lowers the usual times if calls became faster with most of the values, as after a change of the most frequent
-// calls: otherwise the change would hide the times of the slow ones.
+// cheaper lowers the usual times of costs if calls became faster with most of the values, as after a change of the most
+// frequent calls. Otherwise the change would hide the times of the slow ones.
 func cheaper(costs []instanceCost) {
 	ratios := make([]float64, 0, len(costs))
 	for i := range costs {
@@ -175,7 +175,7 @@ func (x *instanceComparison) before(s *history.InstanceSeries) usage {
 	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
 }
 
-// inWhole returns the usage in the window, and inThird the usage in one of its thirds.
+// inWhole returns the usage of v in the window, and inThird selects the usage in third k.
 func inWhole(v *instanceCost) *usage { return &v.whole }
 
 func inThird(k int) func(*instanceCost) *usage {

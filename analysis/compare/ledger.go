@@ -23,7 +23,8 @@ type graph struct {
 }
 
 // setBehind sets the callees of spans that call only one other service and have no CLIENT spans to show it, like
-// proxies and gateways. The callee is the most frequently called operation of that service.
+// proxies and gateways. The callee is the most frequently called operation of that service. calls returns the number of
+// calls at a site.
 func (g *graph) setBehind(calls func(site int32) uint64) {
 	type usual struct {
 		history.Callee
@@ -69,7 +70,7 @@ type ledger struct {
 	// unknown.
 	long func(site int32) (nanos float64, long bool)
 	// running means that the history belongs to a running service. A deploy changes the calls of a service for hours.
-	// That is no loss, and as a part of the score it would hide a fault that is.
+	// That isn't a loss, and as a part of the score it would hide real losses.
 	running bool
 
 	source    source
@@ -428,7 +429,7 @@ func (l *ledger) byName() []int32 {
 	return numbers
 }
 
-// ByName orders names of services by their text.
+// ByName compares a and b, which are names of services, by their text.
 func ByName(t *trace.Table, a, b trace.Symbol) int {
 	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
 }
@@ -471,7 +472,7 @@ func compareOperations(a, b SuspectOperation) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 }
 
-// operation describes an operation with evidence.
+// operation returns k, an operation with evidence, as a suspect operation with score.
 func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 	o := SuspectOperation{Op: k.Op, Score: score}
 	if c := l.called.known(k); c != nil {

@@ -178,7 +178,7 @@ func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at a site in the window by its verdict. It reports whether there is a verdict.
+// pass charges the calls at site number in the window by its verdict. It reports whether there is a verdict.
 func (c *liveWindow) pass(number int32) bool {
 	v, ok := c.screen(number)
 	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
@@ -212,7 +212,8 @@ func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTim
 	}
 }
 
-// sample returns the calls at a site in the window. It returns nil without calls, or with too few in the history.
+// sample returns the calls at site number in the window. It returns nil if the window has no calls, or the history too
+// few.
 func (c *liveWindow) sample(number int32) *sample {
 	c.site.Cells = c.times(number).Unpack(c.site.Cells)
 	now := c.site.Within(c.window)
@@ -331,8 +332,8 @@ func (c *liveWindow) note(number int32, calls uint64) {
 	c.judged = append(c.judged, number)
 }
 
-// addShapes adds the shapes of the calls at a site in the window to its sample, unless all calls of the history have
-// the same shape.
+// addShapes adds the shapes of the calls at site number in the window to s, unless all known calls have the same shape.
+// series is the history that the site is compared with.
 func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	own := c.h.Series(number)
 	if series == &c.site && len(own.Shapes) == 1 {
@@ -370,8 +371,8 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	}
 }
 
-// readPieces sets c.known to the shares of the shapes of a history in its pieces. It returns the share in each piece of
-// the shapes that occur in no other piece.
+// readPieces sets c.known to the shares of the shapes of series in c.pieces. It returns the share in each piece of the
+// shapes that occur in no other piece.
 func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	c.shares = scratch.Sized(c.shares, (1+len(series.shapes))*len(c.pieces))
 	unique, all := c.shares[:len(c.pieces)], c.shares[len(c.pieces):]
@@ -399,7 +400,7 @@ func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	return unique
 }
 
-// changed notes the surplus of the shapes at a site.
+// changed notes the surplus of c.shapes at site number, and the total.
 func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float64) {
 	b := &c.bad[number]
 	b.total = total
@@ -430,7 +431,7 @@ func (c *liveWindow) counts(number int32) (now, before float64) {
 	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
 }
 
-// sums returns the calls at a site in the window and before it.
+// sums returns the calls at site number in the window and, without skipped ones, before it.
 func (c *liveWindow) sums(number int32) (now, before callSum) {
 	c.skip(c.sites[number].Service)
 	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)

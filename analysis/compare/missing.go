@@ -21,7 +21,7 @@ type missingAnswers struct {
 // difference counts as a loss.
 const unusuallyLong = 2
 
-// missesAnswers reports whether the calls at a site got no answer although the service that they call emits spans.
+// missesAnswers reports whether the calls at site number got no answer although the service that they call emits spans.
 func (l *ledger) missesAnswers(number int32) bool {
 	s, called := &l.sites[number], l.callee[number].Service
 	if !s.Client || s.Border || called == 0 || called == s.Service || l.opaque[called] {
@@ -49,8 +49,8 @@ func (a *added) chargeMissing() {
 	}
 }
 
-// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at a site, or 0 without
-// such calls. It returns the larger of usual and present time, and the longest of several callees.
+// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at site number, or 0
+// without such calls. The time is the larger of the usual and the present one, and the longest of several callees.
 func (a *added) answered(number int32) (longest float64) {
 	for _, i := range a.alike(number) {
 		t := a.inclusive(i)
@@ -59,8 +59,8 @@ func (a *added) answered(number int32) (longest float64) {
 	return longest
 }
 
-// alike returns the sites of answered calls that otherwise equal the calls at a site without answers: calls of the same
-// operation by the same caller, and to the same callee if its name is known.
+// alike returns the sites of answered calls that are otherwise like the unanswered calls at site number: calls of the
+// same operation by the same caller, and to the same callee if its name is known.
 func (l *ledger) alike(number int32) (sites []int32) {
 	s, named := &l.sites[number], l.table.Target(l.sites[number].Op) != 0
 	for _, i := range l.index.below.of(l.index.caller[number]) {
@@ -136,7 +136,7 @@ func (l *ledger) isAlive(service int32) bool {
 	return alive
 }
 
-// enters reports whether the calls at a site come from other services, or from outside.
+// enters reports whether the calls at s come from other services, or from outside.
 func (l *ledger) enters(s *history.Site) bool {
 	kind := l.table.Operation(s.Base).Kind
 	return !s.Client && (s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||

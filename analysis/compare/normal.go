@@ -39,10 +39,10 @@ func (t Traces) Normal() *Normal {
 	return h
 }
 
-// resolveCallees determines the usual callee of the CLIENT spans of each site: the most frequently called service, and
-// its most frequently called operation. Ties are resolved in favour of the smallest symbols. A site without history
-// gets the service that its attributes name, or the callee of the same step under other callers, or of the same
-// operation.
+// resolveCallees sets h.callee to the usual callee of the CLIENT spans of each site in traces: the most frequently
+// called service, and its most frequently called operation. Ties are resolved in favour of the smallest symbols. A site
+// without history gets the service that its attributes name, or the callee of the same step under other callers, or of
+// the same operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   history.SiteKey

@@ -96,7 +96,7 @@ func (s *sums) take() (all history.Cells) {
 	return append(all, s.others[later:]...)
 }
 
-// mergeShapes adds the shapes of another site.
+// mergeShapes adds the shapes of other. It leaves out their times.
 func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].Shape)

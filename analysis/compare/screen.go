@@ -13,8 +13,8 @@ import (
 // remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
 // verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
-// the mean is within it. Shapes are no evidence. A verdict holds for windows that start in [from, until] and contain
-// all later calls of the site. The zero value is no verdict.
+// the mean is within it. There is no verdict if shapes are evidence. A verdict holds for windows that start in [from,
+// until] and contain all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
 	changes     uint64 // of the history, see [history.Sites.ChangedSince]
@@ -53,8 +53,8 @@ type screening struct {
 	shapes    []wantedShape
 }
 
-// screen returns the verdict on a site, unless the site has to be judged in detail. A verdict without calls means that
-// the site has no calls in the window.
+// screen returns the verdict on site number. ok is false if the site has to be judged in detail. A verdict without
+// calls means that the site has no calls in the window.
 func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]
 	if known.from <= c.window.From && c.window.From <= known.until &&
@@ -168,7 +168,7 @@ func (c *liveWindow) gap(now history.Cells) history.Slice {
 	}
 }
 
-// allSkipped reports whether all cells are skipped.
+// allSkipped reports whether all cells of encoded are skipped.
 func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
 	for encoded.More() {
 		if !c.skipped.Contains(encoded.Next().Slice) {

@@ -22,8 +22,8 @@ const (
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 
-// chargeSilent charges a site with the requests that did not come, if requests start there, came steadily, and don't
-// come in the window.
+// chargeSilent charges site number with the requests that did not come, if requests start there and came steadily. The
+// window must be without calls at the site.
 func (c *liveWindow) chargeSilent(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {

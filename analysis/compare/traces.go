@@ -26,19 +26,19 @@ func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	return t
 }
 
-// Within returns the traces of all sets that start within an interval.
+// Within returns the traces of all sets that start within i.
 func (r *Recording) Within(i history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool { return i.Contains(start) })
 }
 
-// Outside returns the traces of all sets that start outside of all intervals.
+// Outside returns the traces of all sets that start outside of intervals.
 func (r *Recording) Outside(intervals []history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool {
 		return !slices.ContainsFunc(intervals, func(i history.Interval) bool { return i.Contains(start) })
 	})
 }
 
-// Of returns the traces of a set.
+// Of returns the traces of set.
 func (r *Recording) Of(set Set) Traces {
 	return r.Select(func(_ trace.Nanos, s Set) bool { return s == set })
 }

@@ -99,7 +99,7 @@ func (a *addresses) direct(at trace.Address) trace.Symbol {
 	return a.service(at)
 }
 
-// merge adds the answers of a tally to the open epoch.
+// merge adds the answers of a tally to the open epoch. It keeps the maxOpenAddresses smallest pairs.
 func (a *addresses) merge(counted *answers) {
 	if a.open == nil {
 		a.open = make(map[answer]uint64)

@@ -14,7 +14,7 @@ const (
 	earlyPart  = Slice(10 * time.Minute / SliceLength)
 )
 
-// Mean is the mean own time of some calls in ns.
+// Mean is the mean own time of calls in ns.
 type Mean struct {
 	Nanos    float64
 	Variance float64 // of the mean, by chance

@@ -129,8 +129,8 @@ func (h *Sites) ageEntries(a *aging) {
 	}
 }
 
-// Long reports whether the requests with calls at a site are long, and returns their typical duration in ns if they
-// are. Their times are then measured by it, not by the duration of other requests.
+// Long reports whether the requests with calls at site number are long, and returns their typical duration in ns if
+// they are. Their times are then measured by it, not by the duration of other requests.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	s := &h.series[number]
 	within := Logs{s.requests, s.within}
@@ -150,10 +150,10 @@ func (h *Sites) Typical(number int32) time.Duration {
 	return time.Duration(within.Nanos())
 }
 
-// stillOpen is the number of typical durations that requests may go on for. We don't know them until they end.
+// stillOpen is the number of typical durations that requests may go on for. We don't know requests until they end.
 const stillOpen = 4
 
-// StillOpen returns the time that requests with calls at a site may still be unknown, because they go on.
+// StillOpen returns how long requests with calls at site number may go on, and so be unknown.
 func (h *Sites) StillOpen(number int32) time.Duration { return stillOpen * h.Typical(number) }
 
 func (h *Sites) appendEntries(b []byte) []byte {

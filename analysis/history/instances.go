@@ -42,8 +42,8 @@ func newInstances() instances {
 	return instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// of returns the series of a value or, if there is no room for it, of the values without room. It returns nil if there
-// is no room for that series either.
+// of returns the series of k, which it adds if needed, or the series of the values without room if there is no room for
+// k. It returns nil if there is no room for that series either.
 func (h *instances) of(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
@@ -136,7 +136,7 @@ func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
 	h.deleteEmpty(k)
 }
 
-// deleteEmpty deletes a value without calls.
+// deleteEmpty deletes k if it has no calls.
 func (h *instances) deleteEmpty(k InstanceKey) {
 	if !h.series[k].empty() {
 		return

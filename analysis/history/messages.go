@@ -83,7 +83,7 @@ func (m *messages) send(message trace.SpanID, x sending) {
 	}
 }
 
-// take adds a message that was taken.
+// take adds x, unless its message is not kept.
 func (m *messages) take(x taking) {
 	if m.keeps(x.message) {
 		m.taken = append(m.taken, x)
@@ -117,7 +117,7 @@ func (m *messages) merge(o *messages) {
 	}
 }
 
-// send notes that a span of a trace sent a message.
+// send notes that span s of trace id sent a message.
 func (t *Tally) send(id trace.ID, s *trace.Span) {
 	t.messages.send(trace.MessageID(id, s.ID), sending{max(s.Start, s.End), s.Peer})
 }

@@ -246,9 +246,9 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	return numbers, lost
 }
 
-// admit returns the number of a site. If its service has too many sites, it returns the number of the site that stands
-// for all further ones, or Overflow for a border, because its calls are counted at the service that answers. It also
-// returns Overflow if there is no room.
+// admit returns the number of site s, which it adds if needed. If its service has too many sites, it returns the number
+// of the site that stands for all further ones, or Overflow for a border, because its calls are counted at the service
+// that answers. It also returns Overflow if there is no room.
 func (h *Sites) admit(s *tallySite) int32 {
 	if h.crowds[s.service] < serviceSites {
 		return h.number(s)
@@ -260,7 +260,7 @@ func (h *Sites) admit(s *tallySite) int32 {
 	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
 }
 
-// number returns the number of a site, or Overflow if there is no room.
+// number returns the number of site s, which it adds if needed, or Overflow if there is no room.
 func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i
@@ -292,14 +292,14 @@ func (h *Sites) number(s *tallySite) int32 {
 	return i
 }
 
-// within reports whether the spans of a site are inside others, like the function [within].
+// within reports whether the spans of s are INTERNAL ones inside the work of their callers, like the function [within].
 func (h *Sites) within(s *tallySite) bool {
 	caller := h.table.Operation(s.Parent)
 	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
 		h.table.Operation(s.base).Kind == trace.Internal
 }
 
-// keep takes over the earlier knowledge of the same target.
+// keep copies what was known about the same target from old.
 func (t *target) keep(old *target) {
 	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
 }
@@ -319,7 +319,7 @@ func (h *Sites) targetOf(s *tallySite) target {
 	return target{service: h.service(o.Service), op: called, external: o.Kind == trace.External}
 }
 
-// service returns the number of a service, from 1.
+// service returns the number, from 1, of the service called name, which it adds if needed.
 func (h *Sites) service(name trace.Symbol) int32 {
 	if i, ok := h.serviceNumbers[name]; ok {
 		return i
@@ -330,7 +330,7 @@ func (h *Sites) service(name trace.Symbol) int32 {
 	return i
 }
 
-// merge adds the calls of a site in a slice. It reorders their shapes.
+// merge adds c, the calls of a site in slice at, to into. It reorders the shapes of c.
 func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
 	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
 		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
@@ -609,8 +609,8 @@ func (h *Sites) resolve() (service []int32, opaque []bool) {
 	return service, opaque
 }
 
-// emitter returns the number of the service with a name, or with the name in an address like cart.default.svc:7070, if
-// it emits spans. Otherwise it returns 0.
+// emitter returns the number of the service called name, or of the host in name if that is an address like
+// cart.default.svc:7070, if the service emits spans. Otherwise it returns 0.
 func (h *Sites) emitter(name trace.Symbol) int32 {
 	for _, name := range []trace.Symbol{name, h.table.HostOf(name)} {
 		if h.crowds[name] > 0 {

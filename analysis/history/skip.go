@@ -115,7 +115,7 @@ func (r Ranges) Before(end Slice) Ranges {
 	return r
 }
 
-// Contains reports whether a slice is in one of the ranges.
+// Contains reports whether s is in one of the ranges.
 func (r Ranges) Contains(s Slice) bool {
 	for len(r) > 0 && r[len(r)-1].From > s {
 		r = r[:len(r)-1]
@@ -186,7 +186,7 @@ func (h *Sites) coverages(before Slice) []coverage {
 }
 
 // oldest returns the first slice that the history covers: [Span] of minutes with traces that are not skipped. It
-// returns 0 if there are no more minutes than that.
+// returns 0 if there are at most that many minutes.
 func (h *Sites) oldest(skipped Ranges) Slice {
 	left := int(Span / time.Minute)
 	minute := Slice(-1)

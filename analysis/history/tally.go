@@ -150,7 +150,7 @@ func (t *Tally) slice(number Slice) *tallySlice {
 	return s
 }
 
-// entry returns the cell of the requests of an entry.
+// entry returns the cell of the requests of key, which it adds if needed.
 func (s *tallySlice) entry(key entryKey) *tallyCell {
 	c := s.requests[key]
 	if c == nil {

@@ -27,7 +27,7 @@ type Usage struct {
 	Nanos         int64
 }
 
-// Add adds calls.
+// Add adds v.
 func (u *Usage) Add(v Usage) {
 	u.Calls += v.Calls
 	u.Failed += v.Failed
@@ -137,7 +137,7 @@ type knownTime struct {
 	first   Slice // start of its calls
 }
 
-// read adds the calls at a site.
+// read adds the calls at site number.
 func (r *useReader) read(number int32) {
 	s := &r.h.sites[number]
 	own, called := r.serviceOf(s.Service), r.callee[number]
@@ -175,7 +175,8 @@ func (r *useReader) read(number int32) {
 	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.names[s.Service])
 }
 
-// readBorder adds the time at a border to the calling service, and to the operation of that service that was called.
+// readBorder adds the time at border number to the calling service, and to the operation of that service that was
+// called.
 func (r *useReader) readBorder(number int32) {
 	s := &r.h.sites[number]
 	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
@@ -184,7 +185,7 @@ func (r *useReader) readBorder(number int32) {
 	}
 }
 
-// enters reports whether the calls at a site come from other services, or from outside.
+// enters reports whether the calls at s come from other services, or from outside.
 func (r *useReader) enters(s *Site) bool {
 	kind := r.h.table.Operation(s.Base).Kind
 	return s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
@@ -253,7 +254,7 @@ func (r *useReader) end(at Slice) trace.Nanos {
 	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
 }
 
-// shapes returns the shapes of the calls at a site. A border has the shapes of the calls that it leads to.
+// shapes returns the shapes of the calls at site number. A border has the shapes of the calls that it leads to.
 func (r *useReader) shapes(number int32) []ShapeSeries {
 	s := &r.h.sites[number]
 	if s.Border {
@@ -318,7 +319,7 @@ func (r *useReader) uses() Uses {
 	return u
 }
 
-// covered returns the length of a history: the time of slices with traces before the window.
+// covered returns the length of the history k: the time of slices with traces before the window, without skipped ones.
 func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	for _, x := range r.h.total {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
@@ -329,7 +330,7 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	return sum
 }
 
-// lengthAt returns the number of slices that a cell covers. Old slices were joined to minutes.
+// lengthAt returns the number of slices that the cell at slice at covers: a minute for old slices, which were joined.
 func (h *Sites) lengthAt(at Slice) Slice {
 	if at < h.folded {
 		return SlicesPerMinute
