@@ -194,9 +194,9 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// threshold returns the level of kind k from which s raises an incident in a window with the given number of requests.
-// ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual, also for
-// services whose level is usually 0.
+// threshold returns the level of kind k that s must reach to raise an incident in a window with the given number of
+// requests. ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual,
+// also for services whose level is usually 0.
 func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	fewer := 1.0
 	if t.dayIsKnown() { // before that, the usual traffic is not known

@@ -462,7 +462,7 @@ func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *co
 	return j
 }
 
-// affects reports whether an incident that is open, or had evidence after since, affects service.
+// affects reports whether an incident that is open, or had evidence after `since`, affects service.
 func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
 	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
 		if !x.IsOpen() && x.Seen <= since {

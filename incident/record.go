@@ -58,7 +58,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	return peaks
 }
 
-// forget deletes the peaks that ended before instant before. It reports whether any peak is left.
+// forget deletes the peaks that ended before instant `before`. It reports whether any peak is left.
 func (r *record) forget(before trace.Nanos) (left bool) {
 	for k := range r {
 		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })

@@ -86,7 +86,7 @@ type SavedPeak struct {
 	Last     trace.Nanos
 }
 
-// SavedTime is a service and the time since when it has been in some state.
+// SavedTime is a service with the time when some state of it started.
 type SavedTime struct {
 	Service trace.Symbol
 	Since   trace.Nanos

@@ -29,8 +29,7 @@ func (s *callSum) add(o callSum) { s.calls, s.nanos = s.calls+o.calls, s.nanos+o
 
 func (s callSum) mean() float64 { return s.nanos / max(1, s.calls) }
 
-// leastMore is the ratio of calls now to calls before, both per call of the caller, above which calls may count as
-// added.
+// leastMore is the factor by which the calls per call of the caller must grow before they may count as added.
 const leastMore = 1.1
 
 // added looks for calls that callers make more often than before. Own times are compared per call, so a caller that
@@ -227,8 +226,8 @@ func (a *added) inclusive(site int32) inclusives {
 	return t
 }
 
-// ownTimes returns the mean own times of calls now and before. If there are no calls in one of the two, the other one
-// counts for both.
+// ownTimes returns the mean own times of calls now and before. If one of them has no calls, the other one counts for
+// both.
 func ownTimes(now, before callSum) inclusives {
 	switch {
 	case before.calls == 0:

@@ -43,9 +43,9 @@ func (l *ledger) chargeBackoff() {
 	}
 }
 
-// begins returns the site where the failures of the calls at site number start. It follows the calls of their callee to
-// other services, as long as the failures of such a call explain most of them, and returns number if there is no such
-// call.
+// begins returns the site where the failures of the calls at site `number` start. It follows the calls of their callee
+// to other services, as long as the failures of such a call explain most of them, and returns number if there is no
+// such call.
 func (l *ledger) begins(number int32) int32 {
 	seen := make(map[int32]bool)
 	for !seen[number] {
@@ -61,7 +61,7 @@ func (l *ledger) begins(number int32) int32 {
 	return number
 }
 
-// callsBehind returns the sites of the calls to other services that the callee of site number makes to answer it.
+// callsBehind returns the sites of the calls to other services that the callee of site `number` makes to answer it.
 func (l *ledger) callsBehind(number int32) (calls []int32) {
 	service, seen := l.callee[number].Service, make(map[int32]bool)
 	for left := []int32{l.index.step[number]}; len(left) > 0; {
@@ -91,7 +91,7 @@ func (l *ledger) failingSites() []int32 {
 	})
 }
 
-// failingAt returns the failed calls that the callee of site number shows when it answers that site, plus all calls
+// failingAt returns the failed calls that the callee of site `number` shows when it answers that site, plus all calls
 // that it did not answer, per request.
 func (l *ledger) failingAt(number int32) float64 {
 	service, calls := l.callee[number].Service, 0.0

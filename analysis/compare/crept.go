@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Crept compares the last three hours or days before now with an earlier time, which than selects. It charges the local
-// times that have been longer in all three, by the lowest of their three ratios for each call in the last hour. There
-// are no suspects if the last hour has no requests or is not learned yet. Crept also compares all calls of each service
-// together, where chance largely cancels out. Inner spans count in the local times around them.
+// Crept compares the last three hours or days before now with an earlier time, which `than` selects. It charges the
+// local times that have been longer in all three, by the lowest of their three ratios for each call in the last hour.
+// There are no suspects if the last hour has no requests or is not learned yet. Crept also compares all calls of each
+// service together, where chance largely cancels out. Inner spans count in the local times around them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	h, w := m.Sites, history.LastHour(now)
 	c := m.comparison(w.Slices(), h.SkippedAny())
@@ -66,7 +66,7 @@ type creptTimes struct {
 	now, before [len(history.Recent{})]float64
 }
 
-// add adds the calls at a site. last.Growth must not be 0.
+// add adds the calls at a site. The growth of last must be known.
 func (t *creptTimes) add(last *history.Recent, calls, onPath float64) {
 	t.calls += calls
 	calls *= onPath

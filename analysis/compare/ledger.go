@@ -108,7 +108,7 @@ type callTimes struct {
 	typical       typicalTimes
 }
 
-// times returns the times of calls at sites with a short history if young, or else at the other sites.
+// times returns the times of calls at sites with a short history if young is true, or else at the other sites.
 func (c *operationCalls) times(young bool) *callTimes {
 	if young {
 		return &c.young
@@ -174,8 +174,8 @@ func (l *ledger) unit(site int32) float64 {
 	return l.duration
 }
 
-// leastLag is the ratio of the time of messages in a queue to its usual limit above which the time counts as a loss.
-// Batches and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+// leastLag is how many times the usual limit messages must wait in a queue before the time counts as a loss. Batches
+// and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
 const leastLag = 2
 
 // chargeTime charges the excess of own time at a site, or leaves it to [added.chargeMissing] if the calls got no

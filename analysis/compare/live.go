@@ -173,12 +173,12 @@ func (c *liveWindow) each() iter.Seq[int32] {
 	}
 }
 
-// calls returns the number of calls at site number in the whole history and the window.
+// calls returns the number of calls at site `number` in the whole history and the window.
 func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at site number in the window by its verdict. It reports whether there is a verdict.
+// pass charges the calls at site `number` in the window by its verdict. It reports whether there is a verdict.
 func (c *liveWindow) pass(number int32) bool {
 	v, ok := c.screen(number)
 	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
@@ -198,7 +198,7 @@ func (c *liveWindow) pass(number int32) bool {
 	return true
 }
 
-// siteTime returns the own time of the calls at site number in the window, given their number, mean and part on the
+// siteTime returns the own time of the calls at site `number` in the window, given their number, mean and part on the
 // critical path. It adds the mean that is usual at that hour.
 func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
@@ -212,8 +212,8 @@ func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTim
 	}
 }
 
-// sample returns the calls at site number in the window. It returns nil if the window has no calls, or the history too
-// few.
+// sample returns the calls at site `number` in the window. It returns nil if the window has no calls, or the history
+// too few.
 func (c *liveWindow) sample(number int32) *sample {
 	c.site.Cells = c.times(number).Unpack(c.site.Cells)
 	now := c.site.Within(c.window)
@@ -332,8 +332,8 @@ func (c *liveWindow) note(number int32, calls uint64) {
 	c.judged = append(c.judged, number)
 }
 
-// addShapes adds the shapes of the calls at site number in the window to s, unless all known calls have the same shape.
-// series is the history that the site is compared with.
+// addShapes adds the shapes of the calls at site `number` in the window to s, unless all known calls have the same
+// shape. series is the history that the site is compared with.
 func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	own := c.h.Series(number)
 	if series == &c.site && len(own.Shapes) == 1 {
@@ -400,7 +400,7 @@ func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	return unique
 }
 
-// changed notes the surplus of c.shapes at site number, and the total.
+// changed notes the surplus of c.shapes at site `number`, and the total.
 func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float64) {
 	b := &c.bad[number]
 	b.total = total
@@ -426,12 +426,12 @@ func (c *liveWindow) chargeShapes() {
 	w.chargeInner()
 }
 
-// counts returns the approximate numbers of calls at site number in the window and before it, including skipped ones.
+// counts returns the approximate numbers of calls at site `number` in the window and before it, including skipped ones.
 func (c *liveWindow) counts(number int32) (now, before float64) {
 	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
 }
 
-// sums returns the calls at site number in the window and, without skipped ones, before it.
+// sums returns the calls at site `number` in the window and, without skipped ones, before it.
 func (c *liveWindow) sums(number int32) (now, before callSum) {
 	c.skip(c.sites[number].Service)
 	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)

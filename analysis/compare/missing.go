@@ -17,11 +17,12 @@ type missingAnswers struct {
 	limit, soft float64
 }
 
-// unusuallyLong is the ratio of the time of calls without answers to the time of answered ones from which the
-// difference counts as a loss.
+// unusuallyLong is how many times as long as answered calls unanswered ones must take before the difference counts as a
+// loss.
 const unusuallyLong = 2
 
-// missesAnswers reports whether the calls at site number got no answer although the service that they call emits spans.
+// missesAnswers reports whether the calls at site `number` got no answer although the service that they call emits
+// spans.
 func (l *ledger) missesAnswers(number int32) bool {
 	s, called := &l.sites[number], l.callee[number].Service
 	if !s.Client || s.Border || called == 0 || called == s.Service || l.opaque[called] {
@@ -49,7 +50,7 @@ func (a *added) chargeMissing() {
 	}
 }
 
-// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at site number, or 0
+// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at site `number`, or 0
 // without such calls. The time is the larger of the usual and the present one, and the longest of several callees.
 func (a *added) answered(number int32) (longest float64) {
 	for _, i := range a.alike(number) {
@@ -59,7 +60,7 @@ func (a *added) answered(number int32) (longest float64) {
 	return longest
 }
 
-// alike returns the sites of answered calls that are otherwise like the unanswered calls at site number: calls of the
+// alike returns the sites of answered calls that are otherwise like the unanswered calls at site `number`: calls of the
 // same operation by the same caller, and to the same callee if its name is known.
 func (l *ledger) alike(number int32) (sites []int32) {
 	s, named := &l.sites[number], l.table.Target(l.sites[number].Op) != 0
@@ -102,8 +103,8 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the share of the calls to a service, relative to the usual share, that must reach it so that it counts
-// as alive.
+// leastAlive is the share of the calls to a service, relative to the usual share, that must reach it for it to count as
+// alive.
 const leastAlive = 0.5
 
 // isAlive reports whether a service, given by its number, is alive: it emits spans in the window for most of the calls

@@ -174,7 +174,7 @@ const (
 	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
 	// data these are 0.35 %.
 	whisker = 1.5
-	// rare is the quantile of the pieces up to which values are usual, even beyond the fence: where requests come in
+	// rare is a quantile of the pieces. Values up to it are usual, even beyond the fence: where requests come in
 	// bursts, some pieces differ by more than quartiles show.
 	rare = 0.95
 )

@@ -78,7 +78,7 @@ func (c *recordedWindow) each() iter.Seq[int32] {
 	}
 }
 
-// sample returns the calls at site number, which must be the current one, or nil if the history has too few.
+// sample returns the calls at site `number`, which must be the current one, or nil if the history has too few.
 func (c *recordedWindow) sample(number int32) *sample {
 	g, before := &c.site, c.h.series[number]
 	if before.len() < history.MinHistory {
@@ -123,7 +123,7 @@ func (c *recordedWindow) sample(number int32) *sample {
 	return x
 }
 
-// changed notes the surplus of the shapes at site number, which must be the current one.
+// changed notes the surplus of the shapes at site `number`, which must be the current one.
 func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float64) {
 	for i, x := range all {
 		if s := c.order[i]; x.part > 0 && s != history.Overflow {
@@ -249,12 +249,12 @@ func sumsOf(r *Recording, traces []recordedTrace) []callSum {
 	return sums
 }
 
-// counts returns the numbers of calls at site number in the window and in the history.
+// counts returns the numbers of calls at site `number` in the window and in the history.
 func (c *recordedWindow) counts(number int32) (now, before float64) {
 	return c.all[number].calls, c.h.sums[number].calls
 }
 
-// sums returns the calls at site number in the window and in the history.
+// sums returns the calls at site `number` in the window and in the history.
 func (c *recordedWindow) sums(number int32) (now, before callSum) {
 	return c.all[number], c.h.sums[number]
 }

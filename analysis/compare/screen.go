@@ -53,7 +53,7 @@ type screening struct {
 	shapes    []wantedShape
 }
 
-// screen returns the verdict on site number. ok is false if the site has to be judged in detail. A verdict without
+// screen returns the verdict on site `number`. ok is false if the site has to be judged in detail. A verdict without
 // calls means that the site has no calls in the window.
 func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]

@@ -104,7 +104,7 @@ func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
 
-// addTypical adds the growth of the calls at site number in the window, beyond the usual growth at this hour, to its
+// addTypical adds the growth of the calls at site `number` in the window, beyond the usual growth at this hour, to its
 // operation and to the service whose own time they are.
 func (c *liveWindow) addTypical(number int32) {
 	p, s := &c.sites[number], c.h.Series(number)
@@ -152,7 +152,7 @@ func (c *liveWindow) addTypical(number int32) {
 	}
 }
 
-// ownerOf returns the service whose own time the calls at site number take, if it is known. Calls to a service with
+// ownerOf returns the service whose own time the calls at site `number` take, if it is known. Calls to a service with
 // spans take time on the wire.
 func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	p := &c.sites[number]
@@ -166,7 +166,7 @@ func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	return called, called != 0 && c.opaque[called]
 }
 
-// typicalBefore returns the typical own time of the calls at site number before the window, in octaves, and their
+// typicalBefore returns the typical own time of the calls at site `number` before the window, in octaves, and their
 // number.
 func (c *liveWindow) typicalBefore(number int32) (octaves float64, before uint64) {
 	before, logs := c.h.Before(c.times(number), c.window.From, c.skipped)

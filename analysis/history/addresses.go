@@ -83,7 +83,7 @@ func (a *answers) count(x answer) {
 	*recent.calls++
 }
 
-// service returns the service at address at, or 0 if it is unknown.
+// service returns the service at address `at`, or 0 if it is unknown.
 func (a *addresses) service(at trace.Address) trace.Symbol {
 	if r := a.known[at]; r.calls >= minResidence {
 		return r.service
@@ -91,7 +91,7 @@ func (a *addresses) service(at trace.Address) trace.Symbol {
 	return 0
 }
 
-// direct returns the service at address at, or 0 if it is unknown or has only answered behind a hop.
+// direct returns the service at address `at`, or 0 if it is unknown or has only answered behind a hop.
 func (a *addresses) direct(at trace.Address) trace.Symbol {
 	if a.known[at].behind {
 		return 0

@@ -224,8 +224,8 @@ func (p Encoded) Decode(into Cells) Cells { return decodeCells(into, p.rest, p.b
 // Encoded returns all cells, encoded.
 func (c *Counts) Encoded() Encoded { return Encoded{rest: c.bytes} }
 
-// Split returns the cells before slice at and the others, encoded, and the number of calls before it. It is fast if at
-// is a little later than in the last call.
+// Split returns the cells before slice `at` and the others, encoded, and the number of calls before it. It is fast if
+// `at` is a little later than in the last call.
 func (c *Counts) Split(at Slice) (past, rest Encoded, before uint64) {
 	c.seek(at)
 	return Encoded{rest: c.bytes[:c.window.offset]}, Encoded{c.bytes[c.window.offset:], c.window.before}, c.earlier
@@ -238,8 +238,8 @@ func (c *Counts) InWindow(r Range, into Cells) Cells {
 	return rest.Decode(into[:0]).Within(r)
 }
 
-// seek moves c.window to the first cell at or after slice at, and sums up the cells before it. It is fast if at is a
-// little later than in the last call.
+// seek moves c.window to the first cell at or after slice `at`, and sums up the cells before it. It is fast if `at` is
+// a little later than in the last call.
 func (c *Counts) seek(at Slice) {
 	if c.window.before >= at {
 		c.forgetWindow()
@@ -347,7 +347,7 @@ const (
 	cellFlags = 3 // number of bits
 )
 
-// appendCells encodes cells that follow a cell in slice before. Each cell consists of the distance of its slice with
+// appendCells encodes cells that follow a cell in slice `before`. Each cell consists of the distance of its slice with
 // flags, its calls, its times, and the logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
 	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell

@@ -79,8 +79,8 @@ func (e *Early) known() bool {
 	return n > 0
 }
 
-// earlyOf returns the times of calls in the half hour that starts at slice from. It leaves out the parts that end after
-// slice before, and the parts with fewer than [MinHistory] calls.
+// earlyOf returns the times of calls in the half hour that starts at slice `from`. It leaves out the parts that end
+// after slice `before`, and the parts with fewer than [MinHistory] calls.
 func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	var kept Cells
 	for i := range e {
@@ -92,8 +92,8 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	return e
 }
 
-// Early returns the early times of site number, to be compared with its local times from slice at on, and whether any
-// are known. `all` holds its cells, and covered is the first slice that the history covers.
+// Early returns the early times of site `number`, to be compared with its local times from slice `at` on, and whether
+// any are known. `all` holds its cells, and covered is the first slice that the history covers.
 //
 // On the first day these are the times of the first half hour, as far as it is over: a comparison with later times
 // would miss growth that started in the first minutes. After that, or if the first half hour is unknown, they are the
@@ -123,7 +123,7 @@ type firstTimes struct {
 	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
-// learn learns the half hour if it ends by slice before and isn't known yet. It starts no earlier than covered, the
+// learn learns the half hour if it ends by slice `before` and isn't known yet. It starts no earlier than covered, the
 // first slice that the history covers, because traces with wrong clocks seem to be earlier.
 func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	if f.from != 0 || len(all) == 0 {

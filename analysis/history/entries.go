@@ -129,7 +129,7 @@ func (h *Sites) ageEntries(a *aging) {
 	}
 }
 
-// Long reports whether the requests with calls at site number are long, and returns their typical duration in ns if
+// Long reports whether the requests with calls at site `number` are long, and returns their typical duration in ns if
 // they are. Their times are then measured by it, not by the duration of other requests.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	s := &h.series[number]
@@ -140,7 +140,7 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	return within.Nanos(), true
 }
 
-// Typical returns the typical duration of the requests with calls at site number, or 0 without requests.
+// Typical returns the typical duration of the requests with calls at site `number`, or 0 without requests.
 func (h *Sites) Typical(number int32) time.Duration {
 	s := &h.series[number]
 	if s.requests == 0 {
@@ -153,7 +153,7 @@ func (h *Sites) Typical(number int32) time.Duration {
 // stillOpen is the number of typical durations that requests may go on for. We don't know requests until they end.
 const stillOpen = 4
 
-// StillOpen returns how long requests with calls at site number may go on, and so be unknown.
+// StillOpen returns how long requests with calls at site `number` may go on, and so be unknown.
 func (h *Sites) StillOpen(number int32) time.Duration { return stillOpen * h.Typical(number) }
 
 func (h *Sites) appendEntries(b []byte) []byte {

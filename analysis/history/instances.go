@@ -103,7 +103,7 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 }
 
 // age ages each value by the aging that `of` returns for its service. Values without calls are deleted. If there is no
-// room for further values, values without calls since slice since are deleted, too.
+// room for further values, values without calls since slice `since` are deleted, too.
 func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)
@@ -119,7 +119,7 @@ func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	}
 }
 
-// forget deletes the calls of service before slice before.
+// forget deletes the calls of service before slice `before`.
 func (h *instances) forget(service trace.Symbol, before Slice) {
 	for k := range h.series {
 		if k.Service == service {
@@ -149,18 +149,18 @@ func (h *instances) deleteEmpty(k InstanceKey) {
 	}
 }
 
-// Started reports whether an instance of service has had its first kept calls since the slice of since. Another version
-// or a move to another place counts, too.
+// Started reports whether an instance of service has had its first kept calls since the slice of `since`. Another
+// version or a move to another place counts, too.
 func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(trace.Symbol) bool { return true })
 }
 
-// Deployed reports whether a version of service has had its first kept calls since the slice of since.
+// Deployed reports whether a version of service has had its first kept calls since the slice of `since`.
 func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(key trace.Symbol) bool { return key == VersionKey })
 }
 
-// began reports whether a value of the attributes that `of` selects has had its first calls since the slice of since.
+// began reports whether a value of the attributes that `of` selects has had its first calls since the slice of `since`.
 func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
 	for k, s := range h.instances.series {
 		if k.Service == service && k.Value != 0 && of(k.Key) && s.First() >= SliceOf(since) {

@@ -330,7 +330,7 @@ func (h *Sites) service(name trace.Symbol) int32 {
 	return i
 }
 
-// merge adds c, the calls of a site in slice at, to into. It reorders the shapes of c.
+// merge adds c, the calls of a site in slice `at`, to into. It reorders the shapes of c.
 func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
 	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
 		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
@@ -361,9 +361,9 @@ func (h *Sites) shape(of *Series, x Shape) *ShapeSeries {
 	return &of.Shapes[len(of.Shapes)-1]
 }
 
-// Accept takes the behaviour of service in interval since as normal. The interval is no longer skipped for any service.
-// Earlier calls of the service and to it, and the weeks of their sites, are deleted. Accept takes time linear in the
-// number of cells.
+// Accept takes the behaviour of service in interval `since` as normal. The interval is no longer skipped for any
+// service. Earlier calls of the service and to it, and the weeks of their sites, are deleted. Accept takes time linear
+// in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.unskip(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
 	number, known := h.serviceNumbers[service]
@@ -445,8 +445,9 @@ func (h *Sites) crowded() bool {
 	return false
 }
 
-// evict deletes sites without calls since slice since, of all services if `all`, or else of services with too many
-// sites. It also deletes services that no remaining site names, and renumbers the remaining sites and services.
+// evict deletes sites without calls since slice `since`, of all services if `all` is true, or else only of services
+// with too many sites. It also deletes services that no remaining site names, and renumbers the remaining sites and
+// services.
 func (h *Sites) evict(since Slice, all bool) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[SiteKey]int32), make(map[trace.Symbol]int32)
@@ -557,7 +558,7 @@ func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
 }
 
-// Minutes returns the number of minutes in which traces started, up to the slice before instant before.
+// Minutes returns the number of minutes in which traces started before the slice of `before`.
 func (h *Sites) Minutes(before trace.Nanos) int {
 	n, last := 0, Slice(-1)
 	for _, c := range h.total.Within(Range{0, SliceOf(before)}) {
@@ -688,7 +689,7 @@ func (h *Sites) Table() *trace.Table { return h.table }
 // All returns the sites by number, from 1. The caller must not change them, nor keep them beyond the next [Sites.Age].
 func (h *Sites) All() []Site { return h.sites }
 
-// Series returns the history of site number. It is valid until the next [Sites.Age].
+// Series returns the history of site `number`. It is valid until the next [Sites.Age].
 func (h *Sites) Series(number int32) *Series { return &h.series[number] }
 
 // Names returns the names of the services by number, from 1.
@@ -703,7 +704,7 @@ func (h *Sites) Total() Cells { return h.total }
 // Learned returns the first hour that is not yet in the weeks of the sites.
 func (h *Sites) Learned() Hour { return h.hour }
 
-// Note notes that a window starting with slice from is compared. It returns the number of changes of the history so
+// Note notes that a window starting with slice `from` is compared. It returns the number of changes of the history so
 // far, see [Sites.ChangedSince].
 func (h *Sites) Note(from Slice) (changes uint64) {
 	h.compared = max(h.compared, from)

@@ -52,7 +52,7 @@ func (h *Sites) Skips(service trace.Symbol, i Interval) bool {
 	})
 }
 
-// changeSkipped prepares for a change of the skipped times that starts with slice from.
+// changeSkipped prepares for a change of the skipped times that starts with slice `from`.
 func (h *Sites) changeSkipped(from Slice) {
 	if from < h.compared {
 		h.allChanged = h.change()
@@ -163,7 +163,7 @@ type coverage struct {
 }
 
 // coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. It marks
-// skipped calls before slice before as forgotten.
+// skipped calls before slice `before` as forgotten.
 func (h *Sites) coverages(before Slice) []coverage {
 	all := make([]coverage, len(h.names))
 	all[0].skipped = h.skipped.all()
@@ -231,9 +231,9 @@ type pastSum struct {
 	logs    int64
 }
 
-// Before returns the number of calls before slice at and the total of their logarithms. It leaves out calls in skipped,
-// the skipped times of their service. It caches sums, because at is usually the same as in the last call, or a little
-// later.
+// Before returns the number of calls before slice `at` and the total of their logarithms. It leaves out calls in
+// skipped, the skipped times of their service. It caches sums, because `at` is usually the same as in the last call, or
+// a little later.
 func (h *Sites) Before(s *Times, at Slice, skipped Ranges) (calls uint64, logs int64) {
 	s.seek(at)
 	if k := len(skipped); k == 0 || s.earlier == 0 || s.First() >= skipped[k-1].To {

@@ -89,7 +89,7 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in interval now, with series from instant from until its end in about `most`
+// Uses returns the use of all services in interval now, with series from instant `from` until its end in about `most`
 // bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
@@ -137,7 +137,7 @@ type knownTime struct {
 	first   Slice // start of its calls
 }
 
-// read adds the calls at site number.
+// read adds the calls at site `number`.
 func (r *useReader) read(number int32) {
 	s := &r.h.sites[number]
 	own, called := r.serviceOf(s.Service), r.callee[number]
@@ -254,7 +254,7 @@ func (r *useReader) end(at Slice) trace.Nanos {
 	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
 }
 
-// shapes returns the shapes of the calls at site number. A border has the shapes of the calls that it leads to.
+// shapes returns the shapes of the calls at site `number`. A border has the shapes of the calls that it leads to.
 func (r *useReader) shapes(number int32) []ShapeSeries {
 	s := &r.h.sites[number]
 	if s.Border {
@@ -330,7 +330,7 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	return sum
 }
 
-// lengthAt returns the number of slices that the cell at slice at covers: a minute for old slices, which were joined.
+// lengthAt returns the number of slices that the cell at slice `at` covers: a minute for old slices, which were joined.
 func (h *Sites) lengthAt(at Slice) Slice {
 	if at < h.folded {
 		return SlicesPerMinute
@@ -346,7 +346,7 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// InstanceUses returns the instances, hosts, zones and versions of service with calls since the slice of since, as
+// InstanceUses returns the instances, hosts, zones and versions of service with calls since the slice of `since`, as
 // values of the attributes that distinguish them, with their use in now. They are ordered by key, the most specific
 // first, and value. It leaves out the values without room.
 func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {

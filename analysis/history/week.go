@@ -129,7 +129,7 @@ func (w *Week) Usual(at Slice) float64 {
 	return w.habits.usual
 }
 
-// know sets w.habits to the results for slice at.
+// know sets w.habits to the results for slice `at`.
 func (w *Week) know(at Slice) {
 	if h := &w.habits; h.at != 1+at/nearHour {
 		h.at, h.usual = 1+at/nearHour, w.usualAt(at)
@@ -166,7 +166,7 @@ func (w *Week) Habit(at Slice) float64 {
 	return w.habits.octaves
 }
 
-// habitAt returns the result of Habit for slice at, given the result of Usual in w.habits.
+// habitAt returns the result of Habit for slice `at`, given the result of Usual in w.habits.
 func (w *Week) habitAt(at Slice) float64 {
 	usual := w.habits.usual
 	if usual == 0 {
@@ -346,7 +346,7 @@ func (r *Recent) Growth() float64 {
 // GrowthDuration is the time that calls must be slower than a week before.
 const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
 
-// Last returns the last hours or days, compared with the time that than selects, or nil if w is nil.
+// Last returns the last hours or days, compared with the time that `than` selects, or nil if w is nil.
 func (w *Week) Last(than Earlier) *Recent {
 	switch {
 	case w == nil:
@@ -413,7 +413,7 @@ func readWeek(r *codec.Reader) *Week {
 func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
 
 // early returns the mean local time of calls in the first two known hours of the last day that ended at least an hour
-// before slice at, in ns, or 0 if there are no such hours. w may be nil.
+// before slice `at`, in ns, or 0 if there are no such hours. w may be nil.
 func (w *Week) early(at Slice) float64 {
 	if w == nil {
 		return 0
