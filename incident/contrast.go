@@ -68,7 +68,7 @@ func (c *contrast) add(steps []Step, latency, missed bool) {
 	}
 }
 
-// at returns the difference at a step, or nil if there is no room for it.
+// at returns the difference at step, which it adds if needed, or nil if there is no room for it.
 func (c *contrast) at(step trace.Op) *difference {
 	d := c.steps[step]
 	if d != nil {

@@ -142,7 +142,7 @@ func (r *ring) sum(window time.Duration) (sum Count) {
 	return sum
 }
 
-// latest yields the slot numbers of a window that ends with the latest slot, in descending order.
+// latest yields the numbers of the slots in the window that ends with the latest slot, in descending order.
 func (r *ring) latest(window time.Duration) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) {
 		for n := r.last; n >= 0 && n > r.last-int64(min(window, time.Duration(len(r.slots))*r.unit)/r.unit); n-- {

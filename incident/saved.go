@@ -86,7 +86,7 @@ type SavedPeak struct {
 	Last     trace.Nanos
 }
 
-// SavedTime is a service with the time when some state of it started.
+// SavedTime is a service with the time when it was accepted, or when it first exceeded its threshold.
 type SavedTime struct {
 	Service trace.Symbol
 	Since   trace.Nanos

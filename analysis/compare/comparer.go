@@ -97,8 +97,8 @@ type verdictsAbout struct {
 // NewComparer returns a comparer of a history.
 func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
 
-// begin returns w as a window that uses the memory of m. It discards the verdicts if judge or the length of the window
-// has changed, or if sites were renumbered.
+// begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For them, it discards
+// the verdicts if judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
 	m.changes = m.Note(w.From)
 	if about := (verdictsAbout{judge, w.To - w.From, m.Renumbered()}); !judge.soft && about != m.about {

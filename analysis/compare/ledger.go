@@ -174,8 +174,8 @@ func (l *ledger) unit(site int32) float64 {
 	return l.duration
 }
 
-// leastLag is how many times the usual limit messages must wait in a queue before the time counts as a loss. Batches
-// and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+// leastLag is the factor by which the time of messages in a queue must exceed its usual limit to count as a loss.
+// Batches and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
 const leastLag = 2
 
 // chargeTime charges the excess of own time at a site, or leaves it to [added.chargeMissing] if the calls got no
@@ -356,7 +356,8 @@ func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service 
 	return services
 }
 
-// rank attributes the wire times and orders the services.
+// rank attributes the wire times and returns the suspects in order: all services that emit spans, and others with
+// evidence.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
 	index := make(map[int32]int, len(numbers))
@@ -493,7 +494,7 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 	return o
 }
 
-// set sets the numbers of the calls of o, and the means of their times.
+// set fills in the figures of o about its calls, given their times. It sets the rise only if there are enough calls.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
 	o.setMeans(times)

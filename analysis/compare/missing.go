@@ -17,7 +17,7 @@ type missingAnswers struct {
 	limit, soft float64
 }
 
-// unusuallyLong is how many times as long as answered calls unanswered ones must take before the difference counts as a
+// unusuallyLong is the factor by which the time of unanswered calls must exceed the time of answered ones to count as a
 // loss.
 const unusuallyLong = 2
 

@@ -14,9 +14,9 @@ const (
 	loudest = 4               // maximum weight of a slice, in multiples of the extent of the change
 )
 
-// Onset estimates when a change started. A service shows the change at the end of an interval: more time in the service
-// or in calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy
-// may precede a fault. Onset returns the start of a slice in the interval.
+// Onset estimates when a change started that service shows at the end of the interval: more time in the service or in
+// calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy may
+// precede a fault. Onset returns the start of a slice in the interval.
 //
 // Each slice scores its losses relative to the means before the interval, minus half of the loss of a slice at the end.
 // The change starts where the sum of these scores up to the end is largest: the estimate by maximum likelihood of a

@@ -24,7 +24,7 @@ type recordedWindow struct {
 	order            []int32
 }
 
-// siteShape is a shape at a site.
+// siteShape identifies a shape at a site.
 type siteShape struct{ site, shape int32 }
 
 // siteCalls holds the calls of the window at a site, in order of time.

@@ -188,8 +188,8 @@ func (h *Sites) Operations() int { return len(h.judged) }
 // Refused returns the number of calls at sites without room.
 func (h *Sites) Refused() uint64 { return h.refused }
 
-// Merge adds a tally. It adds sites in the order of their keys, so that it doesn't depend on the order of the calls in
-// the tally which sites find room.
+// Merge adds a tally. It adds sites in the order of their keys, so which sites find room doesn't depend on the order of
+// the calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
 	h.addresses.merge(&t.answers)
@@ -689,7 +689,7 @@ func (h *Sites) Table() *trace.Table { return h.table }
 // All returns the sites by number, from 1. The caller must not change them, nor keep them beyond the next [Sites.Age].
 func (h *Sites) All() []Site { return h.sites }
 
-// Series returns the history of site `number`. It is valid until the next [Sites.Age].
+// Series returns the history of site `number`. It is valid until h changes.
 func (h *Sites) Series(number int32) *Series { return &h.series[number] }
 
 // Names returns the names of the services by number, from 1.

@@ -57,7 +57,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	return h.names[best]
 }
 
-// entrance returns the entrance at site, and false if the site is not an entrance.
+// entrance returns the entrance at site. ok is false if the site is not an entrance.
 func (h *Sites) entrance(site int) (e entrance, ok bool) {
 	s := &h.sites[site]
 	if site == Overflow || s.Client || s.Border {
