@@ -21,7 +21,7 @@ func (x *tracked) staysUnexplained(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
-// miss adds objectives that requests miss because of x, or updates their figures.
+// miss adds missed, objectives that requests miss because of x, or updates their figures.
 func (x *tracked) miss(missed ...Missed) {
 	x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident's slice
 	for _, m := range missed {
@@ -33,7 +33,7 @@ func (x *tracked) miss(missed ...Missed) {
 	}
 }
 
-// misses reports whether requests miss an objective because of x.
+// misses reports whether requests miss o because of x.
 func (x *tracked) misses(o *Objective) bool {
 	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
 }
@@ -65,7 +65,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	}
 }
 
-// burning returns the incident of an objective that burns, or nil if it has no incident yet.
+// burning returns the incident of b, which is open or may reopen, or nil if there is no such incident.
 func (t *Tracker) burning(b *Burn) *tracked {
 	all := []func(x *tracked) bool{
 		func(x *tracked) bool { return x.IsOpen() && x.misses(&b.Objective) },
@@ -82,13 +82,13 @@ func (t *Tracker) burning(b *Burn) *tracked {
 	return nil
 }
 
-// passes reports whether requests of the objective run through a service, or wait for it.
+// passes reports whether requests of the objective run through service, or wait for it.
 func (b *Burn) passes(service trace.Symbol) bool {
 	_, found := slices.BinarySearch(b.Services, service)
 	return found
 }
 
-// openBy opens an incident for an objective.
+// openBy opens an incident for b at the service of its requests, and returns it.
 func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tracked {
 	x := &tracked{evidence: evidence{service: b.Service}, grown: now}
 	x.Onset = min(b.Since, now)

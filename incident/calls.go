@@ -13,7 +13,7 @@ import (
 const usualAfter = 10 * time.Minute
 
 // ChangedCalls is a service that makes other calls than before but is neither slower nor fails, as after a deploy. It
-// is worth a note, but no incident.
+// is worth a note, but not an incident.
 type ChangedCalls struct {
 	Service trace.Symbol
 	Since   trace.Nanos // start of the first window with them
@@ -21,7 +21,7 @@ type ChangedCalls struct {
 	Share   float64     // number of other calls per request of all services
 }
 
-// ChangedCalls returns the services whose calls changed within the last usualAfter, in ascending order.
+// ChangedCalls returns the services whose calls changed at most usualAfter before the last epoch, in ascending order.
 func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 	for _, service := range slices.Sorted(maps.Keys(t.changed)) {
 		if c := t.changed[service]; t.lastEpoch.Sub(c.Since) <= usualAfter {
@@ -31,7 +31,7 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 	return all
 }
 
-// noteCalls notes the services of a window whose only change is that they make other calls.
+// noteCalls notes the services of f whose only change is that they make other calls.
 func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	ratio := t.ratio(sites.Services())
 	for i := range f.Suspects {

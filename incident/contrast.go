@@ -38,7 +38,8 @@ type Step struct {
 	Failed bool     // a failure starts here
 }
 
-// add adds a request: its times if the objective is about latency, its failures if not.
+// add adds a request with its steps: their times if the objective is about latency, their failures if not. missed says
+// whether the request missed the objective.
 func (c *contrast) add(steps []Step, latency, missed bool) {
 	if missed {
 		c.missed++
@@ -67,7 +68,7 @@ func (c *contrast) add(steps []Step, latency, missed bool) {
 	}
 }
 
-// at returns the difference at a step, or nil if there is no room for it.
+// at returns the difference at step, which it adds if needed, or nil if there is no room for it.
 func (c *contrast) at(step trace.Op) *difference {
 	d := c.steps[step]
 	if d != nil {
@@ -89,7 +90,7 @@ func (c *contrast) at(step trace.Op) *difference {
 	return d
 }
 
-// age halves all numbers once in a half-life.
+// age halves all numbers if a half-life has ended since the last time, and deletes steps that are left with nothing.
 func (c *contrast) age(now trace.Nanos) {
 	period := int64(now) / int64(halfLife)
 	if period == c.halved {
@@ -108,8 +109,9 @@ func (c *contrast) age(now trace.Nanos) {
 const leastContrast = 0.05
 
 // suspects ranks the services where the requests that missed spend more time, or fail more often, than the others.
-// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times the share
-// of requests that miss. duration is the mean duration of the others in ns.
+// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times share, the
+// share of requests that miss. duration is the mean duration of the others in ns, or 0 for failures. Without requests
+// to compare, suspects returns nil and 0.
 func (c *contrast) suspects(table *trace.Table, latency bool,
 	share float64,
 ) (suspects []compare.Suspect, duration float64) {

@@ -74,7 +74,7 @@ func TestDowntimeIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is no downtime, even if no
+// TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is not a downtime, even if no
 // request comes: an incident closes after the quiet time.
 func TestLongEpochsAreNoDowntime(t *testing.T) {
 	s := newShop()
@@ -141,7 +141,7 @@ func TestSeenEnd(t *testing.T) {
 	}
 }
 
-// TestNothingLearnedWithoutRequests stops the requests, but not Sibyl. Windows without requests are no evidence of
+// TestNothingLearnedWithoutRequests stops the requests, but not Sibyl. Windows without requests are not evidence of
 // health.
 func TestNothingLearnedWithoutRequests(t *testing.T) {
 	s := newShop()

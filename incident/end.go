@@ -34,7 +34,7 @@ func (x *tracked) telling() (c calls) {
 	return c
 }
 
-// latest returns the time of the latest call that c selects.
+// latest returns the time of the latest call that c selects, at most now, or 0 without such calls.
 func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	if c.service == 0 {
 		return sites.Latest(now)
@@ -42,7 +42,7 @@ func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	return sites.LatestOf(c.service, c.operations, now)
 }
 
-// count returns the number of calls in an interval that c selects.
+// count returns the number of calls that c selects in the interval.
 func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 	if c.service == 0 {
 		return sites.Requests(in)
@@ -62,9 +62,9 @@ const (
 	patience = 15 * quiet
 )
 
-// end closes x after a quiet time if it is over or its calls have stopped, and reports whether it closed x. If calls go
-// on, x stays open while there are fewer than leastSeen of them, or fewer than leastCertain that still show half of the
-// cost, but no longer than patience.
+// end closes x after a quiet time if it is over, its calls have stopped, or another service has taken them over, and
+// reports whether it closed x. If calls go on, x stays open while there are fewer than leastSeen of them, or fewer than
+// leastCertain that still show half of the cost, but no longer than patience.
 func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})

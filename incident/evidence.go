@@ -27,8 +27,8 @@ const (
 // levels holds the figures that judge a service, by kind.
 type levels [numKinds]float64
 
-// levelsOf returns the levels of a suspect. If there are only a few failures, they count relative to all requests,
-// because one or two may be most of the calls to a service that is rarely called.
+// levelsOf returns the levels of s. If there are only a few failures, they count relative to all requests, because one
+// or two may be most of the calls to a service that is rarely called.
 func levelsOf(s *compare.Suspect) levels {
 	failures := 1.0
 	if s.Failures >= leastFailures && s.Calls > 0 {
@@ -56,8 +56,8 @@ const (
 	stops
 )
 
-// symptomsOf returns the symptoms of a suspect: the kinds of evidence whose level is above its threshold. If only the
-// sum of the parts of a score is, its largest part counts.
+// symptomsOf returns the symptoms of s: the kinds of evidence whose level is above its threshold. If only the sum of
+// the parts of a score is, its largest part counts.
 func symptomsOf(s *compare.Suspect, above func(k kind, level float64) bool) (all symptoms) {
 	raised := false
 	for k, level := range levelsOf(s) {

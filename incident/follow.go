@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Silent reports whether no request has come for the quiet time.
+// Silent reports whether no request has come for two minutes, not counting long ones.
 func Silent(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Latest(now) <= now.Add(-quiet)
 }
@@ -94,7 +94,7 @@ func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
 	x.affected = sites.Callers(affected...)
 }
 
-// grows reports whether there is more evidence than before.
+// grows reports whether x is open and this epoch has at least as much evidence as any epoch before.
 func (x *tracked) grows() bool {
 	return x.IsOpen() && x.current.score > 0 && x.current.score >= x.score
 }
@@ -165,7 +165,8 @@ func (x *tracked) measure(since *compare.Comparison) {
 		func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 }
 
-// withoutBefore returns a measured suspect minus the part that the incident replaced by x had already shown.
+// withoutBefore returns m minus the part that the incident replaced by x had already shown, or all of m if nothing
+// would be left.
 func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 	s := *m
 	if x.before == nil || x.before.Service != s.Service {

@@ -28,7 +28,8 @@ const small = 400 * time.Millisecond
 // lostPart returns the part of the time of all requests that is enough in a small installation in place of Lost.
 func (g *Gates) lostPart() float64 { return float64(g.Lost) / float64(small) }
 
-// SetGates replaces the gates; the zero value stands for [DefaultGates], as in settings of earlier versions.
+// SetGates replaces the gates by g. The zero value stands for [DefaultGates], because settings of earlier versions have
+// no gates.
 func (t *Tracker) SetGates(g Gates) {
 	if t.gates = g; g == (Gates{}) {
 		t.gates = DefaultGates()

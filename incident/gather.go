@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// gathering is the longest time between the openings of two incidents that may have one cause in a place. Services
-	// with few requests show it later.
+	// gathering is the longest time between the openings of two incidents that may have one cause in a place. It is
+	// long because services with few requests show the cause later.
 	gathering = 5 * time.Minute
 	// maxGathered bounds the suspects that are compared by place.
 	maxGathered = 50
 )
 
 // gather joins the open incidents whose services are slow in the same node or zone, because that place is their cause.
+// f is the comparison of the window that ends now.
 func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
 	if first < 0 {

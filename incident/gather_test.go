@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSlowNode slows down the pods of two services that run on one of four nodes, which are no neighbours in the call
+// TestSlowNode slows down the pods of two services that run on one of four nodes, which are not neighbours in the call
 // graph: one incident names the node.
 func TestSlowNode(t *testing.T) {
 	s := newShop()

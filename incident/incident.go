@@ -9,7 +9,7 @@ import (
 
 // Incident is a period when requests are slower, or fail more often, than the history of the installation explains.
 type Incident struct {
-	ID      uint64       // hash of its first suspect and of its opening time
+	ID      uint64       // hash of its first suspect or its objective, and of its opening time
 	Onset   trace.Nanos  // estimated start of the change
 	Seen    trace.Nanos  // end of the last epoch with evidence
 	History []Transition // its life: the opening first. Not empty, and immutable

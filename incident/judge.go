@@ -56,7 +56,7 @@ func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	}
 }
 
-// include adds the evidence of an operation that raises an incident on its own. Its typical time may show a change
+// include adds the evidence of o, an operation that raises an incident on its own. Its typical time may show a change
 // before anything else in the service does. A rare operation is not evidence apart from a neighbour, because it may
 // wait for the neighbour.
 func (e *evidence) include(o grownOperation) {
@@ -96,7 +96,7 @@ func (j *judgement) add(k judgement) {
 	j.raising, j.keeping = append(j.raising, k.raising...), append(j.keeping, k.keeping...)
 }
 
-// judge judges the services in the window of an epoch. It also returns the time when each service first exceeded its
+// judge judges the services in f, the window of an epoch. It also returns the time when each service first exceeded its
 // threshold, because uncertain growth raises an incident only if it persists.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
@@ -143,20 +143,20 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 	return j, exceeded
 }
 
-// nearThreshold reports whether the evidence against a suspect keeps an incident open.
+// nearThreshold reports whether the evidence against s in f keeps an incident open.
 func (t *Tracker) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
 	kept := t.grown(now, fine, s, f, keeping, sites)
 	return kept.SuspectOperation != nil || t.unusual(s, f.Requests, t.ratio(sites.Services()), keeping)
 }
 
-// keep notes that the open incidents of some services go on.
+// keep notes that the open incidents of services go on. Each of them must have one.
 func (t *Tracker) keep(now trace.Nanos, services []trace.Symbol) {
 	for _, s := range services {
 		t.openOf(s).Seen = now
 	}
 }
 
-// openOf returns the open incident of a service, or nil.
+// openOf returns the open incident of service, or nil if it has no open incident.
 func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	for _, x := range t.incidents {
 		if x.IsOpen() && x.service == service {
@@ -166,7 +166,8 @@ func (t *Tracker) openOf(service trace.Symbol) *tracked {
 	return nil
 }
 
-// ratio returns the multiple of its record that the score of a service must reach. See [ratioFor].
+// ratio returns the multiple of its record that the score of a service must reach if there are that many services. See
+// [ratioFor].
 func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
 
 // ratioFor returns the multiple of its record that one of `scores` scores must reach in a window of scale `of`. healthy
@@ -193,8 +194,9 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// threshold returns the level of a kind that raises an incident of a service in a window with some number of requests.
-// Chance makes levels higher if there are fewer requests than usual, also for services whose level is usually 0.
+// threshold returns the level of kind k that s must reach to raise an incident in a window with the given number of
+// requests. ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual,
+// also for services whose level is usually 0.
 func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	fewer := 1.0
 	if t.dayIsKnown() { // before that, the usual traffic is not known
@@ -204,7 +206,7 @@ func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio f
 	return max(least, t.records[s.Service].usual(k, requests, sum(t.healthy[:]), ratio))
 }
 
-// unusual reports whether any evidence against a suspect reaches a share of its threshold.
+// unusual reports whether any evidence against s, except flow, reaches share times its threshold.
 func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
 	for k, level := range levelsOf(s) {
 		if k := kind(k); k != flow && level > 0 && level >= share*t.threshold(s, k, requests, ratio) {
@@ -214,7 +216,7 @@ func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share floa
 	return false
 }
 
-// aboveRecord returns the part of a score above the record of its service.
+// aboveRecord returns the part of the score of s above the record of its service, or 0 if the record is higher.
 func (b *baseline) aboveRecord(s *compare.Suspect) float64 {
 	return max(0, s.Score-b.records[s.Service].highest(lost))
 }

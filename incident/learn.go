@@ -107,7 +107,8 @@ func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
 	x.learnBefore(now.Add(-lengths[fine].proving), Window)
 }
 
-// scores returns the scores above 0 in a window that ends now. It leaves out services whose history is too short.
+// scores returns the scores above 0 in a window that ends now. It leaves out services that were accepted so recently
+// that their history is too short.
 func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	var scores []score
 	for i := range c.Suspects {
@@ -122,7 +123,8 @@ func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	return scores
 }
 
-// learnBefore learns the scores of the pending windows that ended before an instant.
+// learnBefore learns the pending windows that ended by instant, except the last one, because its weight depends on the
+// next.
 func (b *baseline) learnBefore(instant trace.Nanos) {
 	for len(b.pending) > 1 && b.pending[0].end <= instant {
 		b.learn(&b.pending[0], windowsBetween(b.pending[0].end, b.pending[1].end, Window))
@@ -141,15 +143,16 @@ func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// inWindow reports whether the current window has evidence of a closed incident, unless it was accepted.
+// inWindow reports whether the current window has evidence of an incident that was not accepted and doesn't stay
+// unexplained.
 func (t *Tracker) inWindow(now trace.Nanos) bool {
 	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
 		return x.Last().State != Accepted && x.Seen > now.Add(-Window) && !x.staysUnexplained(now)
 	})
 }
 
-// windowsBetween returns the number of windows of a length, without overlap, that an epoch's window counts for, given
-// the end of the next epoch. It is at most 1, because the service may not have run between them.
+// windowsBetween returns how many windows of the given length, without overlap, a window counts for if it ends at end,
+// and the next one at next. It is at most 1, because the service may not have run between them.
 func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
 	return min(1, float64(next.Sub(end))/float64(length))
 }

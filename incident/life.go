@@ -69,7 +69,7 @@ func (x *Incident) Enter(t Transition) {
 	x.History = append(h, t)
 }
 
-// Last returns the latest transition of x.
+// Last returns the latest transition of x, or the zero value if x has no history.
 func (x *Incident) Last() Transition {
 	if len(x.History) == 0 {
 		return Transition{}
@@ -91,13 +91,13 @@ func (x *Incident) Opened() trace.Nanos {
 	return x.History[0].At
 }
 
-// Reopened returns the end of the epoch when x last opened again, or 0.
+// Reopened returns the end of the epoch when x last opened again, or 0 if it never did.
 func (x *Incident) Reopened() trace.Nanos { return x.latest(Returned) }
 
 // LastOpened returns the end of the epoch when x opened or last opened again.
 func (x *Incident) LastOpened() trace.Nanos { return max(x.Opened(), x.Reopened()) }
 
-// Proposed returns the end of the epoch when we last proposed to accept x, or 0.
+// Proposed returns the end of the epoch when we last proposed to accept x, or 0 if we never did.
 func (x *Incident) Proposed() trace.Nanos { return x.latest(Unchanged) }
 
 // Closed returns the end of the epoch when x closed, or 0 while it is open.
@@ -108,7 +108,7 @@ func (x *Incident) Closed() trace.Nanos {
 	return x.Last().At
 }
 
-// Into returns the incident that x was merged into, or 0.
+// Into returns the ID of the incident that x was merged into, or 0 if x was not merged.
 func (x *Incident) Into() uint64 {
 	if last := x.Last(); last.State == Merged {
 		return last.Into
@@ -116,7 +116,7 @@ func (x *Incident) Into() uint64 {
 	return 0
 }
 
-// latest returns the time of the latest transition with a reason, or 0.
+// latest returns the time of the latest transition with reason why, or 0 if there is no such transition.
 func (x *Incident) latest(why Why) trace.Nanos {
 	for _, t := range slices.Backward(x.History) {
 		if t.Why == why {

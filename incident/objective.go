@@ -22,7 +22,7 @@ type Objective struct {
 	Errors     float64 // share of the requests that may fail
 }
 
-// Budget returns the share of the requests that may miss o, from 0 to 1 exclusive.
+// Budget returns the share of the requests that may miss o. It is within (0, 1) if o is valid.
 func (o *Objective) Budget() float64 {
 	if o.Below > 0 {
 		const digits = 1e6 // 100 − 99.9 is not 0.1
@@ -60,7 +60,7 @@ type counted struct {
 
 func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 
-// SameRequests reports whether the same requests count against two objectives.
+// SameRequests reports whether the same requests count against o and as.
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
 // alerts are pairs of windows that find objectives that burn, as in Google's SRE workbook, chapter 5. A rate of 1 would
@@ -76,8 +76,8 @@ var alerts = [...]struct {
 // more occur once in 80 000 windows.
 const leastMissed = 10
 
-// rateOf returns the burn rate of an alert for a budget. If the budget is a tenth, requests cannot spend 14.4 times as
-// much, so it is enough that half of the requests that should meet the objective miss it.
+// rateOf returns the burn rate that raises alert number alert for a budget. If the budget is a tenth, requests cannot
+// spend 14.4 times as much, so it is enough that half of the requests that should meet the objective miss it.
 func rateOf(alert int, budget float64) float64 { return min(alerts[alert].rate, (1+1/budget)/2) }
 
 // The periods over which requests are counted: by minute for the alerts, by hour for the month of the budget.
@@ -117,7 +117,7 @@ func (r *ring) number(t trace.Nanos) int64 { return (int64(t) - 1) / int64(r.uni
 
 func (r *ring) slot(number int64) *Count { return &r.slots[number%int64(len(r.slots))] }
 
-// advance makes the slot before now the latest one.
+// advance makes the slot that contains the nanosecond before now the latest one, unless it is earlier.
 func (r *ring) advance(now trace.Nanos) {
 	n := r.number(now)
 	for k := max(r.last+1, n-int64(len(r.slots))+1); k <= n; k++ {
@@ -134,7 +134,7 @@ func (r *ring) add(t trace.Nanos, c Count) {
 	}
 }
 
-// sum returns the requests in a window that ends with the latest slot.
+// sum returns the requests in the window that ends with the latest slot.
 func (r *ring) sum(window time.Duration) (sum Count) {
 	for n := range r.latest(window) {
 		sum.add(*r.slot(n))
@@ -142,7 +142,7 @@ func (r *ring) sum(window time.Duration) (sum Count) {
 	return sum
 }
 
-// latest yields the slot numbers of a window that ends with the latest slot, in descending order.
+// latest yields the numbers of the slots in the window that ends with the latest slot, in descending order.
 func (r *ring) latest(window time.Duration) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) {
 		for n := r.last; n >= 0 && n > r.last-int64(min(window, time.Duration(len(r.slots))*r.unit)/r.unit); n-- {
@@ -164,7 +164,7 @@ func (r *ring) covers(window time.Duration) bool {
 	return false
 }
 
-// first returns the start of the first slot with requests, or 0.
+// first returns the start of the first slot with requests, or 0 if there is no such slot.
 func (r *ring) first() (first trace.Nanos) {
 	for n := range r.latest(time.Duration(len(r.slots)) * r.unit) {
 		if r.slot(n).Requests > 0 {
@@ -174,9 +174,9 @@ func (r *ring) first() (first trace.Nanos) {
 	return first
 }
 
-// onset estimates when requests started to miss an objective, in the latest slots of a window. As in
-// [compare.Comparer.Onset], each slot scores its misses minus half of the share of the last slots, and the onset is
-// where the sum of scores up to the end is largest.
+// onset estimates when requests started to miss an objective, in the window that ends with the latest slot. As in
+// [compare.Comparer.Onset], each slot scores its misses minus half of the misses to expect at the share in the last
+// slots, and the onset is where the sum of scores up to the end is largest.
 func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	half, sum, most, onset := r.sum(last).Share()/2, 0.0, 0.0, r.last
 	for n := range r.latest(window) {
@@ -211,12 +211,13 @@ type watched struct {
 	waived         bool        // a person accepted it as it is, until it stops burning
 }
 
-// NewObjectives returns a set without objectives, for operations of a table.
+// NewObjectives returns a set without objectives, for operations of table.
 func NewObjectives(table *trace.Table) *Objectives {
 	return &Objectives{table: table, matches: make(map[trace.Op][]*watched)}
 }
 
-// Set replaces the objectives. An objective keeps its counts if the same requests count against it as before.
+// Set replaces the objectives. An objective keeps its counts if the same requests count against it as before. It stops
+// burning, until it is judged again, if its budget has changed.
 func (s *Objectives) Set(all []Objective) {
 	before := make(map[counted]*watched, len(s.all))
 	for _, w := range s.all {
@@ -248,7 +249,7 @@ func (w *watched) advance(now trace.Nanos) {
 	w.hours.advance(now)
 }
 
-// of returns the objectives that apply to an entry.
+// of returns the objectives that apply to entry.
 func (s *Objectives) of(entry trace.Op) []*watched {
 	found, known := s.matches[entry]
 	if known {
@@ -267,7 +268,7 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 	return found
 }
 
-// Watches reports whether any objective applies to an entry.
+// Watches reports whether any objective applies to entry.
 func (s *Objectives) Watches(entry trace.Op) bool { return len(s.all) > 0 && len(s.of(entry)) > 0 }
 
 // Request is a request, reduced to the data that objectives need.
@@ -325,11 +326,13 @@ type Missed struct {
 	At       trace.Nanos   // end of the last epoch when it burned
 }
 
-// Fast reports whether the alert with the shortest windows found m: the budget of 30 days would last two days at most.
+// Fast reports whether the alert with the shortest windows found m: the budget of 30 days would last about two days at
+// most, unless it is so large that [rateOf] limits the rate.
 func (m *Missed) Fast() bool { return m.Window <= alerts[0].long }
 
-// Step ends an epoch at time now and returns the objectives that burn, in their order. An objective stops burning when
-// the rate in its short window falls below half of the rate that raised it, so that it doesn't flap at the threshold.
+// Step ends an epoch at time now and returns the objectives that burn and are not waived, in their order. An objective
+// stops burning when the rate in its short window falls below half of the rate that raised it, so that it doesn't flap
+// at the threshold.
 func (s *Objectives) Step(now trace.Nanos) []Burn {
 	s.ended = now
 	var burns []Burn
@@ -349,7 +352,8 @@ func (s *Objectives) Step(now trace.Nanos) []Burn {
 	return burns
 }
 
-// judge updates burning and returns the index of the first alert that burns, or −1.
+// judge updates w.burning, w.since and w.waived, and returns the index of the first alert that burns, or −1 if no alert
+// burns.
 func (w *watched) judge(now trace.Nanos) int {
 	first := -1
 	for i, a := range alerts {
@@ -386,12 +390,12 @@ func (w *watched) burn(now trace.Nanos, alert int) Burn {
 	}
 }
 
-// Matches reports whether an objective in s with the same limits as o applies to an entry.
+// Matches reports whether an objective in s that counts the same requests as o applies to entry.
 func (s *Objectives) Matches(o *Objective, entry trace.Op) bool {
 	return slices.ContainsFunc(s.of(entry), func(w *watched) bool { return w.counted() == o.counted() })
 }
 
-// Waive ignores objectives that burn, until they stop burning.
+// Waive ignores the objectives in missed that burn, until they stop burning.
 func (s *Objectives) Waive(missed []Missed) {
 	for _, w := range s.all {
 		if w.since != 0 && slices.ContainsFunc(missed, func(m Missed) bool { return m.counted() == w.counted() }) {
@@ -420,7 +424,7 @@ type BurnRate struct {
 	Rate, Alert float64
 }
 
-// first returns the approximate time of the first counted request, or 0.
+// first returns the approximate time of the first counted request, or 0 without requests.
 func (w *watched) first() trace.Nanos {
 	hour, minute := w.hours.first(), w.minutes.first()
 	if minute < hour.Add(w.hours.unit) {

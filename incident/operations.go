@@ -103,7 +103,7 @@ type growth struct {
 	added float64 // time of additional calls that it makes, relative to its usual inclusive time
 }
 
-// growthOf returns the growth of an operation. It is zero if the operation has too few calls to be judged separately.
+// growthOf returns the growth of o. Each figure is 0 if there are too few calls to judge it.
 func growthOf(o *compare.SuspectOperation) growth {
 	var g growth
 	if o.Calls >= leastMeanCalls {
@@ -119,7 +119,7 @@ func growthOf(o *compare.SuspectOperation) growth {
 	return g
 }
 
-// max returns the larger value of each figure.
+// max returns the larger value of each figure of g and h.
 func (g growth) max(h growth) growth {
 	return growth{max(g.time, h.time), max(g.failures, h.failures), max(g.rise, h.rise), max(g.added, h.added)}
 }
@@ -166,8 +166,9 @@ type grownOperation struct {
 	rare                      bool
 }
 
-// grown returns an operation of a suspect whose growth reaches `share` times the least growth that raises an incident.
-// If there are several, it returns the one with the highest score.
+// grown returns an operation of s whose growth in a window of scale `of` reaches share times the least growth that
+// raises an incident. If several operations do, it returns the first one of s.Operations, which is the one with the
+// highest score. All calls of s together come last, before rare operations.
 func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
@@ -198,8 +199,8 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 	return g
 }
 
-// rare returns a rare operation of a suspect whose growth reaches `share` times the least growth that raises an
-// incident, or nil. If there are several, it returns the one with the highest score.
+// rare returns a rare operation of s whose growth reaches j.share times the least growth that raises an incident, or
+// nil if no operation does. If several do, it returns the one with the highest score.
 func (j judge) rare(s *compare.Suspect, f *finding,
 	records map[operation]*operationRecord,
 ) (first *compare.SuspectOperation) {
@@ -264,13 +265,14 @@ func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multip
 	return m
 }
 
-// lost returns the added latency of calls as a multiple of its minimum, per call and for all calls.
+// lost returns the added latency of calls as a multiple of its minimum: the smaller multiple of the minimums per call
+// and for all calls.
 func (j *judge) lost(excess, calls float64) float64 {
 	return min(excess/float64(max(1, j.gates.Time)), excess*calls/j.enough)
 }
 
-// pend takes the growth of operations in a window that ends now, except for some services. Young operations are taken
-// once they are judged.
+// pend takes the growth of operations in a window that ends now, including young operations, except for the services
+// that except accepts.
 func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service trace.Symbol) bool) {
 	x.wholes = cmp.Or(x.wholes, now)
 	w := grownWindow{end: now}
@@ -297,7 +299,8 @@ func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service
 	x.pending = append(x.pending, w)
 }
 
-// learnBefore learns the pending windows that ended before an instant. length is their length.
+// learnBefore learns the pending windows, of the given length, that ended by instant, except the last one, because its
+// weight depends on the next.
 func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	for len(x.pending) > 1 && x.pending[0].end <= instant {
 		x.learn(&x.pending[0], windowsBetween(x.pending[0].end, x.pending[1].end, length))
@@ -325,7 +328,7 @@ func (x *scale) learn(w *grownWindow, windows float64) {
 	}
 }
 
-// forget deletes the pending growth of some services.
+// forget deletes the pending growth of the services that services accepts.
 func (x *scale) forget(services func(trace.Symbol) bool) {
 	for i := range x.pending {
 		w := &x.pending[i]
@@ -352,7 +355,7 @@ type slowWindow struct {
 	findings []*finding // the last one is learned
 }
 
-// slowWindows compares the windows of the slower scales that end now.
+// slowWindows returns the windows of the slower scales that are due now, compared with the time before.
 func (t *Tracker) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []slowWindow) {
 	for of := coarse; of < numScales; of++ {
 		length := lengths[of]
@@ -374,7 +377,7 @@ func (t *Tracker) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []s
 	return all
 }
 
-// judgeSlowly judges a window of a slower scale.
+// judgeSlowly judges w, a window of a slower scale.
 func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, sites *compare.Comparer) (j judgement) {
 	if w.of == coarse {
 		j.raising = t.grownToday(w.findings[0], sites)
@@ -459,7 +462,7 @@ func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *co
 	return j
 }
 
-// affects reports whether a service was affected by an incident since an instant.
+// affects reports whether an incident that is open, or had evidence after `since`, affects service.
 func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
 	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
 		if !x.IsOpen() && x.Seen <= since {

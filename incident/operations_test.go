@@ -220,7 +220,7 @@ func TestLeakOfFirstMinutes(t *testing.T) {
 }
 
 // TestHealthyFirstDay starts services that are slow in their first minutes, lets requests move from one type to
-// another, and makes all services slower with the traffic of the day. That is no incident.
+// another, and makes all services slower with the traffic of the day. That isn't an incident.
 func TestHealthyFirstDay(t *testing.T) {
 	s := newShop()
 	s.rare, s.routes = 3, 2
@@ -406,8 +406,8 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestSkippedCall makes a service stop calling another one. Nothing is slower and nothing fails, so that is no
-// incident, but a note.
+// TestSkippedCall makes a service stop calling another one. Nothing is slower and nothing fails, so that isn't an
+// incident, but only a note.
 func TestSkippedCall(t *testing.T) {
 	s := newShop()
 	s.extra = true
@@ -425,7 +425,7 @@ func TestSkippedCall(t *testing.T) {
 }
 
 // TestDeploy deploys a version of a service that calls another service for the first time, whether or not the version
-// is known. That alone is no incident, and a quarter of an hour later the service is watched as closely as before.
+// is known. That alone isn't an incident, and a quarter of an hour later the service is watched as closely as before.
 func TestDeploy(t *testing.T) {
 	for _, version := range []string{"1", "2"} {
 		s := newShop()

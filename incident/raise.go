@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// raise opens an incident for a service, unless the evidence belongs to an incident that is open or has just closed.
+// raise opens an incident for e.service, unless e belongs to an incident that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 	before := t.openOf(e.service)
 	replaces := before != nil && before.hides(now, &e)
@@ -32,11 +32,11 @@ func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 // grow. Evidence that appears later is another fault.
 const unfolding = 5 * time.Minute
 
-// larger is the minimum growth of a score, after a time without growth, that makes it another fault.
+// larger is the factor by which a score must grow, after a time without growth, to count as another fault.
 const larger = 3
 
-// hides reports whether x, which is open, would hide another fault of its service: evidence of another kind or size
-// that appears after the evidence of x has unfolded.
+// hides reports whether x, which must be open, would hide e, another fault of its service: evidence of another kind or
+// size that appears after the evidence of x has unfolded.
 func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	if x.unexplained() || now.Sub(x.LastOpened()) < unfolding || x.Suspects[0].Service != e.service {
 		return false
@@ -59,8 +59,7 @@ func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Co
 	}
 }
 
-// renew gives the evidence to the incident of its service that is open or reopens. It reports whether there is such an
-// incident.
+// renew gives e to the incident of its service that is open or reopens. It reports whether there is such an incident.
 func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	for _, x := range slices.Backward(t.incidents) {
 		if x.service != e.service || !x.IsOpen() &&
@@ -80,8 +79,8 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	return false
 }
 
-// joins reports whether the evidence belongs to an open incident of another service, because one service explains the
-// other. That incident goes on.
+// joins reports whether e belongs to an open incident of another service, because one service explains the other. That
+// incident goes on, and takes e over if e.service is the one that explains the other.
 func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
 	for _, x := range t.incidents {
 		if !x.IsOpen() {
@@ -116,7 +115,7 @@ func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Compare
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
 }
 
-// stopped returns the time of the last of the requests that no longer come, or 0.
+// stopped returns the time of the last of the requests that no longer come, or 0 if there are no such requests.
 func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
 	var of []trace.Op
 	for i := range e.from.Suspects {
@@ -155,7 +154,8 @@ func (x *tracked) mayReturn() bool {
 	return last.State == Closed && last.Why != Replaced && last.Why != Moved
 }
 
-// returningWindows is the number of windows within which evidence of the slower scales reopens an incident.
+// returningWindows is the number of periods between windows of a slower scale within which its evidence reopens an
+// incident.
 const returningWindows = 4
 
 // returning returns the time after the end of an incident within which new evidence reopens it.
@@ -174,7 +174,8 @@ func (x *tracked) strongest() evidence {
 	return x.evidence
 }
 
-// explained reports whether a service is the victim of another one.
+// explained reports whether victim is slow or fails because of cause. A service explains itself if its score is as
+// high. For different services:
 //
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
@@ -194,7 +195,7 @@ func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) b
 	}
 }
 
-// exceededSince returns the time when a service first exceeded its threshold, or now if a slower scale raised it.
+// exceededSince returns the time when service first exceeded its threshold, or now if a slower scale raised it.
 func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
 	if since, ok := t.exceeded[service]; ok {
 		return since

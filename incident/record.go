@@ -30,7 +30,7 @@ type peak struct {
 // the levels, and a single odd window hardly changes it.
 type record [numKinds][]peak
 
-// learn takes the levels of a healthy window.
+// learn adds l, the levels of a healthy window that ended at end.
 func (r *record) learn(end trace.Nanos, requests uint64, l *levels) {
 	for k, level := range l {
 		if level > 0 {
@@ -58,7 +58,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	return peaks
 }
 
-// forget deletes the peaks before an instant. It reports whether any peak is left.
+// forget deletes the peaks that ended before instant `before`. It reports whether any peak is left.
 func (r *record) forget(before trace.Nanos) (left bool) {
 	for k := range r {
 		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })
@@ -67,13 +67,13 @@ func (r *record) forget(before trace.Nanos) (left bool) {
 	return left
 }
 
-// in returns the level that p would have had by chance in a window with a number of requests. Levels vary more if there
-// are fewer requests.
+// in returns the level that p would have had by chance in a window with the given number of requests. Levels vary more
+// if there are fewer requests.
 func (p *peak) in(requests uint64) float64 {
 	return p.level * max(1, math.Sqrt(float64(p.requests)/float64(max(1, requests))))
 }
 
-// highest returns the highest level of a kind in healthy windows.
+// highest returns the highest level of kind k in healthy windows, or 0 if there is no level. r may be nil.
 func (r *record) highest(k kind) float64 {
 	if r == nil || len(r[k]) == 0 {
 		return 0
@@ -81,7 +81,8 @@ func (r *record) highest(k kind) float64 {
 	return r[k][0].level
 }
 
-// usual returns the level of a kind that chance exceeds in one of n^ratio windows, if n windows were healthy.
+// usual returns the level of kind k that chance exceeds in one of n^ratio windows, if n windows were healthy. It is at
+// least leastMargin times the highest level, and 0 if there is no level. r may be nil.
 //
 // The tails of levels fall off about exponentially, with a mean θ. The i-th highest level of n windows, counted from 0,
 // is expected at θ·(1/(i+1) + … + 1/n), so each peak estimates θ. The highest estimate counts.

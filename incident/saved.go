@@ -86,7 +86,7 @@ type SavedPeak struct {
 	Last     trace.Nanos
 }
 
-// SavedTime is a service and the start of something that applies to it.
+// SavedTime is a service with the time when it was accepted, or when it first exceeded its threshold.
 type SavedTime struct {
 	Service trace.Symbol
 	Since   trace.Nanos
@@ -241,8 +241,8 @@ func (s *SavedOperation) record() *operationRecord {
 	return r
 }
 
-// Restore returns the tracker that was saved. It ignores incidents without suspects or history, and scores without a
-// service.
+// Restore returns the tracker that was saved, with [DefaultGates], because gates are not saved. It ignores incidents
+// without suspects or history, and scores without a service.
 func Restore(s SavedTracker) *Tracker {
 	t := NewTracker()
 	copy(t.healthy[:], s.Healthy)

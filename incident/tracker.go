@@ -44,7 +44,8 @@ const (
 	waiting = 0.1
 	// settling is the time that scores need to tell the victim from the cause. They rise as a window fills.
 	settling = Window / 2
-	// spreading is the time an incident may take to show all services that it affects. We learn no service earlier.
+	// spreading is the time an incident may take to show all services that it affects. Before that, we learn from no
+	// service.
 	spreading = 30 * time.Minute
 	// located is the number of suspects per incident whose instances are compared.
 	located = 3
@@ -154,8 +155,8 @@ func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding,
 	return f, true
 }
 
-// judgeAll judges the windows that end now, and learns from the windows of slower scales. It returns the evidence that
-// raises incidents.
+// judgeAll judges f and the windows of slower scales that end now, and learns from the latter. It returns the evidence
+// that raises incidents.
 func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer) []evidence {
 	j, exceeded := t.judge(now, f, sites)
 	slow := t.slowWindows(now, sites)
@@ -209,7 +210,7 @@ const (
 	GrowthAfter     = 7*24*time.Hour + history.GrowthDuration // changes that take days
 )
 
-// Left returns how long requests must still go on until [Ready] is true, or 0.
+// Left returns how long requests must still go on until [Ready] is true, at least a minute, or 0 if it is true.
 func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	if Ready(now, sites) {
 		return 0
@@ -217,7 +218,7 @@ func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Minutes(now))*time.Minute)
 }
 
-// Forget deletes the incidents that closed before a time, and the oldest closed ones beyond [MaxClosed].
+// Forget deletes the incidents that closed before instant `before`, and the oldest closed ones beyond [MaxClosed].
 func (t *Tracker) Forget(before trace.Nanos) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return !x.IsOpen() && x.Closed() < before })
 	closed := 0

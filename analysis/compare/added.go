@@ -14,12 +14,12 @@ type AddedCall struct {
 	Op          trace.Op // the operation called; a step of the caller if no other service is known to answer
 	Caller      trace.Op // a step
 	Before, Now float64  // calls per call of Caller
-	// Nanos is the time in ns that they add to a call of Caller, at their usual times. It doesn't include the time
-	// saved by other calls that Caller makes less often.
+	// Nanos is the time in ns that these calls add to a call of Caller, minus the time that it saves by making other
+	// calls less often. Calls that are slower than usual count with their usual time.
 	Nanos float64
 }
 
-// callSum sums up calls.
+// callSum holds the number of calls and the sum of their own times.
 type callSum struct {
 	calls float64
 	nanos float64 // own time
@@ -29,7 +29,7 @@ func (s *callSum) add(o callSum) { s.calls, s.nanos = s.calls+o.calls, s.nanos+o
 
 func (s callSum) mean() float64 { return s.nanos / max(1, s.calls) }
 
-// leastMore is the minimum ratio of the calls that a caller makes now to the calls that it made before.
+// leastMore is the factor by which the calls per call of the caller must grow before they may count as added.
 const leastMore = 1.1
 
 // added looks for calls that callers make more often than before. Own times are compared per call, so a caller that
@@ -48,7 +48,7 @@ type added struct {
 	memo map[int32]*inclusives // by step
 }
 
-// inclusives holds inclusive times of calls in ns, or numbers of calls: usual, now, and the smaller of both.
+// inclusives holds inclusive times of calls in ns, or numbers of calls: usual, now, and the smaller of the two.
 type inclusives struct{ usual, now, least float64 }
 
 var once = inclusives{1, 1, 1}
@@ -59,7 +59,8 @@ func (t *inclusives) add(o, times inclusives) {
 	t.least += times.least * o.least
 }
 
-// moreCalls is a site with more calls than before. Numbers of calls are per call of the caller.
+// moreCalls is a site with more calls than before. Numbers of calls are per call of the caller. Calls up to limit are
+// within the variation of the history.
 type moreCalls struct {
 	site               int32
 	before, now, limit float64
@@ -73,7 +74,7 @@ func (a *added) chargeAdded() {
 	}
 }
 
-// callers returns the steps with sites that may have more calls than before, beyond chance, ordered by operation.
+// callers returns the steps that may make more calls than before, beyond chance, ordered by operation.
 func (a *added) callers() (steps []int32) {
 	now, before := make([]float64, a.x.steps), make([]float64, a.x.steps)
 	for i := int32(1); int(i) < len(a.sites); i++ {
@@ -98,11 +99,11 @@ func (a *added) callers() (steps []int32) {
 	return slices.Compact(steps)
 }
 
-// op returns the operation of a step that has sites.
+// op returns the operation of step, which must have sites.
 func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
 
-// own reports whether the caller itself makes the calls at a site. Other sites are answers to its calls, or waits of
-// the messages that it takes, as far as we know who sent them.
+// own reports whether the caller itself makes the calls at site. Other sites are answers to its calls, or waits of the
+// messages that it takes, as far as we know who sent them.
 func (a *added) own(site int32) bool {
 	s := &a.sites[site]
 	return s.Parent != 0 && !s.Queue && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
@@ -155,8 +156,9 @@ func (a *added) judgeCaller(step int32) {
 	}
 }
 
-// beyond sets the calls at a site, given the number of calls of its caller, and their fence. It reports whether there
-// are more. Additional failed calls don't count, because they may have been repeated.
+// beyond reports whether the calls at m.site exceed the variation of the history. If they exceed its upper quartile, it
+// also sets the numbers and the limit of m. callers is the number of calls of the caller. Additional failed calls don't
+// count, because they may have been repeated.
 func (a *added) beyond(m *moreCalls, callers float64) bool {
 	rate, usual, pieces := a.of.perCall(m.site)
 	rate -= a.failing[m.site] / callers
@@ -168,7 +170,7 @@ func (a *added) beyond(m *moreCalls, callers float64) bool {
 	return m.now > m.limit
 }
 
-// charge charges added calls to the operation that makes them.
+// charge charges the added calls of m to the operation that makes them. callers is the number of its calls.
 func (a *added) charge(m *moreCalls, callers float64) {
 	s := &a.sites[m.site]
 	part := m.nanos * callers / a.requests / a.unit(m.site)
@@ -193,7 +195,7 @@ func (a *added) whole(step int32) inclusives {
 	return t
 }
 
-// site returns the calls at a site in the window and before.
+// site returns the calls at site i in the window and before it, and caches them.
 func (a *added) site(i int32) (now, before callSum) {
 	s, known := a.sums[i]
 	if !known {
@@ -203,7 +205,7 @@ func (a *added) site(i int32) (now, before callSum) {
 	return s[0], s[1]
 }
 
-// step returns the calls of a step under all callers.
+// step returns the calls of step under all callers, in the window and before it.
 func (a *added) step(step int32) (now, before callSum) {
 	for _, i := range a.x.at.of(step) {
 		n, b := a.site(i)
@@ -224,7 +226,8 @@ func (a *added) inclusive(site int32) inclusives {
 	return t
 }
 
-// ownTimes returns the own times of calls.
+// ownTimes returns the mean own times of calls now and before. If one of them has no calls, the other one counts for
+// both.
 func ownTimes(now, before callSum) inclusives {
 	switch {
 	case before.calls == 0:
@@ -263,7 +266,8 @@ func (a *added) inBelow(step int32) inclusives {
 	return sum
 }
 
-// byTime sorts added calls by time. Several sites may have the same callee.
+// byTime sorts calls in place, in descending order of Nanos, and returns them. Ties are ordered by caller and
+// operation.
 func byTime(calls []AddedCall) []AddedCall {
 	slices.SortFunc(calls, func(a, b AddedCall) int {
 		return cmp.Or(cmp.Compare(b.Nanos, a.Nanos), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Op, b.Op))

@@ -11,8 +11,8 @@ const (
 	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
 	// People choose such waits with request durations in mind: a tenth of a second to some seconds.
 	longestBackoff = 10
-	// leastBegun is the minimum part of the failures of calls that their callee shows, too. Below it, the caller causes
-	// them.
+	// leastBegun is the part of the failed calls that the callee must show as failures, too. If it shows less, the
+	// caller causes them.
 	leastBegun = 0.5
 )
 
@@ -43,8 +43,9 @@ func (l *ledger) chargeBackoff() {
 	}
 }
 
-// begins returns the site where the failures of a site with calls to another service start. It is the site itself, or
-// one where that service, or one behind it, calls another service whose failures explain most of them.
+// begins returns the site where the failures of the calls at site `number` start. It follows the calls of their callee
+// to other services, as long as the failures of such a call explain most of them, and returns number if there is no
+// such call.
 func (l *ledger) begins(number int32) int32 {
 	seen := make(map[int32]bool)
 	for !seen[number] {
@@ -60,7 +61,7 @@ func (l *ledger) begins(number int32) int32 {
 	return number
 }
 
-// callsBehind returns the sites of the calls to other services that the callee of a site makes to answer it.
+// callsBehind returns the sites of the calls to other services that the callee of site `number` makes to answer it.
 func (l *ledger) callsBehind(number int32) (calls []int32) {
 	service, seen := l.callee[number].Service, make(map[int32]bool)
 	for left := []int32{l.index.step[number]}; len(left) > 0; {
@@ -90,8 +91,8 @@ func (l *ledger) failingSites() []int32 {
 	})
 }
 
-// failingAt returns the failures that the callee of a site shows in these calls, plus the calls that it did not answer,
-// per request.
+// failingAt returns the failed calls that the callee of site `number` shows when it answers that site, plus all calls
+// that it did not answer, per request.
 func (l *ledger) failingAt(number int32) float64 {
 	service, calls := l.callee[number].Service, 0.0
 	for _, i := range l.index.below.of(l.index.step[number]) {
@@ -102,7 +103,7 @@ func (l *ledger) failingAt(number int32) float64 {
 	return calls/l.requests + l.evidence[service].unanswered
 }
 
-// explain removes a part of the growth of the own times of calls.
+// explain removes part (0–1) of the excess of c and of the growth of its typical times.
 func (c *operationCalls) explain(part float64) {
 	for _, t := range []*callTimes{&c.known, &c.young} {
 		t.excess *= 1 - part

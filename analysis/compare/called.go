@@ -20,7 +20,7 @@ func newCalledOperations(x *siteIndex) calledOperations {
 	}
 }
 
-// at returns the calls of the operation of a site.
+// at returns the calls of the operation of site `number`, which is s. It adds the operation if it is new.
 func (m *calledOperations) at(number int32, s *history.Site) *operationCalls {
 	c := &m.byNode[m.x.node[number]]
 	if *c == nil {
@@ -30,7 +30,7 @@ func (m *calledOperations) at(number int32, s *history.Site) *operationCalls {
 	return *c
 }
 
-// of returns the calls of any operation.
+// of returns the calls of operation, whether or not it has sites. It adds the operation if it is new.
 func (m *calledOperations) of(operation history.Callee) *operationCalls {
 	node, isNode := m.x.nodes[operation]
 	if isNode && m.byNode[node] != nil {
@@ -48,7 +48,7 @@ func (m *calledOperations) of(operation history.Callee) *operationCalls {
 	return c
 }
 
-// known returns the calls of an operation, or nil without calls.
+// known returns the calls of operation, or nil if it has no calls.
 func (m *calledOperations) known(operation history.Callee) *operationCalls {
 	if node, isNode := m.x.nodes[operation]; isNode {
 		return m.byNode[node]

@@ -1,5 +1,5 @@
-// Package compare ranks the services of an application by their additional cost in some traces, the window, over a
-// history: [Suspect]s. The choice of the window is its only hint. There are two kinds of history:
+// Package compare ranks the services of an application by their additional cost in some traces, the window, relative to
+// a history. Its results are [Suspect]s. The choice of the window is its only hint. There are two kinds of history:
 //
 //   - A [Recording] keeps every call of recorded traces. Any [Traces] of it can be a window, and any others the
 //     [Normal] that the window is compared with.
@@ -25,8 +25,9 @@ type Suspect struct {
 	// history. 0 means that there is only noise. The score of a running service leaves out Shape, which still orders
 	// the suspects: a new version makes other calls, and if these are slower or fail, that counts.
 	Score float64
-	// Soft orders suspects without a score. It is the maximum, over the sites charged to the suspect, of the distance
-	// between the mean in the window and the median of the history, in units of the distance between median and fence.
+	// Soft orders suspects with equal scores, such as 0. It is the maximum, over the sites charged to the suspect, of
+	// the distance between the mean in the window and the median of the history, in units of the distance between
+	// median and fence.
 	Soft float64
 	// These are the parts of Score:
 	//
@@ -48,9 +49,9 @@ type Suspect struct {
 	Failures float64
 	// Opaque means that the service emits no spans: CLIENT spans name it.
 	Opaque bool
-	// From is a caller. It is set if time or requests are lost on the way from that caller, outside the spans of both
-	// services: in a hop without spans, in the network, or in the queue of the service. It is 0 if the service itself
-	// is at fault, or late for several callers.
+	// From is the caller if nearly all of the evidence is time or requests lost on the way from that caller, outside
+	// the spans of both services: in a hop without spans, in the network, or in the queue of the service. It is 0 if
+	// the service itself is at fault, is late for several callers, or emits no spans.
 	From trace.Symbol
 	// Shared holds the parts of Score that a neighbour may cause, ordered by name. They come from calls between both
 	// services, or from own time and changed shapes of operations that call the neighbour. The parts of several
@@ -58,8 +59,9 @@ type Suspect struct {
 	Shared []SharedPart
 	// Operations are the operations with evidence, in descending order of Score.
 	Operations []SuspectOperation
-	// Whole holds the number of all calls of the service and the growth of their typical own time, each relative to the
-	// calls at its site. Only comparisons of a running service, other than Plain, set it.
+	// Whole holds the number of all calls of the service and the growth of their own time, each relative to earlier
+	// calls at its site. Only comparisons of a running service by a lasting [Judge], [Comparer.Crept] and
+	// [Comparer.Grown] set it.
 	Whole SuspectOperation
 	// Young means that most calls in Whole are at sites that have been known for less than a day.
 	Young bool
@@ -74,8 +76,8 @@ type Suspect struct {
 // AddedTime returns the part of the score that is time.
 func (s *Suspect) AddedTime() float64 { return s.Own + s.Added + s.In + s.Out + s.Rest }
 
-// AddedTime returns the time that all suspects add, and the share of the first one. The Rest of a service without spans
-// is also the Own of its callers.
+// AddedTime returns the time that all suspects add, which is at least the time of the first one. It leaves out the Rest
+// of services without spans, because that is also the Own of their callers.
 func AddedTime(suspects []Suspect) (total float64) {
 	for i := range suspects {
 		x := &suspects[i]
@@ -113,8 +115,8 @@ type InstancePart struct {
 	Of         int // number of values of Key with calls in the window
 }
 
-// Queue returns the operation of s that stands for a queue, if most of the evidence against s is the time that messages
-// wait in it, or else nil. No request waits for these messages.
+// Queue returns the operation of s that stands for a queue, or nil unless at least half of the score of s is the time
+// that messages wait in it. No request waits for these messages.
 func (s *Suspect) Queue() *SuspectOperation {
 	if len(s.Operations) == 0 || !s.Operations[0].Queue || s.Operations[0].Score < s.Score/2 {
 		return nil

@@ -97,7 +97,8 @@ type verdictsAbout struct {
 // NewComparer returns a comparer of a history.
 func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
 
-// begin prepares for the comparison of a window, and returns it.
+// begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For them, it discards
+// the verdicts if judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
 	m.changes = m.Note(w.From)
 	if about := (verdictsAbout{judge, w.To - w.From, m.Renumbered()}); !judge.soft && about != m.about {
@@ -130,7 +131,7 @@ func (m *Comparer) index() *siteIndex {
 	return m.indexed
 }
 
-// comparison returns a comparison of a window that uses new memory.
+// comparison returns w as a window that uses new memory.
 func (m *Comparer) comparison(w history.Range, skipped history.Ranges) *liveWindow {
 	return &liveWindow{comparing: &comparing{}, of: m, h: m.Sites, window: w, skipped: skipped.Before(w.From)}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Crept compares calls with calls of an earlier time. It charges the local times that have been longer in all of the
-// last three hours, or days. It uses the lowest of their three ratios for each call in the last hour. It also compares
-// all calls of each service together, where chance largely cancels out. Inner spans count in the local times around
-// them.
+// Crept compares the last three hours or days before now with an earlier time, which `than` selects. It charges the
+// local times that have been longer in all three, by the lowest of their three ratios for each call in the last hour.
+// There are no suspects if the last hour has no requests or is not learned yet. Crept also compares all calls of each
+// service together, where chance largely cancels out. Inner spans count in the local times around them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	h, w := m.Sites, history.LastHour(now)
 	c := m.comparison(w.Slices(), h.SkippedAny())
@@ -66,7 +66,7 @@ type creptTimes struct {
 	now, before [len(history.Recent{})]float64
 }
 
-// add adds the calls at a site. Its growth must be known.
+// add adds the calls at a site. The growth of last must be known.
 func (t *creptTimes) add(last *history.Recent, calls, onPath float64) {
 	t.calls += calls
 	calls *= onPath
@@ -76,7 +76,7 @@ func (t *creptTimes) add(last *history.Recent, calls, onPath float64) {
 	}
 }
 
-// operation returns the calls as an operation with Op 0.
+// operation returns the calls as an operation with Op 0, or the zero value if they have not become longer.
 func (t *creptTimes) operation(l *ledger) (o SuspectOperation) {
 	rise := math.Inf(1)
 	for i := range t.now {

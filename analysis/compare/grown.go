@@ -71,7 +71,7 @@ func (m *Comparer) Grown(window history.Interval) Comparison {
 	return result
 }
 
-// grown returns the highest score of s in a comparison by growth.
+// grown returns the highest score of s, as a whole or in an operation, in a comparison by growth.
 func (s *Suspect) grown() float64 {
 	score := s.Whole.Score
 	if len(s.Operations) > 0 {
@@ -80,8 +80,8 @@ func (s *Suspect) grown() float64 {
 	return score
 }
 
-// sharedGrowth returns the median growth of the services, at least 1, because more traffic makes most of them slower. A
-// single service shares nothing.
+// sharedGrowth returns the median growth of the services, at least 1, because more traffic makes most of them slower.
+// It returns 1 for a single service, which shares nothing.
 func sharedGrowth(wholes []grownTimes) float64 {
 	var growth []float64
 	for i := range wholes {
@@ -98,8 +98,8 @@ func sharedGrowth(wholes []grownTimes) float64 {
 }
 
 // grownTimes sums up the local times of calls in ns, in the parts of a window and in the parts of an early time. Each
-// site counts with its calls in the window, so that more calls at slow sites are no growth, and with the part of their
-// time in the window that is on the critical path.
+// site counts with its calls in the window, so that more calls at slow sites don't count as growth, and with the part
+// of their time in the window that is on the critical path.
 type grownTimes struct {
 	calls float64
 	parts [history.SteadyParts]float64
@@ -138,8 +138,8 @@ func addMean(sum *history.Mean, m history.Mean, calls float64) {
 	sum.Variance += m.Variance * calls * calls
 }
 
-// least returns the lowest time of a part of the window, and the lowest early one. A service that is slow when it
-// starts, or for some minutes, thus doesn't count.
+// least returns the lowest time of a part of the window, and the lowest early one, so a service that is slow only when
+// it starts, or for some minutes, doesn't count.
 func (t *grownTimes) least() (now float64, early history.Mean) {
 	return slices.Min(t.parts[:]), t.early.Lowest()
 }

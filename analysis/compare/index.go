@@ -34,7 +34,8 @@ func (n numbers[K]) of(k K) int32 {
 // lists holds several lists one after another: list i is values[ends[i−1]:ends[i]].
 type lists struct{ ends, values []int32 }
 
-// listsOf returns n lists. pairs yields a list and a value for it. The values of each list must come in order.
+// listsOf returns n lists. pairs yields a list and a value for it, with the values of each list in order. It is called
+// twice and must yield the same pairs.
 func listsOf(n int, pairs func(yield func(list, value int32))) lists {
 	l := lists{ends: make([]int32, n+1)}
 	pairs(func(list, _ int32) { l.ends[list+1]++ })

@@ -14,7 +14,7 @@ const (
 	// clearlyMore is the minimum ratio of the cost of a call with a value to the cost of a call with another value.
 	clearlyMore = 2
 	// leastVisible is the minimum part of the score of a service that its calls must show. If they show less, their
-	// cost is noise: calls were not answered, or were made in another way.
+	// cost is noise: the score comes from calls that were not answered, or were made in another way.
 	leastVisible = 0.5
 	// carried is the minimum part of the cost of a value that another value with a more specific key must carry to
 	// explain it.
@@ -49,7 +49,7 @@ func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect)
 	return all[:min(len(all), maxListed)]
 }
 
-// instancesOf returns a comparison of the instances of a suspect.
+// instancesOf returns a comparison of the instances of s, a suspect of c.
 func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspect) instanceComparison {
 	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
 	return instanceComparison{
@@ -60,7 +60,7 @@ func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspec
 }
 
 // accountsFor reports whether p, with a more specific key, carries nearly all of q's cost. A version that only one
-// instance has says more than the instance.
+// instance has says more than the instance, so it is listed as well.
 func (p *InstancePart) accountsFor(q *InstancePart) bool {
 	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
 }
@@ -104,7 +104,7 @@ func (x *instanceComparison) compare(values []history.Instance) (listed []Instan
 	return listed
 }
 
-// costs returns the values with calls in the window, and the cost of all.
+// costs returns the values with calls in the window, and their total cost.
 func (x *instanceComparison) costs(values []history.Instance) (costs []instanceCost, total float64) {
 	var service usage // history of all values
 	for i := range values {
@@ -145,8 +145,8 @@ func (x *instanceComparison) costs(values []history.Instance) (costs []instanceC
 // chance.
 const mostlyCheaper = 0.9
 
-// cheaper lowers the usual times if calls became faster with most of the values, as after a change of the most frequent
-// calls: otherwise the change would hide the times of the slow ones.
+// cheaper lowers the usual times of costs if calls became faster with most of the values, as after a change of the most
+// frequent calls. Otherwise the change would hide the times of the slow ones.
 func cheaper(costs []instanceCost) {
 	ratios := make([]float64, 0, len(costs))
 	for i := range costs {
@@ -163,19 +163,19 @@ func cheaper(costs []instanceCost) {
 	}
 }
 
-// usageOf returns the usage of a value in r.
+// usageOf returns the usage of s in r.
 func usageOf(s *history.InstanceSeries, r history.Range) usage {
 	calls, errors := s.Within(r), s.Errors.Within(r)
 	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
 }
 
-// before returns the usage of a value in the history.
+// before returns the usage of s before the window, without skipped times.
 func (x *instanceComparison) before(s *history.InstanceSeries) usage {
 	calls, errors := x.past(s.Unpack(nil), &x.kept), x.past(s.Errors.Unpack(nil), &x.keptShape)
 	return usage{float64(calls.Calls()), float64(calls.Time()), float64(errors.Calls())}
 }
 
-// inWhole returns the usage in the window, and inThird the usage in one of its thirds.
+// inWhole returns the usage of v in the window, and inThird selects the usage in third k.
 func inWhole(v *instanceCost) *usage { return &v.whole }
 
 func inThird(k int) func(*instanceCost) *usage {
@@ -185,7 +185,8 @@ func inThird(k int) func(*instanceCost) *usage {
 // perCall returns the usage per call. u must have calls.
 func (u *usage) perCall() usage { return usage{1, u.nanos / u.calls, u.errors / u.calls} }
 
-// siblings returns the medians of time and errors per call, in a part of the time, over all values except i.
+// siblings returns the medians of time and errors per call over all values except i. part selects the whole window or a
+// third of it.
 func siblings(costs []instanceCost, i int, part func(*instanceCost) *usage) usage {
 	var nanos, errors []float64
 	for k := range costs {

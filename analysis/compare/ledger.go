@@ -23,7 +23,8 @@ type graph struct {
 }
 
 // setBehind sets the callees of spans that call only one other service and have no CLIENT spans to show it, like
-// proxies and gateways. The callee is the most frequently called operation of that service.
+// proxies and gateways. The callee is the most frequently called operation of that service. calls returns the number of
+// calls at a site.
 func (g *graph) setBehind(calls func(site int32) uint64) {
 	type usual struct {
 		history.Callee
@@ -69,7 +70,7 @@ type ledger struct {
 	// unknown.
 	long func(site int32) (nanos float64, long bool)
 	// running means that the history belongs to a running service. A deploy changes the calls of a service for hours.
-	// That is no loss, and as a part of the score it would hide a fault that is.
+	// That isn't a loss, and as a part of the score it would hide real losses.
 	running bool
 
 	source    source
@@ -107,7 +108,7 @@ type callTimes struct {
 	typical       typicalTimes
 }
 
-// times returns the times of calls at sites with a short history (young), or at others.
+// times returns the times of calls at sites with a short history if young is true, or else at the other sites.
 func (c *operationCalls) times(young bool) *callTimes {
 	if young {
 		return &c.young
@@ -115,7 +116,7 @@ func (c *operationCalls) times(young bool) *callTimes {
 	return &c.known
 }
 
-// evidence is the evidence against a service.
+// evidence collects the parts of the score of a service, per request: see [Suspect].
 type evidence struct {
 	own, added, errors, unanswered, silent, shape, soft float64
 
@@ -152,7 +153,7 @@ type siteTime struct {
 	calls  float64       // in the window
 	onPath float64       // part of the time in the window that is on the critical path: only this delays requests
 	mean   float64       // in the window, in ns
-	usual  float64       // the smallest mean that is no excess, in ns
+	usual  float64       // means up to this are not an excess, in ns
 	means  []float64     // in the pieces of the history, in ns; empty if the mean is within their fence
 	leaves bool          // too many calls of the window made no calls
 	inside bool          // it is part of the local time of another site, and charged there
@@ -162,7 +163,8 @@ type siteTime struct {
 	before float64
 }
 
-// unit returns the unit of the times at a site, in ns.
+// unit returns the unit of the times at site, in ns: the mean duration of a request or, at sites of long requests,
+// their typical duration if that is longer.
 func (l *ledger) unit(site int32) float64 {
 	if l.long != nil {
 		if nanos, long := l.long(site); long {
@@ -172,11 +174,12 @@ func (l *ledger) unit(site int32) float64 {
 	return l.duration
 }
 
-// leastLag is the minimum ratio of the time of messages in a queue to the usual time that counts as a loss. Batches and
-// polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+// leastLag is the factor by which the time of messages in a queue must exceed its usual limit to count as a loss.
+// Batches and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
 const leastLag = 2
 
-// chargeTime charges the excess of own time at a site. It reorders x.means.
+// chargeTime charges the excess of own time at a site, or leaves it to [added.chargeMissing] if the calls got no
+// answer. It reorders x.means.
 func (l *ledger) chargeTime(x *siteTime) {
 	if p := &l.sites[x.number]; x.inside {
 		l.called.at(x.number, p).add(x, x.mean, l.unit(x.number))
@@ -203,7 +206,7 @@ func (l *ledger) chargeTime(x *siteTime) {
 	l.charge(x, limit, soft)
 }
 
-// charge charges the time of the calls at a site above a limit.
+// charge charges the time of the calls of x above limit, in ns. soft is as in [Suspect].
 func (l *ledger) charge(x *siteTime, limit, soft float64) {
 	excess := max(0, x.mean-limit) * x.onPath * x.calls / l.requests / l.unit(x.number)
 	p := &l.sites[x.number]
@@ -324,7 +327,7 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 // outlying is the number of slices that single slow calls may fill: one in each part of a window.
 const outlying = history.SteadyParts
 
-// exceeds reports whether the mean time of calls exceeds a limit in most slices, not only because of the longest few.
+// exceeds reports whether the mean time of the calls in c exceeds limit even without the few slices with the most time.
 func exceeds(c history.Cells, limit float64) bool {
 	byTime := slices.SortedFunc(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Own(), a.Own()) })
 	rest := history.Cells(byTime[min(outlying, len(byTime)):])
@@ -353,7 +356,8 @@ func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service 
 	return services
 }
 
-// rank attributes the wire times and orders the services.
+// rank attributes the wire times and returns the suspects in order: all services that emit spans, and others with
+// evidence.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
 	index := make(map[int32]int, len(numbers))
@@ -402,7 +406,7 @@ func (l *ledger) rank() []Suspect {
 	return suspects
 }
 
-// countCalls sets the numbers of calls to the services, and of their failures.
+// countCalls sets Calls and Failures of services.
 func (l *ledger) countCalls(services []Service, index map[int32]int) {
 	for _, w := range l.wire.sorted(index) {
 		services[w.to].Calls += w.calls
@@ -426,7 +430,7 @@ func (l *ledger) byName() []int32 {
 	return numbers
 }
 
-// ByName orders names of services by their text.
+// ByName compares a and b, which are names of services, by their text.
 func ByName(t *trace.Table, a, b trace.Symbol) int {
 	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
 }
@@ -469,7 +473,7 @@ func compareOperations(a, b SuspectOperation) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 }
 
-// operation describes an operation with evidence.
+// operation returns k, an operation with evidence, as a suspect operation with score.
 func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 	o := SuspectOperation{Op: k.Op, Score: score}
 	if c := l.called.known(k); c != nil {
@@ -479,7 +483,7 @@ func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 	return o
 }
 
-// describe describes the calls of an operation with a score.
+// describe returns c as a suspect operation with score. It has no number of calls if most of them are at young sites.
 func (c *operationCalls) describe(score float64) SuspectOperation {
 	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score, Stopped: c.stopped}
 	if c.known.calls >= c.calls/2 {
@@ -490,7 +494,7 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 	return o
 }
 
-// set sets the numbers of the calls of o, and the means of their times.
+// set fills in the figures of o about its calls, given their times. It sets the rise only if there are enough calls.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
 	o.setMeans(times)
@@ -591,5 +595,5 @@ func (l *ledger) callingParts() map[neighbours]float64 {
 	return parts
 }
 
-// neighbours is the numbers of a service and of a service that it calls.
+// neighbours holds the numbers of a service and of another one that it calls.
 type neighbours struct{ caller, called int32 }

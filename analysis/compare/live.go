@@ -29,7 +29,7 @@ type serviceSkips struct {
 	known bool
 }
 
-// comparing is memory that comparisons use one after another.
+// comparing is memory that successive comparisons reuse.
 type comparing struct {
 	bad    []badCalls // by site
 	now    []float64  // by site: calls in the window
@@ -94,7 +94,7 @@ type badShape struct {
 	calls float64
 }
 
-// skip selects the skipped times of a service.
+// skip sets c.skipped to the skipped times of service.
 func (c *liveWindow) skip(service int32) {
 	if c.skips == nil {
 		c.skips = make([]serviceSkips, len(c.h.Names()))
@@ -106,7 +106,8 @@ func (c *liveWindow) skip(service int32) {
 	c.skipped = s.Ranges
 }
 
-// past returns the cells of the history. They share the memory of all, or of kept if some are skipped.
+// past returns the cells of `all` before the window without the skipped ones. They share the memory of `all`, or of
+// kept if some are skipped.
 func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells {
 	end := len(all)
 	for end > 0 && all[end-1].Slice >= c.window.From {
@@ -116,7 +117,7 @@ func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells 
 }
 
 // usual returns the mean duration of a trace of the history, in ns and at least 1, because it is the unit of all times.
-// If all of the history is skipped, the skipped traces count, and without any, the window.
+// If all of the history is skipped, the skipped traces count. If there is no history, the window counts.
 func (c *liveWindow) usual() float64 {
 	skipped := c.skipped
 	traces := c.past(c.h.Total(), &c.kept)
@@ -130,7 +131,7 @@ func (c *liveWindow) usual() float64 {
 	return max(1, float64(traces.Time())/max(1, float64(traces.Calls())))
 }
 
-// graph describes the sites.
+// graph returns the sites of the history with their services and callees. It is valid until the next comparison.
 func (c *liveWindow) graph() graph {
 	h := c.h
 	callees, opaque := h.Callees(c.callees)
@@ -149,8 +150,8 @@ func (c *liveWindow) graph() graph {
 	return g
 }
 
-// each yields the sites with calls in the window. It charges the sites with a verdict, the growth of typical times, and
-// silence.
+// each yields the sites with calls in the window that have to be judged in detail. It charges the other sites by their
+// verdicts, and also charges the growth of typical times and silence.
 func (c *liveWindow) each() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := int32(1); int(i) < len(c.sites); i++ {
@@ -172,12 +173,12 @@ func (c *liveWindow) each() iter.Seq[int32] {
 	}
 }
 
-// calls returns the number of calls at a site.
+// calls returns the number of calls at site `number` in the whole history and the window.
 func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at a site in the window by its verdict. It reports whether there is a verdict.
+// pass charges the calls at site `number` in the window by its verdict. It reports whether there is a verdict.
 func (c *liveWindow) pass(number int32) bool {
 	v, ok := c.screen(number)
 	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
@@ -197,8 +198,8 @@ func (c *liveWindow) pass(number int32) bool {
 	return true
 }
 
-// siteTime returns the mean own time of the calls at a site in the window, with the expectation for that hour, and the
-// part on the critical path.
+// siteTime returns the own time of the calls at site `number` in the window, given their number, mean and part on the
+// critical path. It adds the mean that is usual at that hour.
 func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
 		number: number,
@@ -211,7 +212,8 @@ func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTim
 	}
 }
 
-// sample returns the calls at a site in the window. It returns nil without calls, or with too few in the history.
+// sample returns the calls at site `number` in the window. It returns nil if the window has no calls, or the history
+// too few.
 func (c *liveWindow) sample(number int32) *sample {
 	c.site.Cells = c.times(number).Unpack(c.site.Cells)
 	now := c.site.Within(c.window)
@@ -268,8 +270,8 @@ func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells,
 	return s, past, before
 }
 
-// divide divides the past of a site, of total calls, into pieces of whole cells. Each has about n calls, as many as the
-// window, but there are at least minPieces if there are as many cells.
+// divide divides the past of a site, of total calls, into pieces of whole cells. Each has about n calls, the number of
+// calls in the window, or fewer if there would otherwise be fewer than minPieces.
 func (c *liveWindow) divide(past history.Cells, total, n uint64) {
 	number := max(1, total/n, min(minPieces, total))
 	c.pieces = c.pieces[:0]
@@ -291,7 +293,7 @@ func (c *liveWindow) divide(past history.Cells, total, n uint64) {
 	}
 }
 
-// inPieces sets the number of calls of a shape in each piece.
+// inPieces sets calls[k] to the number of calls of x in piece k.
 func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 	past := c.past(x.Cells, &c.keptShape)
 	for k := range c.pieces {
@@ -306,10 +308,11 @@ func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 	}
 }
 
-// count returns the number of calls in a part of the window.
+// count returns the number of calls of `in` in part.
 func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
 
-// share returns the share of a shape in the calls of the window: the lowest share over its parts.
+// share returns the share of shape in `all`, the calls of the window: the lowest share over its parts, or 0 if a part
+// has no calls.
 func (c *liveWindow) share(all, shape history.Cells) float64 {
 	share := count(shape, c.window) / count(all, c.window)
 	for i := range c.parts {
@@ -329,8 +332,8 @@ func (c *liveWindow) note(number int32, calls uint64) {
 	c.judged = append(c.judged, number)
 }
 
-// addShapes adds the shapes of the calls at a site in the window to its sample, unless all calls of the history have
-// the same shape.
+// addShapes adds the shapes of the calls at site `number` in the window to s, unless all known calls have the same
+// shape. series is the history that the site is compared with.
 func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	own := c.h.Series(number)
 	if series == &c.site && len(own.Shapes) == 1 {
@@ -368,8 +371,8 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	}
 }
 
-// readPieces sets c.known to the shares of the shapes of a history in its pieces. It returns the share in each piece of
-// the shapes that occur in no other piece.
+// readPieces sets c.known to the shares of the shapes of series in c.pieces. It returns the share in each piece of the
+// shapes that occur in no other piece.
 func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	c.shares = scratch.Sized(c.shares, (1+len(series.shapes))*len(c.pieces))
 	unique, all := c.shares[:len(c.pieces)], c.shares[len(c.pieces):]
@@ -397,7 +400,7 @@ func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	return unique
 }
 
-// changed notes the surplus of the shapes at a site.
+// changed notes the surplus of c.shapes at site `number`, and the total.
 func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float64) {
 	b := &c.bad[number]
 	b.total = total
@@ -423,12 +426,12 @@ func (c *liveWindow) chargeShapes() {
 	w.chargeInner()
 }
 
-// counts returns the approximate numbers of calls at a site in the window and before it, including skipped ones.
+// counts returns the approximate numbers of calls at site `number` in the window and before it, including skipped ones.
 func (c *liveWindow) counts(number int32) (now, before float64) {
 	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
 }
 
-// sums returns the calls at a site in the window and before it.
+// sums returns the calls at site `number` in the window and, without skipped ones, before it.
 func (c *liveWindow) sums(number int32) (now, before callSum) {
 	c.skip(c.sites[number].Service)
 	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)
@@ -439,7 +442,8 @@ func (c *liveWindow) sums(number int32) (now, before callSum) {
 
 // perCall returns the number of calls at a site per call of its caller's step: in the window (the lowest of its parts),
 // in the history of the step, and in its pieces. The history starts with the first call at the site, if any, because
-// earlier calls may have been deleted, see [history.Sites.Accept].
+// earlier calls may have been deleted, see [history.Sites.Accept]. It returns 0, 0 and nil if the history has too few
+// calls of the step, or the window has no calls of it.
 func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	c.skip(c.sites[number].Service)
 	x := c.of.index()

@@ -60,7 +60,7 @@ func (c *liveWindow) chooseTimes() {
 	}
 }
 
-// add adds the calls at a site.
+// add adds the calls at site `number`.
 func (s *callsOfService) add(c *liveWindow, number int32) {
 	c.skip(c.h.All()[number].Service)
 	times := c.h.Series(number).LocalTimes()
@@ -72,8 +72,8 @@ func (s *callsOfService) add(c *liveWindow, number int32) {
 	s.nanos += float64(now.Own())
 }
 
-// addInner adds the time of an inner site if it is called more or less often than before. All other sites must have
-// been added.
+// addInner adds the time of inner site `number` if it is called more or less often than before. All sites that are not
+// inner must have been added.
 func (s *callsOfService) addInner(c *liveWindow, number int32) {
 	if s.before == 0 || s.now == 0 {
 		return
@@ -99,13 +99,13 @@ func (s *callsOfService) addInner(c *liveWindow, number int32) {
 // byLocal reports whether a service is judged by local times.
 func (c *liveWindow) byLocal(service int32) bool { return c.local != nil && c.local[service] }
 
-// inside reports whether the own time of a site is judged as a part of the local time of another one.
+// inside reports whether the own time of site `number` is judged as a part of the local time of another site.
 func (c *liveWindow) inside(number int32) bool {
 	s := &c.h.All()[number]
 	return s.Inner && c.byLocal(s.Service)
 }
 
-// times returns the times to judge a site by.
+// times returns the times to judge site `number` by: local times or own times.
 func (c *liveWindow) times(number int32) *history.Times {
 	if c.byLocal(c.h.All()[number].Service) {
 		return c.h.Series(number).LocalTimes()
@@ -114,7 +114,7 @@ func (c *liveWindow) times(number int32) *history.Times {
 }
 
 // usualTime returns the mean that calls at a site usually reach at the hour of the window, in ns, or 0 if it is
-// unknown. A week has local times. Own times are shorter by the mean of the spans inside.
+// unknown. The week holds local times, so own times are calculated by subtracting the mean time of the spans inside.
 func (c *liveWindow) usualTime(number int32) float64 {
 	s := c.h.Series(number)
 	usual := s.Week.Usual(c.window.To - 1)

@@ -30,7 +30,7 @@ func (r *Recording) kindOf(t *recordedTrace) (k requestKind) {
 	return k
 }
 
-// longRequestsOf returns the long requests of a history.
+// longRequestsOf returns the long requests of t.
 func longRequestsOf(t Traces) longRequests {
 	l := longRequests{
 		rec: t.rec, kinds: make(map[requestKind]history.Logs), sites: make([]history.Logs, len(t.rec.Sites)),
@@ -64,7 +64,7 @@ func (l *longRequests) others(traces []recordedTrace) (requests, nanos float64) 
 	return requests, nanos
 }
 
-// at implements the field long of a ledger.
+// at implements ledger.long.
 func (l *longRequests) at(site int32) (nanos float64, long bool) {
 	if of := l.sites[site]; l.from > 0 && of.Calls > 0 && of.Octaves() >= l.from {
 		return of.Nanos(), true

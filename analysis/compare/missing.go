@@ -17,11 +17,12 @@ type missingAnswers struct {
 	limit, soft float64
 }
 
-// unusuallyLong is the minimum ratio of the time of calls without answers to the time of answered ones that counts as a
+// unusuallyLong is the factor by which the time of unanswered calls must exceed the time of answered ones to count as a
 // loss.
 const unusuallyLong = 2
 
-// missesAnswers reports whether the calls at a site got no answer although the service that they call emits spans.
+// missesAnswers reports whether the calls at site `number` got no answer although the service that they call emits
+// spans.
 func (l *ledger) missesAnswers(number int32) bool {
 	s, called := &l.sites[number], l.callee[number].Service
 	if !s.Client || s.Border || called == 0 || called == s.Service || l.opaque[called] {
@@ -49,8 +50,8 @@ func (a *added) chargeMissing() {
 	}
 }
 
-// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at a site, or 0 without
-// such calls. It returns the larger of usual and present time, and the longest of several callees.
+// answered returns the inclusive time in ns of answered calls that are otherwise like the calls at site `number`, or 0
+// without such calls. The time is the larger of the usual and the present one, and the longest of several callees.
 func (a *added) answered(number int32) (longest float64) {
 	for _, i := range a.alike(number) {
 		t := a.inclusive(i)
@@ -59,8 +60,8 @@ func (a *added) answered(number int32) (longest float64) {
 	return longest
 }
 
-// alike returns the sites of answered calls that otherwise equal the calls at a site without answers: calls of the same
-// operation by the same caller, and to the same callee if its name is known.
+// alike returns the sites of answered calls that are otherwise like the unanswered calls at site `number`: calls of the
+// same operation by the same caller, and to the same callee if its name is known.
 func (l *ledger) alike(number int32) (sites []int32) {
 	s, named := &l.sites[number], l.table.Target(l.sites[number].Op) != 0
 	for _, i := range l.index.below.of(l.index.caller[number]) {
@@ -102,7 +103,8 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the minimum share of the calls to a service that reach it, relative to the usual share, if it is alive.
+// leastAlive is the share of the calls to a service, relative to the usual share, that must reach it for it to count as
+// alive.
 const leastAlive = 0.5
 
 // isAlive reports whether a service, given by its number, is alive: it emits spans in the window for most of the calls
@@ -135,7 +137,7 @@ func (l *ledger) isAlive(service int32) bool {
 	return alive
 }
 
-// enters reports whether the calls at a site come from other services, or from outside.
+// enters reports whether the calls at s come from other services, or from outside.
 func (l *ledger) enters(s *history.Site) bool {
 	kind := l.table.Operation(s.Base).Kind
 	return !s.Client && (s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||

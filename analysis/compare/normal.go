@@ -39,10 +39,10 @@ func (t Traces) Normal() *Normal {
 	return h
 }
 
-// resolveCallees determines the usual callee of the CLIENT spans of each site: the most frequently called service, and
-// its most frequently called operation. Ties are resolved in favour of the smallest symbols. A site without history
-// gets the service that its attributes name, or the callee of the same step under other callers, or of the same
-// operation.
+// resolveCallees sets h.callee to the usual callee of the CLIENT spans of each site in traces: the most frequently
+// called service, and its most frequently called operation. Ties are resolved in favour of the smallest symbols. A site
+// without history gets the service that its attributes name, or the callee of the same step under other callers, or of
+// the same operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   history.SiteKey
@@ -174,15 +174,15 @@ const (
 	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
 	// data these are 0.35 %.
 	whisker = 1.5
-	// rare is the share of the pieces above which values are usual, too: where requests come in bursts, some pieces
-	// differ by more than quartiles show.
+	// rare is a quantile of the pieces. Values up to it are usual, even beyond the fence: where requests come in
+	// bursts, some pieces differ by more than quartiles show.
 	rare = 0.95
 )
 
 // pieces divides the history of a site into contiguous pieces. Each has about as many occurrences as the window, but
-// there are at least minPieces if there are as many occurrences. The pieces differ by everything that may also differ
-// between history and window without a fault: noise, correlation between neighbours, drift. A window with a single
-// occurrence is compared with single occurrences.
+// there are at least min(minPieces, occurrences) pieces. The pieces differ by everything that may also differ between
+// history and window without a fault: noise, correlation between neighbours, drift. A window with a single occurrence
+// is compared with single occurrences.
 type pieces struct{ occurrences, number int }
 
 func piecesOf(past, window int) pieces {

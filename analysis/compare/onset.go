@@ -14,9 +14,9 @@ const (
 	loudest = 4               // maximum weight of a slice, in multiples of the extent of the change
 )
 
-// Onset estimates when a change started. A service shows the change at the end of an interval: more time in the service
-// or in calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy
-// may precede a fault. Onset returns the start of a slice in the interval.
+// Onset estimates when a change started that service shows at the end of the interval: more time in the service or in
+// calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy may
+// precede a fault. Onset returns the start of a slice in the interval.
 //
 // Each slice scores its losses relative to the means before the interval, minus half of the loss of a slice at the end.
 // The change starts where the sum of these scores up to the end is largest: the estimate by maximum likelihood of a
@@ -84,8 +84,8 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 	return losses
 }
 
-// addMissing adds the calls that are missing since the last one at a site where requests start, if none come at the end
-// of the window.
+// addMissing adds to losses the calls that are missing since the last one in s, the series of a site where requests
+// start, if no calls come at the end of the window. c.site must hold the cells of s.
 func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
 	last := s.Last()
 	if c.window.To-last < history.Slice(settled/history.SliceLength) {
@@ -101,8 +101,9 @@ func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
 	}
 }
 
-// addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became
-// more frequent count, as in Compare.
+// addShapeLosses adds to losses the calls of shape x beyond its share of the calls before the window. now holds all
+// calls at the site, and before is the number of calls in series. Only shapes that became more frequent count, as in
+// Compare.
 func (c *liveWindow) addShapeLosses(losses []float64, now history.Cells,
 	x *judgedShape, series *judgedSeries, before uint64,
 ) {

@@ -29,7 +29,7 @@ func callsAt(table *trace.Table, from, to time.Duration, nanos int64) *history.T
 	return tally
 }
 
-// playDays plays days with a request every ten seconds. slow returns the own time at an instant.
+// playDays plays days with a request every ten seconds. slow returns the own time at each instant.
 func playDays(table *trace.Table, h *history.Sites, from, to time.Duration, slow func(time.Duration) time.Duration) {
 	for at := from; at < to; at += 10 * time.Minute {
 		for part := at; part < at+10*time.Minute; part += history.SliceLength {

@@ -31,7 +31,7 @@ func (c *liveWindow) pooled(pool int32) *judgedSeries {
 	return &sum.judgedSeries
 }
 
-// poolShapes sums up the shapes of a history unless it has a single site.
+// poolShapes sums up the shapes of series if that is pooled and has no shapes yet.
 func (c *liveWindow) poolShapes(series *judgedSeries) {
 	for pool, sum := range c.wide {
 		if &sum.judgedSeries != series || sum.withShapes {
@@ -73,7 +73,8 @@ func (s *sums) addAll(encoded history.Encoded) {
 	}
 }
 
-// restart starts a sum of cells. Most of them come before a slice.
+// restart starts a sum of cells. Cells in the last summed slices before slice `to` are added fast, so most should be
+// there.
 func (s *sums) restart(to history.Slice) {
 	if s.recent == nil {
 		s.recent = make([]history.Cell, summed)
@@ -95,7 +96,7 @@ func (s *sums) take() (all history.Cells) {
 	return append(all, s.others[later:]...)
 }
 
-// mergeShapes adds the shapes of another site.
+// mergeShapes adds the shapes of other. It leaves out their times.
 func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].Shape)
@@ -105,7 +106,8 @@ func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	}
 }
 
-// shapeOf returns the series of a shape, or of the other shapes if there are too many.
+// shapeOf returns the series of shape x, which it adds if needed, or the series of all other shapes if there are too
+// many.
 func (s *judgedSeries) shapeOf(x history.Shape) *judgedShape {
 	for i := range s.shapes {
 		if s.shapes[i].Shape == x {

@@ -24,7 +24,7 @@ type recordedWindow struct {
 	order            []int32
 }
 
-// siteShape is a shape at a site.
+// siteShape identifies a shape at a site.
 type siteShape struct{ site, shape int32 }
 
 // siteCalls holds the calls of the window at a site, in order of time.
@@ -78,7 +78,7 @@ func (c *recordedWindow) each() iter.Seq[int32] {
 	}
 }
 
-// sample returns the calls at the current site.
+// sample returns the calls at site `number`, which must be the current one, or nil if the history has too few.
 func (c *recordedWindow) sample(number int32) *sample {
 	g, before := &c.site, c.h.series[number]
 	if before.len() < history.MinHistory {
@@ -123,7 +123,7 @@ func (c *recordedWindow) sample(number int32) *sample {
 	return x
 }
 
-// changed notes the surplus of the shapes at the current site.
+// changed notes the surplus of the shapes at site `number`, which must be the current one.
 func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float64) {
 	for i, x := range all {
 		if s := c.order[i]; x.part > 0 && s != history.Overflow {
@@ -132,7 +132,8 @@ func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float
 	}
 }
 
-// meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more if they are shorter.
+// meanOf returns the mean of nanos, which must not be empty. Its sum is exact for up to 2^16 times of nearly 2^47 ns,
+// or more if they are shorter.
 func meanOf(nanos []int64) float64 {
 	sum := int64(0)
 	for _, x := range nanos {
@@ -218,8 +219,8 @@ func (c *recordedWindow) chargeShapes() {
 	}
 }
 
-// insideFailure reports whether a call is an INTERNAL span that did not fail inside one that did. Its changed shape is
-// part of that failure, as in [shapeWalk].
+// insideFailure reports whether call i is an INTERNAL span that did not fail, inside a span that failed more often than
+// before. Its changed shape is then part of that failure, as in [shapeWalk].
 func (c *recordedWindow) insideFailure(calls []Call, i int) bool {
 	for x := &calls[i]; !c.h.rec.shapeFailed[x.shape] && c.h.rec.Sites[x.Site].Inner && x.Parent >= 0; {
 		x = &calls[x.Parent]
@@ -248,18 +249,18 @@ func sumsOf(r *Recording, traces []recordedTrace) []callSum {
 	return sums
 }
 
-// counts returns the numbers of calls at a site in the window and in the history.
+// counts returns the numbers of calls at site `number` in the window and in the history.
 func (c *recordedWindow) counts(number int32) (now, before float64) {
 	return c.all[number].calls, c.h.sums[number].calls
 }
 
-// sums returns the calls at a site in the window and in the history.
+// sums returns the calls at site `number` in the window and in the history.
 func (c *recordedWindow) sums(number int32) (now, before callSum) {
 	return c.all[number], c.h.sums[number]
 }
 
 // perCall returns the number of calls at a site per call of its caller's step: in the window, in the history and in its
-// pieces.
+// pieces. It returns 0, 0 and nil if the history has too few calls of the step, or the window has no calls of it.
 func (c *recordedWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	before, within := c.h.rec.perCaller(c.h.list, number), c.h.rec.perCaller(c.traces, number)
 	if len(before) < history.MinHistory || len(within) == 0 {

@@ -50,20 +50,20 @@ func NewRecording(table *trace.Table) *Recording {
 	}
 }
 
-// Bounds of the distinct sites, callees and shapes of a recording. They are far above the numbers with normalised
-// names, and take less than 1 GiB at about 100 bytes each.
+// Limits on the distinct sites, callees and shapes of a recording. Recordings with normalised names stay far below
+// them. At about 100 bytes each, they take less than 1 GiB.
 const (
 	maxSites   = 1 << 20
 	maxCallees = 1 << 20
 	maxShapes  = 1 << 22
 )
 
-// recordedTrace is one trace.
+// recordedTrace locates the calls of a trace in its [Recording].
 type recordedTrace struct {
 	id          trace.ID
 	start       trace.Nanos // of its primary root
 	Duration    int64       // of its primary root
-	first, last int         // its calls are Recording.calls[first:last]
+	first, last int         // its calls are Recording.Calls[first:last]
 	set         Set
 }
 
@@ -164,7 +164,8 @@ func (r *Recording) namedPeer(peer trace.Op) int32 {
 	return 0
 }
 
-// site returns the number of a site. Its step has the given operation and target.
+// site returns the number of the site of key, or history.Overflow if there are too many. Its step has operation base
+// and the given target.
 func (r *Recording) site(key history.SiteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
@@ -183,8 +184,8 @@ func (r *Recording) site(key history.SiteKey, base, target trace.Op, service tra
 	return i
 }
 
-// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if the service is named by an
-// attribute.
+// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if an attribute names the
+// service.
 func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
 	key := calleeKey{service, op}
 	if i, ok := r.calleeNumbers[key]; ok {
@@ -210,7 +211,7 @@ func (r *Recording) numberOf(service trace.Symbol) int32 {
 	return i
 }
 
-// shape returns the number of the shape of node i.
+// shape returns the number of the shape of node i, or history.Overflow if there are too many.
 func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	h := r.reader.Shape(p, i, failed)
 	if number, ok := r.shapeNumbers[h]; ok {

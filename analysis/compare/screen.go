@@ -13,8 +13,8 @@ import (
 // remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
 // verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
-// the mean is within it. Shapes are no evidence. A verdict holds for windows that start in [from, until] and contain
-// all later calls of the site. The zero value is no verdict.
+// the mean is within it. There is no verdict if shapes are evidence. A verdict holds for windows that start in [from,
+// until] and contain all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
 	changes     uint64 // of the history, see [history.Sites.ChangedSince]
@@ -23,13 +23,13 @@ type verdict struct {
 	onPath      float64 // see [siteTime]
 }
 
-// wanted is a value of the window and the number of pieces of the history that must reach it.
+// wanted is a value of the window and the number of pieces of the history that must still reach it.
 type wanted struct {
 	value  float64
 	pieces int
 }
 
-// reach counts a piece with a value.
+// reach counts a piece whose value is value.
 func (w *wanted) reach(value float64) {
 	if value >= w.value {
 		w.pieces--
@@ -53,8 +53,8 @@ type screening struct {
 	shapes    []wantedShape
 }
 
-// screen returns the verdict on a site, unless the site has to be judged in detail. A verdict without calls means that
-// the site has no calls in the window.
+// screen returns the verdict on site `number`. ok is false if the site has to be judged in detail. A verdict without
+// calls means that the site has no calls in the window.
 func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]
 	if known.from <= c.window.From && c.window.From <= known.until &&
@@ -168,7 +168,7 @@ func (c *liveWindow) gap(now history.Cells) history.Slice {
 	}
 }
 
-// allSkipped reports whether all cells are skipped.
+// allSkipped reports whether all cells of encoded are skipped.
 func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
 	for encoded.More() {
 		if !c.skipped.Contains(encoded.Next().Slice) {
@@ -207,7 +207,8 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
 }
 
-// reachedIn counts a piece with some calls, up to slice to, and reports whether nothing else is wanted.
+// reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether nothing
+// else is wanted.
 func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(piece.LowestMean(c.parts))

@@ -52,7 +52,7 @@ func newShapeWalk(c *liveWindow) *shapeWalk {
 	return w
 }
 
-// visit charges a site and all below it.
+// visit charges site i and all sites below it.
 func (w *shapeWalk) visit(i int32) {
 	if w.visited[i] != 0 {
 		return
@@ -70,7 +70,7 @@ func (w *shapeWalk) visit(i int32) {
 	w.below[i], w.visited[i] = below, visited
 }
 
-// explainedAt returns the calls at a site that its callees explain.
+// explainedAt returns the bad calls at site i that its callees explain.
 func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	x := w.of.index()
 	b, step := &w.bad[i], x.step[i]
@@ -91,7 +91,7 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	return explained{min(by.bad*part, b.calls), min(by.failing*part, b.calls)}
 }
 
-// charge charges a site with parts of its bad calls: failed ones, and others.
+// charge charges site i with a part (0–1) of its failed bad calls, and another part of its others.
 func (w *shapeWalk) charge(i int32, others, failed float64) {
 	p := &w.sites[i]
 	for _, x := range w.bad[i].shapes {

@@ -105,7 +105,7 @@ func (c *contrast) clear() bool {
 	return c.calls >= history.MinHistory/2 && c.in > 0 && c.in >= clearlyMore*c.out
 }
 
-// add adds a suspect. Its value i is the place.
+// add adds service, a suspect. costs[i] is the cost of the place, and total the cost of all its values.
 func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []instanceCost, i int, total float64) {
 	sum := func(of func(*instanceCost) *usage) contrast {
 		var in, out usage
@@ -140,7 +140,7 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	}
 }
 
-// part returns the part of the cost of the services that the place carries.
+// part returns the part (0–1) of the cost of the services that the place carries.
 func (p *placeCost) part() float64 { return p.in / max(p.all, 1e-9) }
 
 // standsOut reports whether calls in the place cost clearly more, in the whole window and in each third of it.

@@ -22,8 +22,8 @@ const (
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 
-// chargeSilent charges a site with the requests that did not come, if requests start there, came steadily, and don't
-// come in the window.
+// chargeSilent charges site `number` with the requests that did not come, if requests start there and came steadily.
+// The window must be without calls at the site.
 func (c *liveWindow) chargeSilent(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
@@ -68,9 +68,9 @@ func (c *liveWindow) chargeSilent(number int32) {
 	of.stopped += usual
 }
 
-// trafficSince returns the present traffic as a fraction of the earlier one, at most 1. It counts all requests that
-// start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away by
-// chance.
+// trafficSince returns the traffic in the window as a fraction of the traffic in `then`, at most 1. It counts all
+// requests that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may
+// stay away by chance.
 func (c *liveWindow) trafficSince(then history.Range) float64 {
 	var before, now float64
 	for i := range c.sites {
@@ -99,9 +99,9 @@ func (c *liveWindow) observed() bool {
 	return true
 }
 
-// continued returns the number of calls that may continue a site without calls since a steady time. These are calls of
-// the same step under a caller that sends spans now. They are also calls of new operations where requests start, in the
-// same service or with the same name in another one, because they may be new names.
+// continued returns the number of calls in `since` that may replace the calls that site `number` had in `steady`. These
+// are calls of the same step under a caller that sends spans now. They are also calls of new operations where requests
+// start, in the same service or with the same name in another one, because they may be new names.
 func (c *liveWindow) continued(number int32, steady, since history.Range) (calls float64) {
 	s := &c.sites[number]
 	old := c.h.Table().Operation(s.Op)
@@ -123,7 +123,7 @@ func (c *liveWindow) continued(number int32, steady, since history.Range) (calls
 // because phones with wrong clocks send some calls that seem to come before the first one.
 const leastGrown = 10
 
-// isNew reports whether the calls of a series are new: it hardly had any in an earlier time.
+// isNew reports whether the calls of s in `since` are new: it hardly had any in `earlier`.
 func isNew(s *history.Series, earlier, since history.Range) bool {
 	before, now := float64(s.Within(earlier).Calls()), float64(s.Within(since).Calls())
 	return leastGrown*before*float64(since.To-since.From) <= now*float64(earlier.To-earlier.From)

@@ -77,7 +77,7 @@ func (l *ledger) judge(of source) {
 	l.chargeBackoff()
 }
 
-// surplus returns the surplus of each shape of a sample, and the total. It reorders the shares of pieces.
+// surplus returns the surplus of each shape of s, and the total of their calls. It reorders the shares of pieces.
 func (j Judge) surplus(s *sample) (all []surplus, total float64) {
 	all = make([]surplus, len(s.shapes))
 	novel := 0.0

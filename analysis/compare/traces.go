@@ -26,19 +26,19 @@ func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	return t
 }
 
-// Within returns the traces of all sets that start within an interval.
+// Within returns the traces of all sets that start within i.
 func (r *Recording) Within(i history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool { return i.Contains(start) })
 }
 
-// Outside returns the traces of all sets that start outside of all intervals.
+// Outside returns the traces of all sets that start outside of intervals.
 func (r *Recording) Outside(intervals []history.Interval) Traces {
 	return r.Select(func(start trace.Nanos, _ Set) bool {
 		return !slices.ContainsFunc(intervals, func(i history.Interval) bool { return i.Contains(start) })
 	})
 }
 
-// Of returns the traces of a set.
+// Of returns the traces of set.
 func (r *Recording) Of(set Set) Traces {
 	return r.Select(func(_ trace.Nanos, s Set) bool { return s == set })
 }
@@ -56,7 +56,8 @@ func (t Traces) Extent() (first, last trace.Nanos) {
 
 // UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in order of time: the
 // scores to expect without a change. A stretch is length consecutive traces. There are at most n stretches, evenly
-// spread, or no stretch if t has less than four times its length. UsualScores takes the time of n comparisons.
+// spread. The result is nil if n is less than 4, or t has fewer than 4·length traces. UsualScores takes the time of n
+// comparisons.
 func (t Traces) UsualScores(length, n int) []float64 {
 	const leastStretches = 4
 	n = min(n, len(t.list)/max(1, length))

@@ -23,13 +23,13 @@ type typicalTimes struct {
 }
 
 const (
-	// leastTypical is the minimum number of calls in a window with a typical time.
+	// leastTypical is the minimum number of calls in a window for judging their typical time.
 	leastTypical = 10
 	// leastRise is the minimum growth of a typical time in octaves: 7 %.
 	leastRise = 0.1
 )
 
-// merge adds other calls.
+// merge adds the calls of o.
 func (t *typicalTimes) merge(o *typicalTimes) {
 	t.before += o.before
 	for i := range t.parts {
@@ -59,7 +59,8 @@ func (t *typicalTimes) rise() rise {
 	return late
 }
 
-// riseFrom returns the growth from a part of the window on. It must last: each part must show at least half of it.
+// riseFrom returns the growth from part first of the window on. It returns the zero value if the growth is below
+// leastRise or doesn't last: each part must show at least half of it.
 func (t *typicalTimes) riseFrom(first int) (r rise) {
 	nanos, lowest := 0.0, math.Inf(1)
 	for _, x := range t.parts[first:] {
@@ -85,7 +86,8 @@ type wholeTimes struct {
 	typical      typicalTimes
 }
 
-// operation returns the calls as an operation with Op 0, and whether most of them are young.
+// operation returns the calls as an operation with Op 0, and whether most of them are young. It returns the zero value
+// and false for fewer than leastTypical calls.
 func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	if w.calls < leastTypical {
 		return o, false
@@ -96,12 +98,13 @@ func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	return o, w.young > w.calls/2
 }
 
-// risen returns the score of the growth of a typical time, measured in a unit of ns.
+// risen returns the score of the growth of the typical time of o. unit is the unit of times in ns; the duration of a
+// request is used if it is longer.
 func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
 
-// addTypical adds the growth of the calls at a site in the window, beyond the usual growth at this hour, to its
+// addTypical adds the growth of the calls at site `number` in the window, beyond the usual growth at this hour, to its
 // operation and to the service whose own time they are.
 func (c *liveWindow) addTypical(number int32) {
 	p, s := &c.sites[number], c.h.Series(number)
@@ -149,8 +152,8 @@ func (c *liveWindow) addTypical(number int32) {
 	}
 }
 
-// ownerOf returns the service whose own time the calls at a site take, if it is known. Calls to a service with spans
-// take time on the wire.
+// ownerOf returns the service whose own time the calls at site `number` take, if it is known. Calls to a service with
+// spans take time on the wire.
 func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	p := &c.sites[number]
 	if p.Border {
@@ -163,7 +166,8 @@ func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	return called, called != 0 && c.opaque[called]
 }
 
-// typicalBefore returns the typical own time of the calls at a site before the window, in octaves, and their number.
+// typicalBefore returns the typical own time of the calls at site `number` before the window, in octaves, and their
+// number.
 func (c *liveWindow) typicalBefore(number int32) (octaves float64, before uint64) {
 	before, logs := c.h.Before(c.times(number), c.window.From, c.skipped)
 	return float64(logs) / float64(max(1, before)) / history.LogsPerOctave, before

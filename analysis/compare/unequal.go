@@ -26,7 +26,7 @@ const (
 	muchMoreFailed = 0.1
 	// leastUnequalCalls is the minimum number of calls of an instance in each third. Fewer may be chance.
 	leastUnequalCalls = 20
-	// leastSiblings is the minimum number of siblings for a usual value, their median.
+	// leastSiblings is the minimum number of siblings whose median counts as the usual value.
 	leastSiblings = 2
 )
 

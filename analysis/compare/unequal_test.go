@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestUnequal has an instance that is slow, or fails, from the start. An instance does not count if that holds only for
-// a part of the time, if it is younger than the history, or if it is one of two.
+// TestUnequal plays a service with an instance that is slow, or fails, from the start. An instance does not count if
+// that holds only for a part of the time, if it is younger than the history, or if it is one of two.
 func TestUnequal(t *testing.T) {
 	of := func(n int, slower, fails float64) func(*tracetest.Fleet) []tracetest.Instance {
 		return func(f *tracetest.Fleet) []tracetest.Instance {

@@ -26,7 +26,7 @@ import (
 // The gain of an explanation is the excess that it removes, minus the excess that it predicts but that did not occur.
 type Wires map[Wire]*excessTime
 
-// Wire is the calls of one service to another.
+// Wire identifies the calls of one service to another.
 type Wire struct {
 	From, To int32 // numbers of services
 	Border   bool  // the caller has no CLIENT spans: the wire contains its own time

@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds and thresholds of [addresses].
+// Limits and thresholds of [addresses].
 const (
-	maxAddresses     = 1 << 14 // known addresses; also the bound of a tally
+	maxAddresses     = 1 << 14 // limit on known addresses, and on pairs and sites with an address in a tally
 	maxOpenAddresses = 1 << 16 // pairs of an address and a service per epoch
 	spareAddresses   = maxAddresses / 8
-	minResidence     = 3  // calls that a service must have answered at an address
+	minResidence     = 3  // calls that a service must have answered at an address to own it
 	residencePercent = 90 // minimum share of the calls to an address in an epoch that its service answers
 )
 
@@ -58,7 +58,7 @@ type answers struct {
 	recent [256]countedAnswer
 }
 
-// countedAnswer is a recently counted answer.
+// countedAnswer caches the counter of an answer, to save the map lookup.
 type countedAnswer struct {
 	answer
 	calls *uint64
@@ -66,7 +66,7 @@ type countedAnswer struct {
 
 func newAnswers() answers { return answers{calls: make(map[answer]*uint64)} }
 
-// count counts a call, unless there are too many pairs of addresses and services.
+// count counts a call answered as in x, unless x is new and there are too many pairs of addresses and services.
 func (a *answers) count(x answer) {
 	recent := &a.recent[(uint64(x.address)^uint64(x.service))%uint64(len(a.recent))]
 	if recent.calls == nil || recent.answer != x {
@@ -83,7 +83,7 @@ func (a *answers) count(x answer) {
 	*recent.calls++
 }
 
-// service returns the service at an address, or 0.
+// service returns the service at address `at`, or 0 if it is unknown.
 func (a *addresses) service(at trace.Address) trace.Symbol {
 	if r := a.known[at]; r.calls >= minResidence {
 		return r.service
@@ -91,8 +91,7 @@ func (a *addresses) service(at trace.Address) trace.Symbol {
 	return 0
 }
 
-// direct returns the service at an address if it has answered there itself, not only behind a hop. If not, it returns
-// 0.
+// direct returns the service at address `at`, or 0 if it is unknown or has only answered behind a hop.
 func (a *addresses) direct(at trace.Address) trace.Symbol {
 	if a.known[at].behind {
 		return 0
@@ -100,7 +99,7 @@ func (a *addresses) direct(at trace.Address) trace.Symbol {
 	return a.service(at)
 }
 
-// merge adds the answers of a tally to the open epoch.
+// merge adds the answers of a tally to the open epoch. It keeps the maxOpenAddresses smallest pairs.
 func (a *addresses) merge(counted *answers) {
 	if a.open == nil {
 		a.open = make(map[answer]uint64)
@@ -115,7 +114,7 @@ func (a *addresses) merge(counted *answers) {
 	}
 }
 
-// learn ends an epoch: it learns from the answers counted in it.
+// learn ends an epoch at slice now: it learns from the answers counted in it.
 func (a *addresses) learn(now Slice) {
 	if len(a.open) == 0 {
 		return

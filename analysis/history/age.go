@@ -12,7 +12,7 @@ type aging struct {
 	encoded   []byte             // scratch
 }
 
-// apply returns the remaining cells. It reorders all.
+// apply returns the cells that remain of `all`, in the memory of `all`.
 func (a *aging) apply(all Cells) Cells {
 	all = all.Within(a.keep).fold(a.fold.From, a.fold.To)
 	if a.forgotten == nil {
@@ -36,7 +36,7 @@ func (c *Counts) age(a *aging) (changed bool) {
 	return c.fold(a) || changed
 }
 
-// trim deletes the cells before a.keep. It must leave at least one.
+// trim deletes the cells before a.keep, and reports whether there were any. c must have a cell after them.
 func (c *Counts) trim(a *aging) (changed bool) {
 	first, end := decodeCell(c.bytes, 0, 0)
 	if first.Slice >= a.keep.From {
@@ -104,8 +104,8 @@ func (c *Counts) fold(a *aging) (changed bool) {
 	return len(a.unpacked) < count || a.skips
 }
 
-// splice replaces the bytes from a mark to an offset. If more bytes follow, the last cells of the new and the old bytes
-// are in the same slice.
+// splice replaces c.bytes[from.offset:to] by with. If more bytes follow, the last cells of the new and the old bytes
+// must be in the same slice.
 func (c *Counts) splice(from mark, to int32, with []byte) {
 	n := len(c.bytes)
 	by := int32(len(with)) - (to - from.offset)

@@ -15,7 +15,7 @@ const SliceLength = 10 * time.Second
 // Slice numbers slices of time, counted from the Unix epoch.
 type Slice int32
 
-// SliceOf returns the slice that contains an instant.
+// SliceOf returns the slice that contains t.
 func SliceOf(t trace.Nanos) Slice { return Slice(int64(t) / int64(SliceLength)) }
 
 // SlicesPerMinute is the number of slices of a minute.
@@ -23,7 +23,7 @@ const SlicesPerMinute = Slice(time.Minute / SliceLength)
 
 func (s Slice) minute() Slice { return s - s%SlicesPerMinute }
 
-// Range is the slices [from, to).
+// Range is the slices [From, To).
 type Range struct{ From, To Slice }
 
 // Contains reports whether s is in r.
@@ -173,7 +173,7 @@ func (c *Counts) clone() Counts {
 	return copied
 }
 
-// Unpack returns all cells, in the memory of into.
+// Unpack returns all cells. It reuses the memory of into.
 func (c *Counts) Unpack(into Cells) Cells { return decodeCells(into[:0], c.bytes, 0) }
 
 // Last returns the last slice with calls, or -1 without calls.
@@ -224,21 +224,22 @@ func (p Encoded) Decode(into Cells) Cells { return decodeCells(into, p.rest, p.b
 // Encoded returns all cells, encoded.
 func (c *Counts) Encoded() Encoded { return Encoded{rest: c.bytes} }
 
-// Split returns the cells before a slice and the others, encoded, and the number of calls before it. It is fast if the
-// slice is a little later than in the last call.
+// Split returns the cells before slice `at` and the others, encoded, and the number of calls before it. It is fast if
+// `at` is a little later than in the last call.
 func (c *Counts) Split(at Slice) (past, rest Encoded, before uint64) {
 	c.seek(at)
 	return Encoded{rest: c.bytes[:c.window.offset]}, Encoded{c.bytes[c.window.offset:], c.window.before}, c.earlier
 }
 
-// InWindow returns the cells in r, in the memory of into. It is fast if r is a little later than in the last call.
+// InWindow returns the cells in r. It reuses the memory of into. It is fast if r is a little later than in the last
+// call.
 func (c *Counts) InWindow(r Range, into Cells) Cells {
 	_, rest, _ := c.Split(r.From)
 	return rest.Decode(into[:0]).Within(r)
 }
 
-// seek moves the mark of the window to the first cell at or after a slice. It is fast if the slice is a little later
-// than in the last call.
+// seek moves c.window to the first cell at or after slice `at`, and sums up the cells before it. It is fast if `at` is
+// a little later than in the last call.
 func (c *Counts) seek(at Slice) {
 	if c.window.before >= at {
 		c.forgetWindow()
@@ -288,7 +289,8 @@ func (c *Counts) add(x Cell) {
 	}
 }
 
-// addLast adds calls to the last cell, or after it.
+// addLast adds x to the last cell, or after it. x must not be earlier than that cell, and there must be fewer than
+// recentCells recent cells.
 func (c *Counts) addLast(x Cell) {
 	if x.Slice == c.newest {
 		last, _ := decodeCell(c.bytes, int(c.tail.offset), c.tail.before)
@@ -301,7 +303,7 @@ func (c *Counts) addLast(x Cell) {
 	c.bytes = appendCells(c.bytes, Cells{x}, c.tail.before)
 }
 
-// pack replaces all cells.
+// pack replaces all cells by `all`.
 func (c *Counts) pack(all Cells) {
 	*c = Counts{bytes: c.bytes[:0], Calls: all.Calls()}
 	c.append(all)
@@ -345,7 +347,7 @@ const (
 	cellFlags = 3 // number of bits
 )
 
-// appendCells encodes cells that follow a cell in slice before. Each cell consists of the distance of its slice with
+// appendCells encodes cells that follow a cell in slice `before`. Each cell consists of the distance of its slice with
 // flags, its calls, its times, and the logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
 	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell
@@ -450,10 +452,10 @@ func (c Cells) LowestMean(parts int) float64 {
 	return least
 }
 
-// SteadyParts is the number of parts that Steady divides a window into.
+// SteadyParts is the number of parts that compare.Steady divides a window into.
 const SteadyParts = 3
 
-// Part returns part i of n equal ones of r.
+// Part returns part i, from 0, of n nearly equal parts of r.
 func (r Range) Part(i, n int) Range {
 	length := r.To - r.From
 	return Range{r.From + Slice(i)*length/Slice(n), r.From + Slice(i+1)*length/Slice(n)}

@@ -9,20 +9,20 @@ import (
 
 const (
 	// EarlyParts is the number of parts of the first half hour of the calls at a site. A service that is slow because
-	// it has just started is slow only in the first part.
+	// it has just started is slow only in the first part, so the lowest part counts.
 	EarlyParts = 3
 	earlyPart  = Slice(10 * time.Minute / SliceLength)
 )
 
-// Mean is the mean own time of some calls in ns.
+// Mean is the mean own time of calls in ns.
 type Mean struct {
 	Nanos    float64
 	Variance float64 // of the mean, by chance
 	Octaves  float64 // typical own time, see [Cell.Typical]; 0 if unknown
 }
 
-// Mean returns the mean own time of calls, or 0 without calls. We estimate its variance from cells instead of single
-// calls, because the calls of a busy minute are slow together.
+// Mean returns the mean own time of calls, or the zero value without calls. We estimate its variance from cells instead
+// of single calls, because the calls of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
 	if calls == 0 {
@@ -79,8 +79,8 @@ func (e *Early) known() bool {
 	return n > 0
 }
 
-// earlyOf returns the times of calls in the half hour that starts at a slice. It leaves out the parts that end after
-// before.
+// earlyOf returns the times of calls in the half hour that starts at slice `from`. It leaves out the parts that end
+// after slice `before`, and the parts with fewer than [MinHistory] calls.
 func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	var kept Cells
 	for i := range e {
@@ -92,12 +92,13 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	return e
 }
 
-// Early returns the early times of a site, to be compared with its local times from slice at on. all holds its cells,
-// and covered is the first slice that the history covers.
+// Early returns the early times of site `number`, to be compared with its local times from slice `at` on, and whether
+// any are known. `all` holds its cells, and covered is the first slice that the history covers.
 //
 // On the first day these are the times of the first half hour, as far as it is over: a comparison with later times
-// would miss growth that started in the first minutes. After that they are the times of the first two hours of the last
-// day. If no such hours are known, for example during a long incident, the first half hour is used again.
+// would miss growth that started in the first minutes. After that, or if the first half hour is unknown, they are the
+// mean of the first two known hours of the last day. If these are unknown, for example during a long incident, the
+// first half hour is used again.
 func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, known bool) {
 	w := h.series[number].Week
 	switch {
@@ -122,8 +123,8 @@ type firstTimes struct {
 	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
-// learn learns the half hour if it is over before a slice. Traces with wrong clocks seem to be earlier than covered,
-// the first slice that the history covers.
+// learn learns the half hour if it ends by slice `before` and isn't known yet. It starts no earlier than covered, the
+// first slice that the history covers, because traces with wrong clocks seem to be earlier.
 func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	if f.from != 0 || len(all) == 0 {
 		return
@@ -142,7 +143,7 @@ func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	}
 }
 
-// before returns the times in the parts that end before a slice.
+// before returns the times in the parts that end by slice end.
 func (f *firstTimes) before(end Slice) (e Early) {
 	for i, p := range f.parts {
 		if f.from+Slice(i+1)*earlyPart <= end {

@@ -28,7 +28,7 @@ func (k entryKey) compare(o entryKey) int {
 	return cmp.Or(cmp.Compare(k.root, o.root), cmp.Compare(k.first, o.first))
 }
 
-// entryOf returns the entry of a root of p.
+// entryOf returns the key of the requests that start with node root of p.
 func entryOf(p *critpath.Path, root int32) entryKey {
 	k := entryKey{root: p.Nodes[root].Step}
 	for i, last := p.Children(root); i < last; i++ {
@@ -46,7 +46,7 @@ type entry struct {
 	long bool // see longOctaves
 }
 
-// entry returns the entry with a key.
+// entry returns the entry of key, which it adds if needed, or the entry without operations if there are too many.
 func (h *Sites) entry(key entryKey) *entry {
 	e := h.entries[key]
 	if e == nil && len(h.entries) >= maxEntries && key != (entryKey{}) {
@@ -78,7 +78,7 @@ func (h *Sites) classify() (changed bool) {
 	return changed
 }
 
-// notSkipped returns the durations of the requests of an entry outside of skipped times.
+// notSkipped returns the durations of the requests of e outside of skipped.
 func (h *Sites) notSkipped(e *entry, skipped Ranges) (sum Logs) {
 	rest := e.Encoded()
 	if len(skipped) == 0 { // the sums of requests in complete cells are known
@@ -95,7 +95,7 @@ func (h *Sites) notSkipped(e *entry, skipped Ranges) (sum Logs) {
 	return sum
 }
 
-// sumUp sets the total to the requests that are not long.
+// sumUp sets h.total to the requests that are not long.
 func (h *Sites) sumUp() {
 	h.total = nil
 	for _, e := range h.entries {
@@ -109,7 +109,7 @@ func (h *Sites) sumUp() {
 	}
 }
 
-// addRequests adds requests of an entry.
+// addRequests adds the requests of x to the entry of key and, unless they are long, to h.total.
 func (h *Sites) addRequests(key entryKey, x Cell) {
 	e := h.entry(key)
 	if e.add(x); !e.long {
@@ -129,8 +129,8 @@ func (h *Sites) ageEntries(a *aging) {
 	}
 }
 
-// Long reports whether the requests with calls at a site are long, and returns their typical duration in ns if they
-// are. Their times are then measured by it, not by the duration of other requests.
+// Long reports whether the requests with calls at site `number` are long, and returns their typical duration in ns if
+// they are. Their times are then measured by it, not by the duration of other requests.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	s := &h.series[number]
 	within := Logs{s.requests, s.within}
@@ -140,7 +140,7 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	return within.Nanos(), true
 }
 
-// Typical returns the typical duration of the requests with calls at a site, or 0 without requests.
+// Typical returns the typical duration of the requests with calls at site `number`, or 0 without requests.
 func (h *Sites) Typical(number int32) time.Duration {
 	s := &h.series[number]
 	if s.requests == 0 {
@@ -150,10 +150,10 @@ func (h *Sites) Typical(number int32) time.Duration {
 	return time.Duration(within.Nanos())
 }
 
-// stillOpen is the number of typical durations that requests may go on for. We don't know them until they end.
+// stillOpen is the number of typical durations that requests may go on for. We don't know requests until they end.
 const stillOpen = 4
 
-// StillOpen returns the time that requests with calls at a site may still be unknown, because they go on.
+// StillOpen returns how long requests with calls at site `number` may go on, and so be unknown.
 func (h *Sites) StillOpen(number int32) time.Duration { return stillOpen * h.Typical(number) }
 
 func (h *Sites) appendEntries(b []byte) []byte {

@@ -42,8 +42,8 @@ func newInstances() instances {
 	return instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// of returns the series of a value or, if there is no room for it, of the values without room. It returns nil if there
-// is no room for that series either.
+// of returns the series of k, which it adds if needed, or the series of the values without room if there is no room for
+// k. It returns nil if there is no room for that series either.
 func (h *instances) of(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
@@ -102,8 +102,8 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 	}
 }
 
-// age applies the result of of for its service to each value. A value without calls makes room for another one. If
-// there is no room, so does a value without calls since a slice.
+// age ages each value by the aging that `of` returns for its service. Values without calls are deleted. If there is no
+// room for further values, values without calls since slice `since` are deleted, too.
 func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)
@@ -119,7 +119,7 @@ func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	}
 }
 
-// forget deletes the calls of a service before a slice.
+// forget deletes the calls of service before slice `before`.
 func (h *instances) forget(service trace.Symbol, before Slice) {
 	for k := range h.series {
 		if k.Service == service {
@@ -128,7 +128,7 @@ func (h *instances) forget(service trace.Symbol, before Slice) {
 	}
 }
 
-// replace replaces the cells of a value, and deletes the value if no cell is left.
+// replace replaces the cells of k by the result of kept, and deletes the value if no calls are left.
 func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
 	s := h.series[k]
 	s.Counts.pack(kept(s.Counts.Unpack(nil)))
@@ -136,7 +136,7 @@ func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
 	h.deleteEmpty(k)
 }
 
-// deleteEmpty deletes a value without calls.
+// deleteEmpty deletes k if it has no calls.
 func (h *instances) deleteEmpty(k InstanceKey) {
 	if !h.series[k].empty() {
 		return
@@ -149,18 +149,18 @@ func (h *instances) deleteEmpty(k InstanceKey) {
 	}
 }
 
-// Started reports whether an instance of a service has had its first calls since an instant. Another version or a move
-// to another place counts, too.
+// Started reports whether an instance of service has had its first kept calls since the slice of `since`. Another
+// version or a move to another place counts, too.
 func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(trace.Symbol) bool { return true })
 }
 
-// Deployed reports whether another version of a service has had its first calls since an instant.
+// Deployed reports whether a version of service has had its first kept calls since the slice of `since`.
 func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
 	return h.began(service, since, func(key trace.Symbol) bool { return key == VersionKey })
 }
 
-// began reports whether a value of the selected attributes of a service has had its first calls since an instant.
+// began reports whether a value of the attributes that `of` selects has had its first calls since the slice of `since`.
 func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
 	for k, s := range h.instances.series {
 		if k.Service == service && k.Value != 0 && of(k.Key) && s.First() >= SliceOf(since) {
@@ -170,11 +170,11 @@ func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace
 	return false
 }
 
-// hostSlices is the maximum age, in slices, of calls that identify the host of a service.
+// hostSlices is the maximum age, in slices, of calls that identify the host of a service: five minutes.
 const hostSlices = 30
 
-// OnlyHost returns the host that all instances of a service ran on in the last minutes. It returns 0 if there are
-// several hosts, or if its spans name no host.
+// OnlyHost returns the host that all instances of service ran on in the last five minutes. It returns 0 if there were
+// several hosts or no calls, or if its spans name no host.
 func (h *Sites) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
 	recent := Range{SliceOf(now) - hostSlices, SliceOf(now) + 1}
 	for _, v := range h.InstancesOf(service, hostKey) {

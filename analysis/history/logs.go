@@ -26,8 +26,8 @@ var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
 
 const mantissaBits = 6
 
-// logOf returns the logarithm of a time in ns, in steps of an octave by [LogsPerOctave]. It is 0 for about 0 ns. It
-// uses no floating-point numbers, so the result is the same on all machines.
+// logOf returns the logarithm of nanos, a time in ns, in steps of an octave by [LogsPerOctave]. It is 0 for about 0 ns.
+// It uses no floating-point numbers, so the result is the same on all machines.
 func logOf(nanos int64) int64 {
 	x := uint64(max(0, nanos)) + logFrom
 	octave := bits.Len64(x) - 1
@@ -50,7 +50,7 @@ type Logs struct {
 	sum   int64
 }
 
-// Add adds a time in ns.
+// Add adds a call that took nanos.
 func (l *Logs) Add(nanos int64) { l.Calls, l.sum = l.Calls+1, l.sum+logOf(nanos) }
 
 // Octaves returns the typical time on a logarithmic scale in octaves, or 0 without times.
@@ -60,8 +60,8 @@ func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls
 func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
 
 // LongFrom returns the minimum typical duration, in octaves, of a long kind of requests. kinds holds all requests by
-// kind. The limit is [longOctaves] above the median kind, so at least half of the requests are not long. It is 0
-// without requests.
+// kind, and is reordered. The limit is [longOctaves] above the median kind, so at least half of the requests are not
+// long. It is 0 without requests.
 func LongFrom(kinds []Logs) float64 {
 	all, passed := uint64(0), uint64(0)
 	for _, k := range kinds {

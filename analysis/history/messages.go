@@ -12,14 +12,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of [messages].
+// Limits on [messages].
 const (
 	// maxMessages is the maximum number of messages. They take less than 10 MB.
 	maxMessages = 1 << 17
 	// longestWait is the maximum age of the messages that we remember.
 	longestWait = trace.Nanos(time.Hour)
-	// patience is the time that we wait for the trace that sent a message after it was taken. That trace may close
-	// later.
+	// patience is the time that we wait for the trace that sent a message after it was taken, because that trace may
+	// close later.
 	patience = trace.Nanos(10 * time.Minute)
 	// mostRare bounds rarity, so that the number of messages in a slice fits into 32 bits. It is reached at some
 	// 150,000 messages a second.
@@ -31,7 +31,7 @@ const (
 // identity and on the number of all messages, so the result does not depend on the order of arrival.
 type messages struct {
 	// rarity is the binary logarithm of the number of messages for each kept message. It rises by 1 each time there are
-	// too many. A kept message stands for those that are not.
+	// too many, and falls again when there are few. A kept message stands for the others.
 	rarity int
 	sent   map[trace.SpanID]sending // by message
 	taken  []taking                 // whose sender is not yet known
@@ -39,7 +39,7 @@ type messages struct {
 	joined, lost uint64 // messages that were taken, and the part of them that no known trace sent
 }
 
-// sending is the time when a message was sent.
+// sending is the time when a message was sent, and its queue.
 type sending struct {
 	at    trace.Nanos // end of the span
 	queue trace.Op
@@ -83,7 +83,7 @@ func (m *messages) send(message trace.SpanID, x sending) {
 	}
 }
 
-// take adds a message that was taken.
+// take adds x, unless its message is not kept.
 func (m *messages) take(x taking) {
 	if m.keeps(x.message) {
 		m.taken = append(m.taken, x)
@@ -117,12 +117,12 @@ func (m *messages) merge(o *messages) {
 	}
 }
 
-// send notes that a span of a trace sent a message.
+// send notes that span s of trace id sent a message.
 func (t *Tally) send(id trace.ID, s *trace.Span) {
 	t.messages.send(trace.MessageID(id, s.ID), sending{max(s.Start, s.End), s.Peer})
 }
 
-// take notes the messages of other traces that spans of p took. They count in the given slice.
+// take notes the messages of other traces that spans of p took. They count in slice into.
 func (t *Tally) take(p *critpath.Path, into Slice) {
 	var nodes map[int32]int32 // by span that took messages
 	for _, j := range p.Trace.Joins {

@@ -35,7 +35,7 @@ var instanceKeyTable = func() (table [64]trace.Symbol) {
 // hostIndex is the index of hostKey.
 const hostIndex = 2
 
-// hostKey and versionKey are the InstanceKeys that name a machine and a version.
+// hostKey and VersionKey are the InstanceKeys that name a host and a version.
 var (
 	hostKey    = InstanceKeys[hostIndex]
 	VersionKey = InstanceKeys[len(InstanceKeys)-1]
@@ -72,7 +72,7 @@ const maxPlaces = maxInstances
 
 func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
 
-// read starts a trace.
+// read starts with trace t: it hashes the values of InstanceKeys of each span.
 func (r *places) read(t *trace.Trace) {
 	r.hashes = r.hashes[:0]
 	if len(t.Attrs) == 0 {

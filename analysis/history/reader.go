@@ -40,8 +40,8 @@ const (
 	critical                 // it is on the path
 )
 
-// Measure fills r.Nanos and r.Borders. The own time of a call to a missing hop, or of a span around a lost call,
-// excludes the time of the spans below, because their own root accounts for it.
+// Measure fills Nanos and Borders of r and of r.Off. The own time of a call to a missing hop, or of a span around a
+// lost call, excludes the time of the spans below, because their own root accounts for it.
 func (r *PathReader) Measure(p *critpath.Path) {
 	for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
 		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)
@@ -135,7 +135,7 @@ func Called(p *critpath.Path, i int32) trace.Op {
 }
 
 // Answering returns the index in p.Trace.Spans of the span that answers node i, possibly through a hop without spans,
-// or -1.
+// or -1 if no span answers.
 func Answering(p *critpath.Path, i int32) int32 {
 	if entry := p.Entry(i); entry >= 0 {
 		return p.Nodes[p.Roots[entry].Node].Span
@@ -163,7 +163,8 @@ func Step(p *critpath.Path, i int32) trace.Op {
 	return p.Span(i).Op.To(Called(p, i))
 }
 
-// Caller returns the node that called node i, possibly through a hop without spans or a lost span, or -1.
+// Caller returns the node that called node i, possibly through a hop without spans or a lost span, or -1 if no known
+// node called it.
 func Caller(p *critpath.Path, i int32) int32 {
 	if up := p.Caller(i); up >= 0 {
 		return up
@@ -211,12 +212,12 @@ func (r *PathReader) round() {
 	}
 }
 
-// round rounds a time to a multiple of [timeUnit].
+// round rounds nanos to a multiple of [timeUnit].
 func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
 
-// share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
-// span can't be distinguished from the time of that call, so it belongs to the border. If it lies between two such
-// calls, each gets half.
+// share adds the time of s to its span or to borders. Time next to a call of another service without a CLIENT span
+// can't be distinguished from the time of that call, so it belongs to the border. If it lies between two such calls,
+// each gets half.
 func (t *PathTimes) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)

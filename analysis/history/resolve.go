@@ -24,7 +24,7 @@ func (h *Sites) settle() {
 	}
 }
 
-// known returns the answerers.
+// known returns the answerers, and caches them until the knowledge changes.
 func (h *Sites) known() *answerers {
 	if h.answerers != nil {
 		return h.answerers
@@ -53,8 +53,8 @@ func (h *Sites) known() *answerers {
 	return k
 }
 
-// emitter returns the service with a name, or with the name in an address like cart.default.svc:7070, if it emits
-// spans. Otherwise it returns 0.
+// emitter returns the service called name, or the host in name if that is an address like cart.default.svc:7070, if the
+// service emits spans. Otherwise it returns 0.
 func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol {
 	for _, name := range []trace.Symbol{name, table.HostOf(name)} {
 		if k.emit[name] {
@@ -64,8 +64,8 @@ func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol 
 	return 0
 }
 
-// resolved returns a site of a tally. If the service at the address of its calls is known, it becomes the site's
-// target. The part or operation that the calls name stays.
+// resolved returns the site of the history for s, and whether the answers to its calls were lost. If the service at the
+// address of its calls is known, it becomes the site's target. The part or operation that the calls name stays.
 //
 // Spans from below a missing one are a sign of a hop, or of a service, without spans. But if the service that should
 // have answered emits spans, its spans were lost: the site is the site of calls without an answer.
@@ -90,9 +90,10 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	return out, lost
 }
 
-// lostBy reports whether a service that emits spans should have answered calls with spans below a missing one, and
-// returns it. It is the service that the calls name or that answers at their address. If they have no name, it is the
-// only service that answers such calls and makes the calls that arrived, or 0 if there are several.
+// lostBy reports whether a service that emits spans should have answered the calls of s, which have spans below a
+// missing one, and returns the service. It is the service that the calls name or that answers at their address. If they
+// have no name, it is the only service that answers such calls and makes the calls that arrived, or 0 if there are
+// several.
 func (h *Sites) lostBy(s *tallySite) (by trace.Symbol, lost bool) {
 	k, reached, named := h.known(), h.table.Operation(s.reached).Service, h.table.Operation(s.named).Service
 	if by = k.emitter(named, h.table); by == 0 {

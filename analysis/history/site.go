@@ -10,8 +10,8 @@ import (
 // work for different callers. It doesn't include the whole calling context, because there may be too many for each to
 // have enough history.
 type SiteKey struct {
-	Parent, Op trace.Op // steps; parent is 0 for a root
-	Border     bool     // the site of op's borders, see compare.Recording.border
+	Parent, Op trace.Op // steps; Parent is 0 for a root
+	Border     bool     // it is the site of the borders of Op, see compare.Recording.border
 }
 
 // anyCaller returns the key that all sites of the same step share.
@@ -64,5 +64,5 @@ func (c Callee) Compare(d Callee) int {
 	return cmp.Or(cmp.Compare(c.Op, d.Op), cmp.Compare(c.Service, d.Service))
 }
 
-// Overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
+// Overflow is the number of all sites and shapes beyond the limits on a recording or a history. They are not compared.
 const Overflow = 0

@@ -22,7 +22,7 @@ import (
 // Sites is the history of the sites of a running service: the calls at each, by slices of time. Its counterpart
 // compare.Recording keeps every call. Sites is not safe for concurrent use.
 //
-// The content does not depend on the order of the tallies, unless the bound on sites was reached.
+// The content does not depend on the order of the tallies, unless the limit on sites was reached.
 type Sites struct {
 	table   *trace.Table
 	numbers map[SiteKey]int32
@@ -61,7 +61,7 @@ type Sites struct {
 	changes, allChanged, pastChanged, renumbered uint64
 }
 
-// servicePair is the numbers of a service and of a service that it calls.
+// servicePair holds the numbers of a service and of a service that it calls.
 type servicePair struct{ caller, called int32 }
 
 // target is the callee of a site, as named by its step.
@@ -121,14 +121,14 @@ type ShapeSeries struct {
 	Counts
 }
 
-// Bounds of a history.
+// Limits on a history.
 const (
 	// MaxSites is the maximum number of sites. They take less than 100 MB with all shapes and instances.
 	MaxSites = 20_000
 	// spareSites is the number of free places that we try to keep, by deleting sites without calls.
 	spareSites = MaxSites / 8
-	// serviceSites bounds the sites of a service, because a service with IDs in the names of its operations must leave
-	// room for the others. Calls at further sites count at one more site, named [trace.Overflow].
+	// serviceSites bounds the sites of a service, so that a service with IDs in the names of its operations leaves room
+	// for the others. Calls at further sites count at one more site, named [trace.Overflow].
 	serviceSites = MaxSites / 4
 	// SiteShapes bounds the shapes of a site. Calls of other shapes count as one shape of hash 0.
 	SiteShapes = 16
@@ -167,7 +167,7 @@ func NewSites(table *trace.Table) *Sites {
 	}
 }
 
-// change counts a change.
+// change counts a change, and returns the new number of changes.
 func (h *Sites) change() uint64 {
 	h.changes++
 	return h.changes
@@ -188,8 +188,8 @@ func (h *Sites) Operations() int { return len(h.judged) }
 // Refused returns the number of calls at sites without room.
 func (h *Sites) Refused() uint64 { return h.refused }
 
-// Merge adds a tally. It adds sites in the order of their keys, so that the bound doesn't depend on the order of the
-// calls in the tally.
+// Merge adds a tally. It adds sites in the order of their keys, so which sites find room doesn't depend on the order of
+// the calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
 	h.addresses.merge(&t.answers)
@@ -246,9 +246,9 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	return numbers, lost
 }
 
-// admit returns the number of a site. If its service has too many sites, it returns the number of the site that stands
-// for all further ones, and if there is no room, Overflow. Calls that other services answer are not counted twice
-// there.
+// admit returns the number of site s, which it adds if needed. If its service has too many sites, it returns the number
+// of the site that stands for all further ones, or Overflow for a border, because its calls are counted at the service
+// that answers. It also returns Overflow if there is no room.
 func (h *Sites) admit(s *tallySite) int32 {
 	if h.crowds[s.service] < serviceSites {
 		return h.number(s)
@@ -260,7 +260,7 @@ func (h *Sites) admit(s *tallySite) int32 {
 	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
 }
 
-// number returns the number of a site, or Overflow if there is no room.
+// number returns the number of site s, which it adds if needed, or Overflow if there is no room.
 func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i
@@ -292,14 +292,14 @@ func (h *Sites) number(s *tallySite) int32 {
 	return i
 }
 
-// within reports whether the spans of a site are inside others, like the function [within].
+// within reports whether the spans of s are INTERNAL ones inside the work of their callers, like the function [within].
 func (h *Sites) within(s *tallySite) bool {
 	caller := h.table.Operation(s.Parent)
 	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
 		h.table.Operation(s.base).Kind == trace.Internal
 }
 
-// keep takes over the earlier knowledge of the same target.
+// keep copies what was known about the same target from old.
 func (t *target) keep(old *target) {
 	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
 }
@@ -319,7 +319,7 @@ func (h *Sites) targetOf(s *tallySite) target {
 	return target{service: h.service(o.Service), op: called, external: o.Kind == trace.External}
 }
 
-// service returns the number of a service, from 1.
+// service returns the number, from 1, of the service called name, which it adds if needed.
 func (h *Sites) service(name trace.Symbol) int32 {
 	if i, ok := h.serviceNumbers[name]; ok {
 		return i
@@ -330,7 +330,7 @@ func (h *Sites) service(name trace.Symbol) int32 {
 	return i
 }
 
-// merge adds the calls of a site in a slice. It reorders their shapes.
+// merge adds c, the calls of a site in slice `at`, to into. It reorders the shapes of c.
 func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
 	into.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
 		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
@@ -341,7 +341,8 @@ func (h *Sites) merge(into *Series, at Slice, c *tallyCell) {
 	}
 }
 
-// shape returns the series of a shape, or of the other shapes if there are too many.
+// shape returns the series of shape x, which it adds if needed, or the series of all other shapes if there are too
+// many.
 func (h *Sites) shape(of *Series, x Shape) *ShapeSeries {
 	for i := range of.Shapes {
 		if of.Shapes[i].Shape == x {
@@ -360,8 +361,9 @@ func (h *Sites) shape(of *Series, x Shape) *ShapeSeries {
 	return &of.Shapes[len(of.Shapes)-1]
 }
 
-// Accept takes the behaviour of a service in an interval as normal. The interval is no longer skipped, and earlier
-// calls of the service and to it are deleted. Accept takes time linear in the number of cells.
+// Accept takes the behaviour of service in interval `since` as normal. The interval is no longer skipped for any
+// service. Earlier calls of the service and to it, and the weeks of their sites, are deleted. Accept takes time linear
+// in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.unskip(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
 	number, known := h.serviceNumbers[service]
@@ -396,8 +398,9 @@ func (h *Sites) age(s *Series, a *aging) (changed bool) {
 	return changed
 }
 
-// Age joins slices to minutes. It deletes slices that the history no longer covers at time now, and slices of traces
-// with wrong clocks.
+// Age ends an epoch. If a minute has ended since the last call, it joins slices to minutes, and deletes slices that the
+// history no longer covers at time now and slices of traces with wrong clocks. If there is little room, it also deletes
+// idle sites, and renumbers the others.
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
 	h.settle()
@@ -442,8 +445,9 @@ func (h *Sites) crowded() bool {
 	return false
 }
 
-// evict deletes sites without calls since a slice, of all services or only of services with too many sites. It also
-// deletes services that no other site names, and renumbers the others.
+// evict deletes sites without calls since slice `since`, of all services if `all` is true, or else only of services
+// with too many sites. It also deletes services that no remaining site names, and renumbers the remaining sites and
+// services.
 func (h *Sites) evict(since Slice, all bool) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[SiteKey]int32), make(map[trace.Symbol]int32)
@@ -469,12 +473,12 @@ func (h *Sites) evict(since Slice, all bool) {
 	}
 }
 
-// Requests returns the number of traces that started in an interval.
+// Requests returns the number of requests, without the long ones, that started in the slices of i.
 func (h *Sites) Requests(i Interval) uint64 {
 	return h.total.Within(Range{SliceOf(i.From), SliceOf(i.To)}).Calls()
 }
 
-// Latest returns the end of the latest slice with requests, at most now, or 0 without requests.
+// Latest returns the end of the latest slice with requests that are not long, at most now, or 0 without such requests.
 func (h *Sites) Latest(now trace.Nanos) trace.Nanos {
 	cells := h.total.Within(Range{0, SliceOf(now) + 1})
 	if len(cells) == 0 {
@@ -494,7 +498,8 @@ func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.
 	return min(now, trace.Nanos(newest+1)*trace.Nanos(SliceLength))
 }
 
-// CallsOf returns the number of calls, as selected by LatestOf, that started in an interval of whole slices.
+// CallsOf returns the number of the calls that LatestOf selects whose traces started in the interval, which must be
+// whole slices.
 func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval) (calls uint64) {
 	within := Range{SliceOf(in.From), SliceOf(in.To)}
 	for s := range h.seriesOf(service, operations) {
@@ -547,13 +552,13 @@ func (h *Sites) firstMinute(now trace.Nanos) Slice {
 // Services returns the number of services.
 func (h *Sites) Services() int { return len(h.names) - 1 }
 
-// Adjacent reports whether one of two services calls the other.
+// Adjacent reports whether a calls b, or b calls a.
 func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	i, k := h.serviceNumbers[a], h.serviceNumbers[b]
 	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
 }
 
-// Minutes returns the number of minutes before an instant when traces started.
+// Minutes returns the number of minutes in which traces started before the slice of `before`.
 func (h *Sites) Minutes(before trace.Nanos) int {
 	n, last := 0, Slice(-1)
 	for _, c := range h.total.Within(Range{0, SliceOf(before)}) {
@@ -564,8 +569,8 @@ func (h *Sites) Minutes(before trace.Nanos) int {
 	return n
 }
 
-// Related reports whether two services call each other, share callers or callees, or are connected by a chain of such
-// calls.
+// Related reports whether services a and b call each other, share callers or callees, or are connected by a chain of
+// such calls.
 func (h *Sites) Related(a, b trace.Symbol) bool {
 	component := make([]int32, len(h.names)) // by number of the service: a service in the same component, as a tree
 	for i := range component {
@@ -584,8 +589,9 @@ func (h *Sites) Related(a, b trace.Symbol) bool {
 	return find(h.serviceNumbers[a]) == find(h.serviceNumbers[b])
 }
 
-// resolve maps each service to itself. But if a service emits no spans, and its name is the address of a service that
-// does, it is mapped to that one: cart.default.svc:7070 to cart. opaque marks the services without spans.
+// resolve maps each service, by its number, to itself. But if a service emits no spans, and its name is the address of
+// a service that does, it is mapped to that one: cart.default.svc:7070 to cart. opaque marks the services without
+// spans.
 func (h *Sites) resolve() (service []int32, opaque []bool) {
 	service, opaque = make([]int32, len(h.names)), make([]bool, len(h.names))
 	for i := range h.names {
@@ -604,8 +610,8 @@ func (h *Sites) resolve() (service []int32, opaque []bool) {
 	return service, opaque
 }
 
-// emitter returns the number of the service with a name, or with the name in an address like cart.default.svc:7070, if
-// it emits spans. Otherwise it returns 0.
+// emitter returns the number of the service called name, or of the host in name if that is an address like
+// cart.default.svc:7070, if the service emits spans. Otherwise it returns 0.
 func (h *Sites) emitter(name trace.Symbol) int32 {
 	for _, name := range []trace.Symbol{name, h.table.HostOf(name)} {
 		if h.crowds[name] > 0 {
@@ -615,8 +621,8 @@ func (h *Sites) emitter(name trace.Symbol) int32 {
 	return 0
 }
 
-// Callees returns the usual callee of the CLIENT spans of each site, by its number, in the given memory. The callee is
-// the target of the step. If the step has no target, it is the most frequent target of steps of the same operation. The
+// Callees returns the usual callee of the CLIENT spans of each site, by its number. It reuses memory. The callee is the
+// target of the step. If the step has no target, it is the most frequent target of steps of the same operation. The
 // service is 0 if unknown. opaque marks the services without spans, by their number.
 func (h *Sites) Callees(memory []Callee) (callees []Callee, opaque []bool) {
 	service, opaque := h.resolve()
@@ -683,7 +689,7 @@ func (h *Sites) Table() *trace.Table { return h.table }
 // All returns the sites by number, from 1. The caller must not change them, nor keep them beyond the next [Sites.Age].
 func (h *Sites) All() []Site { return h.sites }
 
-// Series returns the calls at a site.
+// Series returns the history of site `number`. It is valid until h changes.
 func (h *Sites) Series(number int32) *Series { return &h.series[number] }
 
 // Names returns the names of the services by number, from 1.
@@ -692,14 +698,14 @@ func (h *Sites) Names() []trace.Symbol { return h.names }
 // NumberOf returns the number of a service, or 0 if it is unknown.
 func (h *Sites) NumberOf(service trace.Symbol) int32 { return h.serviceNumbers[service] }
 
-// Total counts the requests with their durations, without the long ones.
+// Total returns the numbers and durations of all requests that are not long.
 func (h *Sites) Total() Cells { return h.total }
 
 // Learned returns the first hour that is not yet in the weeks of the sites.
 func (h *Sites) Learned() Hour { return h.hour }
 
-// Note notes that a window starting with a slice is compared. It returns the number of changes of the history so far,
-// see [Sites.ChangedSince].
+// Note notes that a window starting with slice `from` is compared. It returns the number of changes of the history so
+// far, see [Sites.ChangedSince].
 func (h *Sites) Note(from Slice) (changes uint64) {
 	h.compared = max(h.compared, from)
 	return h.changes

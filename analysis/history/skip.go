@@ -22,9 +22,9 @@ type skips []skip
 // Ranges are ranges of slices, ascending and disjoint.
 type Ranges []Range
 
-// Skip excludes the calls of some services, and the calls to them, from the history, because they are not healthy. It
-// applies to traces that start in an interval, and excludes all calls if services is empty. It replaces an earlier skip
-// with the same id. The interval starts with a minute, because its calls will be joined to the whole minute.
+// Skip excludes the calls at the sites of services from the history, because they are not healthy. It applies to traces
+// that start in i, and excludes all calls if services is empty. It replaces an earlier skip with the same id. The
+// interval is extended to the start of its first minute, because its calls will be joined to the whole minute.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	added := skip{
 		Range{SliceOf(i.From).minute(), SliceOf(i.To) + 1},
@@ -45,14 +45,14 @@ func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	h.skipped[k] = added
 }
 
-// Skips reports whether calls of a service are excluded from the history in any part of an interval.
+// Skips reports whether the calls of service are excluded from the history in any part of i.
 func (h *Sites) Skips(service trace.Symbol, i Interval) bool {
 	return slices.ContainsFunc(h.skipped, func(s skip) bool {
 		return s.From <= SliceOf(i.To-1) && SliceOf(i.From) < s.To && s.concerns(service)
 	})
 }
 
-// changeSkipped prepares for a change of the skipped times that starts with a slice.
+// changeSkipped prepares for a change of the skipped times that starts with slice `from`.
 func (h *Sites) changeSkipped(from Slice) {
 	if from < h.compared {
 		h.allChanged = h.change()
@@ -104,7 +104,7 @@ func (r Ranges) union() Ranges {
 	return joined
 }
 
-// Before returns the parts of r before a slice. It shares the memory of r.
+// Before returns the parts of r before slice end. It reuses the memory of r, so r must not be used again.
 func (r Ranges) Before(end Slice) Ranges {
 	for len(r) > 0 && r[len(r)-1].From >= end {
 		r = r[:len(r)-1]
@@ -115,7 +115,7 @@ func (r Ranges) Before(end Slice) Ranges {
 	return r
 }
 
-// Contains reports whether a slice is in one of the ranges.
+// Contains reports whether s is in one of the ranges.
 func (r Ranges) Contains(s Slice) bool {
 	for len(r) > 0 && r[len(r)-1].From > s {
 		r = r[:len(r)-1]
@@ -162,8 +162,8 @@ type coverage struct {
 	forgotten func(Slice) bool // reports whether the skipped calls of a slice are deleted; nil if no call is, or if all have been
 }
 
-// coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. Skipped calls
-// before a slice are deleted.
+// coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. It marks
+// skipped calls before slice `before` as forgotten.
 func (h *Sites) coverages(before Slice) []coverage {
 	all := make([]coverage, len(h.names))
 	all[0].skipped = h.skipped.all()
@@ -185,7 +185,8 @@ func (h *Sites) coverages(before Slice) []coverage {
 	return all
 }
 
-// oldest returns the first slice that the history covers: [Span] of minutes with traces that are not skipped.
+// oldest returns the first slice that the history covers: [Span] of minutes with traces that are not skipped. It
+// returns 0 if there are at most that many minutes.
 func (h *Sites) oldest(skipped Ranges) Slice {
 	left := int(Span / time.Minute)
 	minute := Slice(-1)
@@ -230,9 +231,9 @@ type pastSum struct {
 	logs    int64
 }
 
-// Before returns the number of calls before a slice and the total of their logarithms. It leaves out calls in skipped,
-// the skipped times of their service. It caches sums, because the slice is usually the same as in the last call, or a
-// little later.
+// Before returns the number of calls before slice `at` and the total of their logarithms. It leaves out calls in
+// skipped, the skipped times of their service. It caches sums, because `at` is usually the same as in the last call, or
+// a little later.
 func (h *Sites) Before(s *Times, at Slice, skipped Ranges) (calls uint64, logs int64) {
 	s.seek(at)
 	if k := len(skipped); k == 0 || s.earlier == 0 || s.First() >= skipped[k-1].To {

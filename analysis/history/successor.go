@@ -6,7 +6,7 @@ import "github.com/sibyl-trace/sibyl/trace"
 // calls, because instances are replaced one by one.
 const renaming = 30 * SlicesPerMinute
 
-// leastTaken is the minimum part of the operations of a service, weighted by calls, that its successor has.
+// leastTaken is the minimum part of the operations of a service, weighted by calls, that its successor must have.
 const leastTaken = 0.5
 
 // entrance is an operation where other services, or requests from outside, call a service.
@@ -57,7 +57,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	return h.names[best]
 }
 
-// entrance returns the entrance at a site, if it is one.
+// entrance returns the entrance at site. ok is false if the site is not an entrance.
 func (h *Sites) entrance(site int) (e entrance, ok bool) {
 	s := &h.sites[site]
 	if site == Overflow || s.Client || s.Border {

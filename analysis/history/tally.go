@@ -42,7 +42,7 @@ type tallySite struct {
 	named        trace.Op // of calls with spans below a missing one: the callee that their attributes name, or 0
 }
 
-// tallySlice is the content of one slice.
+// tallySlice holds the calls of the traces that started in one slice.
 type tallySlice struct {
 	requests map[entryKey]*tallyCell // with their durations
 	cells    []tallyCell
@@ -150,7 +150,7 @@ func (t *Tally) slice(number Slice) *tallySlice {
 	return s
 }
 
-// entry returns the cell of the requests of an entry.
+// entry returns the cell of the requests of key, which it adds if needed.
 func (s *tallySlice) entry(key entryKey) *tallyCell {
 	c := s.requests[key]
 	if c == nil {

@@ -27,7 +27,7 @@ type Usage struct {
 	Nanos         int64
 }
 
-// Add adds calls.
+// Add adds v.
 func (u *Usage) Add(v Usage) {
 	u.Calls += v.Calls
 	u.Failed += v.Failed
@@ -76,7 +76,7 @@ type bins struct {
 	n      int
 }
 
-// leastBin is the shortest bin, because older slices are joined to minutes.
+// leastBin is the length of the shortest bin. It is a minute, because older slices are joined to minutes.
 const leastBin = SlicesPerMinute
 
 func newBins(from, to Slice, most int) bins {
@@ -89,7 +89,7 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in an interval, with series from an instant until its end in at most `most`
+// Uses returns the use of all services in interval now, with series from instant `from` until its end in about `most`
 // bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
@@ -137,7 +137,7 @@ type knownTime struct {
 	first   Slice // start of its calls
 }
 
-// read adds the calls at a site.
+// read adds the calls at site `number`.
 func (r *useReader) read(number int32) {
 	s := &r.h.sites[number]
 	own, called := r.serviceOf(s.Service), r.callee[number]
@@ -175,7 +175,8 @@ func (r *useReader) read(number int32) {
 	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.names[s.Service])
 }
 
-// readBorder adds the time at a border to the calling service, and to the operation of that service that was called.
+// readBorder adds the time at border number to the calling service, and to the operation of that service that was
+// called.
 func (r *useReader) readBorder(number int32) {
 	s := &r.h.sites[number]
 	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
@@ -184,7 +185,7 @@ func (r *useReader) readBorder(number int32) {
 	}
 }
 
-// enters reports whether the calls at a site come from other services, or from outside.
+// enters reports whether the calls at s come from other services, or from outside.
 func (r *useReader) enters(s *Site) bool {
 	kind := r.h.table.Operation(s.Base).Kind
 	return s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
@@ -253,7 +254,7 @@ func (r *useReader) end(at Slice) trace.Nanos {
 	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
 }
 
-// shapes returns the shapes of the calls at a site. A border has the shapes of the calls that it leads to.
+// shapes returns the shapes of the calls at site `number`. A border has the shapes of the calls that it leads to.
 func (r *useReader) shapes(number int32) []ShapeSeries {
 	s := &r.h.sites[number]
 	if s.Border {
@@ -262,7 +263,7 @@ func (r *useReader) shapes(number int32) []ShapeSeries {
 	return r.h.series[number].Shapes
 }
 
-// history returns the history of a service.
+// history returns the skipped times of service. Its first slice is set by [useReader.uses].
 func (r *useReader) history(service int32) knownTime {
 	k, found := r.known[service]
 	if !found {
@@ -318,7 +319,7 @@ func (r *useReader) uses() Uses {
 	return u
 }
 
-// covered returns the length of a history: the time of slices with traces before the window.
+// covered returns the length of the history k: the time of slices with traces before the window, without skipped ones.
 func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	for _, x := range r.h.total {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
@@ -329,7 +330,7 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	return sum
 }
 
-// lengthAt returns the number of slices that a cell covers. Old slices were joined to minutes.
+// lengthAt returns the number of slices that the cell at slice `at` covers: a minute for old slices, which were joined.
 func (h *Sites) lengthAt(at Slice) Slice {
 	if at < h.folded {
 		return SlicesPerMinute
@@ -345,9 +346,9 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// InstanceUses returns the instances, hosts, zones and versions of a service with calls since an instant, as values of
-// the attributes that distinguish them. They are ordered by key, the most specific first, and value. It leaves out the
-// values without room.
+// InstanceUses returns the instances, hosts, zones and versions of service with calls since the slice of `since`, as
+// values of the attributes that distinguish them, with their use in now. They are ordered by key, the most specific
+// first, and value. It leaves out the values without room.
 func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := Range{SliceOf(now.From), SliceOf(now.To)}
 	var all []InstanceUse

@@ -24,7 +24,7 @@ const (
 // Hour returns the hour of a slice.
 func (s Slice) Hour() Hour { return Hour(s / SlicesPerHour) }
 
-// Slices returns the slices of an hour.
+// Slices returns the slices of h.
 func (h Hour) Slices() Range {
 	return Range{Slice(h) * SlicesPerHour, Slice(h+1) * SlicesPerHour}
 }
@@ -102,7 +102,7 @@ func (l coarseLevel) nanos() float64 {
 // index returns the index of an hour within its week.
 func (h Hour) index() int { return int((h%hoursPerWeek + hoursPerWeek) % hoursPerWeek) }
 
-// KnownFor returns the number of hours before h that the calls of a site have been known for. w may be nil.
+// KnownFor returns the number of hours between the first known calls of the site and h, or 0 if w is nil.
 func (w *Week) KnownFor(h Hour) Hour {
 	if w == nil {
 		return 0
@@ -119,8 +119,8 @@ const (
 )
 
 // Usual returns the mean that calls reached at about this time of the day on at least two days of the last week, in ns,
-// or 0. A level reached on two days at the same hour is a habit: a nightly job, or a busy morning. A single day may
-// have had an incident. w may be nil.
+// or 0 if there is no such mean. A level reached on two days at the same hour is a habit: a nightly job, or a busy
+// morning. A single day may have had an incident. w may be nil.
 func (w *Week) Usual(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -129,7 +129,7 @@ func (w *Week) Usual(at Slice) float64 {
 	return w.habits.usual
 }
 
-// know sets habits to the results for a slice.
+// know sets w.habits to the results for slice `at`.
 func (w *Week) know(at Slice) {
 	if h := &w.habits; h.at != 1+at/nearHour {
 		h.at, h.usual = 1+at/nearHour, w.usualAt(at)
@@ -166,7 +166,7 @@ func (w *Week) Habit(at Slice) float64 {
 	return w.habits.octaves
 }
 
-// habitAt returns the result of Habit, given the result of Usual.
+// habitAt returns the result of Habit for slice `at`, given the result of Usual in w.habits.
 func (w *Week) habitAt(at Slice) float64 {
 	usual := w.habits.usual
 	if usual == 0 {
@@ -238,7 +238,7 @@ func (h *Sites) learnHours(now Slice) {
 	h.hour = next
 }
 
-// timesOf returns the times of the calls of an hour.
+// timesOf returns the times of `all`, which must be calls of a single hour, or the zero value without calls.
 func timesOf(all Cells, skipped Ranges) (t hourTimes) {
 	if len(all) == 0 {
 		return t
@@ -258,7 +258,7 @@ func timesOf(all Cells, skipped Ranges) (t hourTimes) {
 	return t
 }
 
-// meanLevel returns the mean time of the calls that were not skipped, or 0 if there are too few.
+// meanLevel returns the mean own time of the calls that were not skipped, or 0 if there are fewer than [MinHistory].
 func meanLevel(all Cells, skipped Ranges) Level {
 	calls, nanos := uint64(0), int64(0)
 	for _, c := range all {
@@ -273,7 +273,7 @@ func meanLevel(all Cells, skipped Ranges) Level {
 	return levelOf(float64(nanos) / float64(calls))
 }
 
-// put replaces the times of an hour of the week before.
+// put sets the times of hour `of`, which replace the times of the same hour a week before. Hours must be put in order.
 func (w *Week) put(of Hour, t hourTimes) {
 	w.habits.at = 0
 	i := of.index()
@@ -291,8 +291,8 @@ func (w *Week) put(of Hour, t hourTimes) {
 // leastInDay is the minimum number of hours with a mean for the mean of a day.
 const leastInDay = 3
 
-// endDay replaces the times of the day four weeks before. Each hour has the same weight, so that a day with more
-// traffic at night has the same mean.
+// endDay sets the times of day, which replace the times of the day four weeks before. Each hour has the same weight, so
+// that a day with more traffic at night has the same mean.
 func (w *Week) endDay(day Hour) {
 	all, calm := Level(0), Level(0)
 	if w.today.hours >= leastInDay {
@@ -346,7 +346,7 @@ func (r *Recent) Growth() float64 {
 // GrowthDuration is the time that calls must be slower than a week before.
 const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
 
-// Last returns the last hours or days, compared with an earlier time, or nil if they are unknown. w may be nil.
+// Last returns the last hours or days, compared with the time that `than` selects, or nil if w is nil.
 func (w *Week) Last(than Earlier) *Recent {
 	switch {
 	case w == nil:
@@ -413,7 +413,7 @@ func readWeek(r *codec.Reader) *Week {
 func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
 
 // early returns the mean local time of calls in the first two known hours of the last day that ended at least an hour
-// before a slice, in ns, or 0 if there are no such hours. w may be nil.
+// before slice `at`, in ns, or 0 if there are no such hours. w may be nil.
 func (w *Week) early(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -432,8 +432,8 @@ func (w *Week) early(at Slice) float64 {
 	return nanos / float64(hours)
 }
 
-// SilentAt reports whether there were no calls at this hour on the day before, although the site was known. w may be
-// nil.
+// SilentAt reports whether there were too few calls for a high mean at this hour on the day before, although the site
+// was known. It returns false if w is nil.
 func (w *Week) SilentAt(at Slice) bool {
 	yesterday := at.Hour() - HoursPerDay
 	return w.KnownFor(at.Hour()) > HoursPerDay && w.highs[yesterday.index()] == 0

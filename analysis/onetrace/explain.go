@@ -15,7 +15,8 @@ import (
 // Explanation describes how one trace differs from normal ones.
 type Explanation struct {
 	// Duration is the duration of the primary root in ns. Usual is the median of such requests in normal traces, and
-	// requests above Limit are outliers, both in ns. They are NaN if no normal trace has a request of this type.
+	// requests above Limit are outliers, both in ns. Usual and Limit are NaN if no normal trace has a request of this
+	// type.
 	Duration, Usual, Limit float64
 	Suspects               []CallSuspect // ranked
 }
@@ -41,13 +42,13 @@ type CallSuspect struct {
 	// evidence against the whole service.
 	Score float64
 	Calls int // number of calls that differ, at least 1
-	// Node, of the path, and Span identify the call with most evidence. If the call is missing, they identify its
-	// caller.
+	// Node is the node of the path, and Span the span, of the call with the most evidence. If the call is missing, they
+	// identify its caller.
 	Node int32
 	Span trace.SpanID
 	// Missing lists the steps that the step Caller usually calls: Op and others. It is set for the reason Missing.
-	// Missing and Caller are empty if the callee, Op, does not answer. If normal calls continue in different ways, or
-	// in other services, Op is the caller.
+	// Missing and Caller are empty if the callee, Op, doesn't answer. If normal calls continue in different ways, or in
+	// other services, Op is the caller.
 	Missing []trace.Op
 	Caller  trace.Op
 	// Unanswered means that Node called the callee, which has no span.
@@ -78,17 +79,17 @@ const (
 	CallsPart Part = "calls" // more calls than usual
 )
 
-// Bounds of evidence.
+// Thresholds of evidence.
 const (
-	// leastExcess is the smallest excess of a slow step, as a share of the duration. A request without a smaller excess
-	// would take about as long.
+	// leastExcess is the smallest excess of a slow step, as a share of the duration. Without a smaller excess, the
+	// request would take about as long.
 	leastExcess = 0.01
 	// leastCertainty is the smallest certainty of a failed, missing or new step.
 	leastCertainty = 0.1
 )
 
-// Explain returns the difference between a trace and the normal ones. These must have been added before. It compares
-// each call with the calls at its site.
+// Explain returns the difference between the trace of p and the normal traces, which must have been added before. It
+// compares each call with the calls at its site. A trace without a usable root has no suspects.
 //
 //  1. Slow. The excess of a call is its own time on the critical path beyond the median of its site, if that time is
 //     above the fence. The own time of a CLIENT span and of a border is time on the wire to the callee.
@@ -161,7 +162,7 @@ type raisedWire struct {
 	excess, beyond float64
 }
 
-// charge adds evidence against a step.
+// charge adds a call at node, with its excess and score, to the suspect of k, and returns the suspect.
 func (x *explaining) charge(k suspectKey, node int32, excess, score float64) *CallSuspect {
 	s := x.suspects[k]
 	if s == nil {
@@ -339,7 +340,8 @@ func (x *explaining) chargeWires(services []compare.Service, index map[int32]int
 	}
 }
 
-// rank returns the suspects in order. It leaves out slow ones with little excess and others with little certainty.
+// rank returns the suspects in order. It leaves out slow ones below leastExcess and others below leastScore, both in
+// ns.
 func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	all := make([]CallSuspect, 0, len(x.suspects))
 	for _, s := range x.suspects {

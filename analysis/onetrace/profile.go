@@ -57,7 +57,7 @@ func (c *callsOf) group(k int) []int32 {
 	return c.calls[first:c.ends[k]]
 }
 
-// Bounds of a profile.
+// Limits on a profile.
 const (
 	// sampledTimes is the number of own times that a site keeps: enough for quartiles within 6 % of the ranks.
 	sampledTimes = 256
@@ -67,7 +67,7 @@ const (
 	sampledCounts = 32
 	// maxSiteShapes bounds the shapes of a site. All others count together, as shapes that occur now and then.
 	maxSiteShapes = 64
-	// maxShapeSites bounds the sites of a shape, because of hostile traces. A span with more calls has no shape.
+	// maxShapeSites bounds the sites of a shape, because of hostile traces. A span that calls more sites has no shape.
 	maxShapeSites = 128
 	// minShapeHistory is the minimum number of occurrences of a shape with its own distribution of times. The quartiles
 	// of rarer shapes would be less certain than the quartiles of the whole site.
@@ -237,7 +237,8 @@ func (s *siteProfile) addCallee(number int32) {
 	}
 }
 
-// shape returns the shape that calls the given sites. If there are too many shapes, it returns nil and counts the call.
+// shape returns the shape of calls to sites, which it adds if necessary. If there are too many shapes or sites, it
+// counts the call in s.others and returns nil.
 func (s *siteProfile) shape(sites []int32) *shapeProfile {
 	h := shapeHash(sites)
 	x := s.shapes[h]
@@ -337,9 +338,10 @@ func (f *Profile) known(site int32) *siteProfile {
 	return nil
 }
 
-// ownTimes returns the distribution of own times that a call is compared with. It is the first of these with enough
-// history: its site and shape, its site, its step under any caller. An unanswered call is finally compared with the
-// calls of its operation, whatever they call.
+// ownTimes returns the distribution of own times that a call at site is compared with. calls are the sites that the
+// call calls. The result is the first of these with enough history: its site and shape, its site, its step under any
+// caller. An unanswered call is finally compared with the calls of its operation, whatever they call. The result may
+// have too little history.
 func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
@@ -356,7 +358,7 @@ func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribu
 	return f.pool(keys[1])
 }
 
-// pool returns the distribution of own times over all sites that share a key.
+// pool returns the distribution of own times over all sites that share key, and caches it.
 func (f *Profile) pool(key history.SiteKey) *distribution {
 	d := f.pooled[key]
 	if d == nil {
@@ -386,7 +388,7 @@ func (f *Profile) durations() *distribution {
 	return nil
 }
 
-// usualCallee returns the most frequent callee of the normal calls at a site. The service is 0 if it is unknown.
+// usualCallee returns the most frequent callee of the normal calls at a site. Its service is 0 if it is unknown.
 func (f *Profile) usualCallee(site int32) history.Callee {
 	s := f.known(site)
 	if s == nil {

@@ -17,7 +17,7 @@ const rareShare = 0.05
 // request may have done its work.
 const changedShape = 0.5
 
-// structure charges calls that fail, that lack calls, and that are new. The certainty of each is between 0 and 1.
+// structure charges calls that fail, that lack calls, or that are new. The certainty of each is between 0 and 1.
 //
 //   - A failed span is charged if less than half of the calls at its site fail.
 //   - A CLIENT span without an answer is charged to the callee that usually answers.
@@ -71,7 +71,7 @@ func (x *explaining) chargeChange(c *change, score float64) {
 	x.evidence[c.service] += score
 }
 
-// changes returns the changes at call i itself.
+// changes returns the changes at call i itself, without the calls below it.
 func (x *explaining) changes(i int, knownType bool) (found []change) {
 	c := &x.calls[i]
 	at, s := &x.rec.Sites[c.Site], x.known(c.Site)
@@ -192,9 +192,10 @@ func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 	})
 }
 
-// unusual returns the certainty that a shape is unusual at the site. It is 0 if the share of calls with this shape or
-// one as rare is at least rareShare, and nearly 1 if no call has it. The share of new shapes is estimated by the share
-// of shapes seen once (Good and Turing): if every second shape at a site is new, the site has no unusual ones.
+// unusual returns the certainty that calling sites is an unusual shape at the site of s. It is 0 if the share of calls
+// with this shape or one as rare is at least rareShare, and nearly 1 if no call has it. The share of new shapes is
+// estimated by the share of shapes seen once (Good and Turing): if every second shape at a site is new, the site has no
+// unusual ones.
 func (s *siteProfile) unusual(sites []int32) float64 {
 	n, rarer, once := 0, s.others, s.others
 	if x := s.shapes[shapeHash(sites)]; x != nil {
@@ -214,8 +215,8 @@ func (s *siteProfile) unusual(sites []int32) float64 {
 	return rarity(rarer, s.calls)
 }
 
-// rarity returns the certainty that an event is unusual if n of the normal calls have it. It is 0 from rareShare on,
-// and nearly 1 if no call out of many has it.
+// rarity returns the certainty that an event is unusual if n of the normal calls have it. It is 0 if their share is at
+// least rareShare, and nearly 1 if no call out of many has it.
 func rarity(n, calls int) float64 {
 	share := float64(n) / float64(calls)
 	return max(0, 1-share/rareShare) * float64(calls) / float64(calls+1)
@@ -251,7 +252,7 @@ func (c *continuation) goesOn() bool {
 	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
 }
 
-// expected returns the sites that nearly all calls (all but rareShare) call in addition, the most frequent first.
+// expected returns the sites that nearly all calls of c (all but rareShare) call in addition, the most frequent first.
 func (x *explaining) expected(c *continuation) []int32 {
 	var sites []int32
 	for site, n := range c.next {
@@ -338,8 +339,9 @@ func (x *explaining) findUnanswered() {
 	x.unanswered = answers
 }
 
-// silentCallee returns the callee of call i, which has no answer: the usual callee of a call that most normal calls of
-// the caller make, and this one does not. It adds the site to used, by caller.
+// silentCallee returns the callee of call i, which has no answer: the usual callee of a call at one of sites that most
+// normal calls of the caller make, and this one doesn't. It adds the caller and the site to used. It returns the zero
+// value if there is no such call.
 func (x *explaining) silentCallee(i int, sites []int32, used map[[2]int32]bool) history.Callee {
 	c := &x.calls[i]
 	caller := x.known(x.calls[c.Parent].Site)
