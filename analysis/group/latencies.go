@@ -66,7 +66,7 @@ func (l *Latencies) add(bin uint8, n uint64) {
 	l.counts[bin-l.first] += n
 }
 
-// Equal reports whether l and o hold the same counts.
+// Equal reports whether l and o have the same counts and the same longest duration.
 func (l Latencies) Equal(o Latencies) bool {
 	return l.first == o.first && l.longest == o.longest && slices.Equal(l.counts, o.counts)
 }
@@ -79,7 +79,7 @@ func (l *Latencies) merge(o *Latencies) {
 	l.longest = max(l.longest, o.longest)
 }
 
-// set replaces the counts by the counts of a sketch, at the upper limits of its bins or its longest duration.
+// set replaces the counts by the counts of s, at the upper limits of its bins or its longest duration.
 func (l *Latencies) set(s *stats.Sketch) {
 	l.first, l.counts, l.longest = 0, l.counts[:0], 0
 	for limit, n := range s.Bins() {

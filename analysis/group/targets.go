@@ -13,7 +13,8 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is the age of external targets without calls when we start to forget them. It takes twice as long at most.
+// targetsAge is how long we remember an external target after its last call: at most twice as long, and less only if
+// there is no room.
 const targetsAge = 24 * time.Hour
 
 // externalTargets bounds the external targets of each operation to those with the smallest hashes, because their names
