@@ -50,8 +50,9 @@ func anyOpen(groups []*group.Group) bool {
 	return false
 }
 
-// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests. If
-// the type's problem is a shifted mix whose requests do not fail more often, renewMix closes it and returns true.
+// renewMix makes the counted mix of a request type the expected one once it has enough epochs and requests, at the end
+// of an epoch with requests. If the type's problem is a shifted mix whose requests do not fail more often, renewMix
+// closes it and returns true.
 func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
 	m := requestType.Expectation.Mix
 	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {
