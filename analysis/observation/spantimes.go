@@ -25,7 +25,7 @@ type SpanTimes struct {
 	dropped uint64     // spans of dropped operations
 }
 
-// Observe adds the spans of a complete trace.
+// Observe adds the spans of p.
 func (t *SpanTimes) Observe(p *critpath.Path) {
 	for i := range p.Nodes {
 		if r := t.slot(p.Nodes[i].Step, 1); r != nil {
@@ -108,15 +108,14 @@ const (
 	spanTick = 2 * time.Minute
 )
 
-// SpanTally holds the durations of the spans of complete traces by the ticks when the traces start. The zero value is
+// SpanTally holds the durations of the spans of closed traces, by the tick when the trace starts. The zero value is
 // empty.
 type SpanTally struct {
 	ticks map[int64]*SpanTimes
 }
 
-// Observe adds the spans of p, whose trace must be complete. closed is the time when the trace was closed, or 0 if that
-// is unknown. If the trace claims to start after closed, or more than two hours before, its clock is wrong, and it
-// counts at closed.
+// Observe adds the spans of p. closed is the time when its trace was closed, or 0 if that is unknown. If the trace
+// claims to start after closed, or more than two hours before, its clock is wrong, and it counts at closed.
 func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
 	if len(p.Nodes) == 0 {
 		return
