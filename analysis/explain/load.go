@@ -16,7 +16,7 @@ import (
 // Load is the number of requests in service over time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load of requests with the given starts and durations. They should be all requests of a kind, not
+// NewLoad returns the load of requests, given by their starts and durations. They should be all requests of a kind, not
 // a sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
@@ -37,7 +37,7 @@ func (l *Load) At(t trace.Nanos) int {
 	return upTo(l.starts) - upTo(l.ends)
 }
 
-// Bounds of a [RecentLoad].
+// Limits on a [RecentLoad].
 const (
 	recentEpochs  = 6    // number of epochs kept: requests are observed after they end, out of order
 	coveredEpochs = 2    // number of previous epochs that determine the load of an epoch
@@ -65,7 +65,7 @@ type epochLoad struct {
 	shift uint8 // see RecentLoad.shift; each request represents 1<<shift
 }
 
-// Observe adds a request. It does not retain o.
+// Observe adds o, but doesn't retain it.
 func (l *RecentLoad) Observe(o *observation.Observation) {
 	key := o.Key()
 	if !isKept(key, l.shift) {
@@ -78,7 +78,7 @@ func (l *RecentLoad) Observe(o *observation.Observation) {
 	}
 }
 
-// isKept reports whether the first shift bits of a key are 0.
+// isKept reports whether the first shift bits of key are 0.
 func isKept(key uint64, shift uint8) bool { return key>>(64-shift) == 0 }
 
 // Close ends the current epoch.
