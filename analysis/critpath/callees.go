@@ -65,7 +65,8 @@ func (c *callees) answers(caller int32, s *trace.Span) bool {
 	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
-// answer returns the span that answers the CLIENT span caller through its child i, or -1.
+// answer returns the span that answers the CLIENT span caller: its child i or a span behind it. It returns -1 if
+// neither does.
 func (c *callees) answer(caller, i int32) int32 {
 	if len(c.seeThrough) > 0 {
 		return c.behind(caller, i, maxProxies)

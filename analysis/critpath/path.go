@@ -202,8 +202,8 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Target returns the operation that node i calls: the one that answers it or, without an answer, the one that its
-// attributes name, or 0.
+// Target returns the operation that node i calls: the one that answers it or, if there is no answer, the one that its
+// attributes name. It is 0 if they name no operation.
 func (p *Path) Target(i int32) trace.Op {
 	n := &p.Nodes[i]
 	return target(p.Trace.Spans, n.Span, n.Callee)

@@ -95,7 +95,7 @@ func (x *spanIndex) fillSorted(spans []trace.Span, copies []int32) []int32 {
 	return copies
 }
 
-// find returns the position of the span with the given ID, or -1.
+// find returns the position of the span with the given ID, or -1 if the index doesn't have it.
 func (x *spanIndex) find(id trace.SpanID) int32 {
 	if s := x.entry(id); s != nil {
 		return s.span

@@ -112,8 +112,8 @@ func (w *walk) push(i int32, low trace.Nanos) {
 	w.critical = append(w.critical, i)
 }
 
-// pick returns the critical child of f that ends last, but not after cursor apart from the tolerated overlap, or -1 if
-// there is no such child.
+// pick returns the child of f, not considered before, that ends last but at most f.slack after cursor, and starts
+// before cursor. It returns -1 if there is no such child.
 func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	latest := cursor + f.slack
 	if w.strictTouching && f.after >= 0 {
