@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lateAfter is how long before the epoch of its arrival a request must have ended to count as late. Traces are
-	// normally closed within seconds.
+	// A request counts as late if it ended at least lateAfter before the epoch of its arrival. Traces are normally
+	// closed within seconds.
 	lateAfter = time.Minute
 	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs. If a
 	// request is older, its clock is wrong.

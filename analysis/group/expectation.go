@@ -45,7 +45,7 @@ type MixCounts struct {
 	Groups map[analysis.Hash]uint64 // requests that did not fail
 }
 
-// Add adds the requests in the open epoch of requestType and groups, its groups.
+// Add adds the requests of requestType and its groups in the open epoch.
 func (c *MixCounts) Add(requestType *Group, groups []*Group) {
 	c.Epochs++
 	c.add(requestType, groups, func(g *Group) *Window { return &g.Open })
@@ -150,9 +150,9 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// Proving is how long a group must remain healthy before its earlier requests become part of the reference. They do so
-// after twice that time at the latest. No incident opens later than that after its onset, except incidents that take
-// hours to grow.
+// Proving is the time that a group must remain healthy before its earlier requests become part of the reference. They
+// do so after twice that time at the latest. No incident opens later than that after its onset, except incidents that
+// take hours to grow.
 const Proving = 6 * time.Minute
 
 // prove adds the first half of the unproven requests to the references if the second half is long enough.
@@ -204,8 +204,8 @@ func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint6
 	return true
 }
 
-// JudgedMix counts the requests in the current windows of group, a request type that has not been learned, and of
-// groups, its groups.
+// JudgedMix counts the requests in the current windows of group and its groups. group must be a request type that has
+// not been learned.
 func (group *Group) JudgedMix(groups []*Group) MixCounts {
 	c := MixCounts{Epochs: len(group.Expectation.Blocks)}
 	c.add(group, groups, func(g *Group) *Window { return &g.Current })

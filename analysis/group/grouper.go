@@ -108,8 +108,8 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 	return requestType, group
 }
 
-// create adds with as a group of parent, or as a request type if parent is nil. It returns nil if there are already as
-// many groups as Options.Groups allows.
+// create adds the group `with` below parent or, if parent is nil, as a request type. It returns nil if there are
+// already as many groups as Options.Groups allows.
 func (g *Grouper) create(with Group, parent *Group) *Group {
 	if len(g.groups) >= g.options.Groups {
 		return nil
@@ -199,8 +199,8 @@ func (g *Grouper) evict() {
 	g.forgetSplits()
 }
 
-// Forget deletes the groups and request types whose last epoch with a request ended earlier than before, unless their
-// request type has an open problem.
+// Forget deletes the groups and request types last seen earlier than `before`, unless their request type has an open
+// problem.
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
 	for _, group := range g.all() {

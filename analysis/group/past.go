@@ -65,8 +65,8 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is how long the epochs of request types are kept one by one. An incident affects request types from its
-// onset on, some minutes before it opens.
+// The epochs of request types are kept one by one for recentKept. An incident affects request types from its onset on,
+// some minutes before it opens.
 const recentKept = Proving + time.Minute
 
 // addRecent adds p, the requests of the epoch [from, now], to the recent ones if group is a request type.
@@ -91,9 +91,9 @@ type Since struct {
 	Latency     Latencies // of the durations of Total
 }
 
-// RequestsSince returns the requests of a request type in the epochs from instant until now. If instant is more than
-// recentKept ago, it returns the requests of the longer windows that start later or, if there are no such windows, of
-// the window around instant.
+// RequestsSince returns the requests of a request type in the epochs that start at instant or later, until now. If
+// instant is more than recentKept ago, it returns the requests of the longer windows that start later or, if there are
+// no such windows, of the window around instant.
 func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
 	s := Since{From: instant, Until: now}
 	if instant >= now.Add(-recentKept) {

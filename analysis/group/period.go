@@ -28,8 +28,8 @@ func PeriodOf(epoch trace.Nanos) trace.Nanos {
 	return last - last%trace.Nanos(Period)
 }
 
-// InPeriod sets p to the requests of the period that starts at from, without their edges. The period must contain the
-// end of the last epoch, because the history joins earlier ones.
+// InPeriod sets p to the requests of the period that starts at from, without their edges. It must be the period of the
+// last epoch (see [PeriodOf]), because the history joins earlier ones.
 func (group *Group) InPeriod(from trace.Nanos, p *Past) {
 	*p = Past{Edges: p.Edges[:0], Latency: Latencies{counts: p.Latency.counts[:0]}}
 	for b := range group.history.Buckets() {

@@ -153,7 +153,7 @@ func (t *TypeRule) matches(o *observation.Observation) bool {
 
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// rule returns the index of the rule for a request type with the given entry, or -1.
+// rule returns the index of the rule for a request type with the given entry, or -1 if no rule applies to it.
 func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	if s == nil || len(s.rules) == 0 {
 		return -1

@@ -75,7 +75,7 @@ func (t *Tally) trim(other *EdgeTally, limit int) {
 	t.Edges[0].merge(other)
 }
 
-// merge adds the sums in from.
+// merge adds the sums in `from`.
 func (e *EdgeTally) merge(from *EdgeTally) {
 	e.Requests += from.Requests
 	e.CoMoments.Merge(from.CoMoments)

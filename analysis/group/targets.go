@@ -13,11 +13,11 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is how long we remember an external target after its last call: at most twice as long, and less only if
-// there is no room.
+// We remember an external target for at least targetsAge after its last call, unless we need the room, and for at most
+// twice as long.
 const targetsAge = 24 * time.Hour
 
-// externalTargets bounds the external targets of each operation to those with the smallest hashes, because their names
+// externalTargets limits the external targets of each operation to those with the smallest hashes, because their names
 // come from attributes, and each is a calling context of its own. Like the bound on groups, it may depend on the order
 // of the requests of an epoch while it is being reached, but not afterwards. Targets that are no longer called are
 // forgotten, to make room for others. The zero externalTargets is empty.
