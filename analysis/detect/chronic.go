@@ -108,8 +108,7 @@ type chronicFinder struct {
 	groups     []*group.Group // scratch
 }
 
-// problemsOf returns the problems of requestType and groups, its groups. It judges them only if something may have
-// changed.
+// problemsOf returns the problems of requestType and its groups. It judges them only if something may have changed.
 func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
 	known, rest := f.detector.chronicTypes[requestType], f.detector.resting[requestType]
 	if rest != nil {

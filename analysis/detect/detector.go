@@ -45,8 +45,8 @@ func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 }
 
 // Learn makes the current window the expectation of every group that has no expectation yet, if the window has enough
-// requests and the first epoch of the group ended no later than by. It skips unhealthy request types and request types
-// with an open problem.
+// requests and the first epoch of the group ended no later than at the time `by`. It skips unhealthy request types and
+// request types with an open problem.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by

@@ -4,9 +4,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
-// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is no problem: if a request
-// type shows a mix of groups for some time without being slower, more variable or failing more often, the mix becomes
-// the expected one.
+// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is not a problem: if a
+// request type shows a mix of groups for some time without being slower, more variable or failing more often, the mix
+// becomes the expected one.
 
 // countMix counts the open epoch of a request type for its next mix. It starts again while the type or one of its
 // groups has a problem other than a shifted mix.
