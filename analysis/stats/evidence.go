@@ -38,8 +38,9 @@ var alternatives = [...]float64{1.4, 4, 8}
 type Evidence struct{ sums [len(alternatives)]float64 }
 
 // Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
-// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests, and a
-// bound of 0 or 1, which nothing can contradict. The caller must first add up the counts of all shards.
+// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests, and
+// any bound outside (0, 1), because no number of events contradicts a bound of 1. The caller must first add up the
+// counts of all shards.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return

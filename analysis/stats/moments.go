@@ -128,9 +128,9 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to [0,
-// 1]. It is NaN for fewer than two non-empty blocks, if no block has two values, and without variance. Source: Donner
-// 1986, "A review of inference procedures for the intraclass correlation coefficient".
+// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to
+// [0, 1]. It is NaN for fewer than two non-empty blocks, if no block has two values, and without variance.
+// Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
 	var within, squares, filled float64

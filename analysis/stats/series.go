@@ -29,7 +29,7 @@ const (
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
 	// Tick is the width of the finest bucket.
 	Tick = 10 * time.Second
-	// Retention is how long data is kept at least. It is dropped after twice that time at the latest.
+	// Retention is the minimum time that data is kept. It is dropped after twice that time at the latest.
 	Retention = Tick << coarseBits
 )
 
@@ -75,7 +75,7 @@ func (s *Series[S, P]) Advance(ns int64) {
 	}
 }
 
-// advance moves the end to end. It merges every bucket whose start is no longer a boundary into the previous one.
+// advance moves s.end to end. It merges every bucket whose start is no longer a boundary into the previous one.
 func (s *Series[S, P]) advance(end int64) {
 	s.end = end
 	kept := s.buckets[:0]
