@@ -38,7 +38,7 @@ func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
-// Add simulates o by s, which must be captured from it. It does not retain its arguments.
+// Add simulates o with s, the simulation captured from it. It does not retain its arguments.
 func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	r.before = append(r.before, float64(o.Duration))
 	for i, l := range r.levels {
