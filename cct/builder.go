@@ -12,7 +12,7 @@ import (
 const (
 	// DefaultLimit is the default maximum number of nodes in a tree: 100 000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
-	// MaxAge is how long a context is remembered after the last request that executed it.
+	// MaxAge is the time after which a context is forgotten, counted from the last request that executed it.
 	MaxAge = 7 * 24 * time.Hour
 	// maxSets is the maximum number of sets of enabled tracepoints that Age keeps. It is enough for half a day of plans
 	// that change every epoch of ten seconds.
