@@ -150,7 +150,7 @@ func (l *layout) add() (int32, *Node) {
 	return int32(i), &l.nodes[i]
 }
 
-// addTop adds the node of the top span of t and returns its end.
+// addTop adds the node of the top span of t and returns its end. baseline tells whether that is a baseline span.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
 	i, n := l.add()
@@ -354,7 +354,8 @@ func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
 	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.elsewhere) > 0)
 }
 
-// decideStep sets the callee of node i, which is callee or a span elsewhere, and the fields that depend on it.
+// decideStep sets the callee of n, which is node i: callee or a span elsewhere. It also sets the fields that depend on
+// the callee.
 func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	if len(l.callees.elsewhere) > 0 {
 		if below, ok := l.callees.elsewhere[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
