@@ -33,7 +33,7 @@ func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func
 	return b
 }
 
-// Sizes of the values of a dictionary in bytes.
+// Sizes of dictionary values in bytes.
 const (
 	plainContextSize  = 5 * 8
 	packedContextSize = 6 * 8
