@@ -116,7 +116,7 @@ func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettle
 	}
 }
 
-// count counts calls with the given key. to is 0 for calls without an answer.
+// count adds calls with the given key. to is their callee, or 0 if they have no answer.
 func (a *Aliases) count(key, to, calls uint64) {
 	if a.limit != 0 && key > a.limit {
 		return

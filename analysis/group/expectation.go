@@ -110,7 +110,7 @@ func (m *Mix) count(number int, failed bool) {
 	}
 }
 
-// endEpoch adds the requests of an epoch to the blocks of a group that has not been learned.
+// endEpoch adds open, the requests of an epoch, to the blocks of a group that has not been learned.
 func (e *Expectation) endEpoch(open *Window) {
 	if !e.Learned {
 		e.Blocks = addBlock(e.Blocks, open.Latency.Logs(), MaxBlocks)

@@ -98,7 +98,7 @@ func symbolsOf(keys []string) []trace.Symbol {
 	return slices.Compact(symbols)
 }
 
-// namedType returns the identity of a request type that rules name.
+// namedType returns the identity of the request type that rules call name.
 func namedType(name string) analysis.Hash {
 	return analysis.HashOf(uint64(trace.SymbolOf([]byte(name))), 2)
 }
@@ -180,7 +180,8 @@ func (s *RuleSet) name(requestType analysis.Hash) string {
 	return ""
 }
 
-// key reports whether the skeleton divides a request type into groups, and returns the attributes that do.
+// key reports whether the skeleton divides the requests with the given type and entry into groups, and returns the
+// attributes that do.
 func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool, attributes []trace.Symbol) {
 	if s == nil {
 		return true, nil

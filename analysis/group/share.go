@@ -104,7 +104,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	return stats.NewTable(sample.All(), columns)
 }
 
-// shareOf returns the share of an edge, with NaN for the values that don't follow from its exact sums.
+// shareOf returns the share of e in total, with NaN for the values that don't follow from exact sums.
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{

@@ -76,7 +76,7 @@ type SizeModel struct {
 	MeanExpected    float64 // ns
 }
 
-// Adjusted returns the duration of a request adjusted to the usual size, in ns.
+// Adjusted returns the duration of t adjusted to the usual size, in ns.
 func (m *SizeModel) Adjusted(t Transfer) int64 {
 	d := float64(t.Nanos) - (m.Expected(float64(t.Bytes)) - m.MeanExpected)
 	return int64(min(max(0, d), stats.MaxNanos-1))

@@ -27,7 +27,7 @@ type externalTargets struct {
 	began  trace.Nanos             // start of the period, or 0
 }
 
-// age ends an epoch at time now. It starts a new period if the present one is over, or if there is no room.
+// age ends an epoch at now. It starts a new period if the present one is over, or if there is no room.
 func (x *externalTargets) age(now trace.Nanos) {
 	if x.began == 0 {
 		x.began = now
