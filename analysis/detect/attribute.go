@@ -78,7 +78,7 @@ func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	return 1
 }
 
-// meanShares returns, for each place, the expected part of an excess that every request bears in its subtree.
+// meanShares returns, for each place in family, the expected part of an excess that every request bears in its subtree.
 //
 // Suppose that the excess lies in a place with the mean own time m. Before, the place took m−Δ, where Δ is the excess
 // of the edge, and all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝

@@ -90,7 +90,7 @@ func (t *Thresholds) equal(u *Thresholds) bool {
 		maps.Equal(t.Accepted, u.Accepted) && maps.Equal(t.Objectives, u.Objectives)
 }
 
-// problemID returns the identity of a problem, which is stable over time.
+// problemID returns the identity of the problem of g with the given kind. It is stable over time.
 func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 	return analysis.HashOf(uint64(kind), uint64(g.Level), g.ID.Hi, g.ID.Lo)
 }
@@ -200,8 +200,8 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	return true
 }
 
-// findSlow adds the problem of a request type that misses its objective. If there is no objective, it adds the problems
-// of groups that are much slower than the other groups of the type.
+// findSlow adds a problem if requestType misses its objective. If it has no objective, findSlow adds the problems of
+// the groups that are much slower than the others.
 func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group) {
 	objective, accepted := f.thresholds.of(requestType, f.rules)
 	if objective > 0 {

@@ -8,8 +8,8 @@ import (
 // request type shows a mix of groups for some time without being slower, more variable or failing more often, the mix
 // becomes the expected one.
 
-// countMix counts the open epoch of a request type for its next mix. It starts again while the type or one of its
-// groups has a problem other than a shifted mix.
+// countMix counts the open epoch of requestType for its next mix. It starts again while the type or one of its groups
+// has a problem other than a shifted mix.
 func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	m := requestType.Expectation.Mix
 	if m == nil || requestType.Open.Total.N == 0 {
@@ -36,7 +36,7 @@ func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	e.renewMix(requestType, groups)
 }
 
-// isShifted reports whether a request type has an open problem of kind shifted.
+// isShifted reports whether requestType has an open problem of kind shifted.
 func (d *Detector) isShifted(requestType *group.Group) bool {
 	return requestType.OpenProblem && d.changeDetectorOf(requestType).kind == KindShifted
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// waitPrefix is the prefix of the names of spans of kernel waits. The class of the wait follows.
+// waitPrefix is the prefix of the names of kernel wait spans. The class of the wait follows.
 const waitPrefix = "wait "
 
 // waiting describes the classes of waits as predicates.

@@ -146,7 +146,7 @@ func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions
 	return tests
 }
 
-// rest puts a judged request type at rest if nothing changes until it has requests again.
+// rest puts requestType, which must have been judged, at rest if nothing changes until it has requests again.
 func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 	if requestType.AnyOpenProblem {
 		return
@@ -253,8 +253,8 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 // nobody's experience.
 const slowPart = 0.5
 
-// kind returns the kind of a problem, given the kind of its strongest evidence. Requests that became slower also
-// deviate from their usual durations, and hardly all of them by the same amount.
+// kind returns the kind of the problem of g. strongest is the kind of its strongest evidence. Requests that became
+// slower also deviate from their usual durations, and hardly all of them by the same amount.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
 	slower, wider := now.Mean()-before.Mean(), now.StdDev()-before.StdDev()
@@ -264,9 +264,9 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	return strongest
 }
 
-// maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change matters, and nobody
-// accepted its level. It restarts the window of an accepted change from time to time, so that a further change shows
-// soon. It reports whether it opened a problem.
+// maybeOpen opens a problem of g if g has requests, the evidence is confirmed, the change matters, and nobody accepted
+// its level. It restarts the window of an accepted change from time to time, so that a further change shows soon. It
+// reports whether it opened a problem.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) > 0 || c.rising < confirm ||
