@@ -15,8 +15,8 @@ type MixReference struct {
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns a reference from the number of requests of each group over the given number of epochs. A group
-// without requests has a limit, too, because it may be absent by chance.
+// NewMixReference learns a reference from requests, the number of requests of each group in all epochs together. A
+// group without requests has a limit, too, because it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {

@@ -173,7 +173,7 @@ func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	return best, nil
 }
 
-// transfers are the data of a fit.
+// transfers holds the sizes and latencies that a model is fitted to.
 type transfers struct{ sizes, latencies []float64 }
 
 // subset returns at most n transfers, at equal distances.
