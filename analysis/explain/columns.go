@@ -88,7 +88,7 @@ type cell struct {
 	text    trace.Symbol
 }
 
-// rawColumn is a column that is being collected.
+// rawColumn holds the values of a variable before they are divided into categories or ranked.
 type rawColumn struct {
 	id         columnID
 	depth      int

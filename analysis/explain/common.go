@@ -113,7 +113,7 @@ func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	return clusters(len(series), correlate(series, waves, o))
 }
 
-// wave is a prepared series.
+// wave is a series prepared for correlation.
 type wave struct {
 	values []float64 // mean 0, norm 1; nil if the series cannot be tested
 	lags   []float64 // circular autocorrelation: lags[k] is Σ values[i]·values[i+k]

@@ -205,7 +205,7 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	}
 }
 
-// edgeNanos returns the time of o in an edge of the given level, in ns.
+// edgeNanos returns the time of o in edge, in ns. level tells what kind of edge it is.
 func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) int64 {
 	var sum int64
 	for i := range o.Edges {

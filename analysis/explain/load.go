@@ -53,7 +53,7 @@ type RecentLoad struct {
 	epochs int // number of ended epochs, at most coveredEpochs+1
 }
 
-// arrival is an observed request.
+// arrival is the part of an observed request that Close needs.
 type arrival struct {
 	key        uint64
 	start, end trace.Nanos
@@ -112,8 +112,8 @@ func (l *RecentLoad) at(t trace.Nanos) (n int64) {
 // last returns the number of requests of the last epoch that were in service at t.
 func (l *RecentLoad) last(t trace.Nanos) int64 { return l.recent[len(l.recent)-1].at(t) }
 
-// weight returns the number of requests that a request of the last epoch with the given key represents, or 0 if it is
-// not kept.
+// weight returns the number of requests that the request with the given key represents in the last epoch, or 0 if the
+// request is not kept.
 func (l *RecentLoad) weight(key uint64) int64 {
 	if e := &l.recent[len(l.recent)-1]; isKept(key, e.shift) {
 		return 1 << e.shift
