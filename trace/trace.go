@@ -108,8 +108,8 @@ func (k Kind) String() string {
 	return kindNames[Unspecified]
 }
 
-// ParseKind returns the span kind with the given lower-case name, and whether it exists. "external" is not a kind of
-// spans.
+// ParseKind returns the span kind with the given lower-case name, and whether it exists. It rejects "external", because
+// no span is sent with that kind.
 func ParseKind(s string) (Kind, bool) {
 	for k, name := range kindNames[:External] {
 		if s == name {

@@ -63,8 +63,8 @@ func (f *settling) fits(x *place, up int32) bool {
 	return !apart(x.start, x.end, f.places[up].start, f.places[up].end)
 }
 
-// lose must be called when n loses its caller. If n, or a span behind it, answers that caller, lose records the answer,
-// so that it still counts.
+// lose must be called when n loses its caller. If n, or a span behind it, answers that caller, lose records the answer
+// so that it isn't lost, too.
 func (f *settling) lose(n *Node) {
 	client := f.layout.nodes[n.caller].Span
 	if f.layout.spans[client].Kind != trace.Client {

@@ -92,7 +92,7 @@ const (
 	nextBlocks = 32
 )
 
-// count adds a request of the open epoch, unless e is not learned yet.
+// count adds a request of the open epoch if e is learned.
 func (e *Expectation) count(duration int64) {
 	if e.Learned {
 		e.Counts.Add(&e.Reference, duration)
