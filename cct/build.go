@@ -149,8 +149,8 @@ func (t *treeBuild) placeAll(parent int32, points []*point) {
 	}
 }
 
-// placeOne marks the children with the identity of p as catalogued. If there is no such child, it adds one, unless p is
-// its own ancestor.
+// placeOne marks the children with the identity of p as catalogued. If there is no such child, it adds one, unless p
+// would be its own ancestor or too deep.
 func (t *treeBuild) placeOne(parent int32, p *point, children map[identity][]int32) {
 	n := buildNode{op: p.Op, tp: p.ID, layer: p.Layer, kind: p.Kind, catalogued: true, parent: parent}
 	switch {

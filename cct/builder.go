@@ -8,18 +8,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of a [Builder].
+// Limits on a [Builder].
 const (
 	// DefaultLimit is the default maximum number of nodes in a tree: 100 000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
-	// MaxAge is the time a context is remembered after the last request that executed it.
+	// MaxAge is the time after which a context is forgotten, counted from the last request that executed it.
 	MaxAge = 7 * 24 * time.Hour
-	// maxSets bounds the remembered sets of enabled tracepoints. It is enough for half a day of plans that change every
-	// epoch of ten seconds.
+	// maxSets is the maximum number of sets of enabled tracepoints that Age keeps. It is enough for half a day of plans
+	// that change every epoch of ten seconds.
 	maxSets = 4096
-	// maxWitnesses bounds the sets remembered per context. We keep the smallest hashes, so that merging is exact.
+	// maxWitnesses is the maximum number of sets remembered per context. We keep the smallest hashes, so that merging
+	// is exact.
 	maxWitnesses = 8
-	// maxDepth bounds walks along hints, which may be wrong and form cycles.
+	// maxDepth is the maximum length of walks along hints, which may be wrong and form cycles.
 	maxDepth = 256
 )
 
@@ -107,7 +108,7 @@ func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 // Refused returns the number of occurrences of contexts that were dropped because the builder was full.
 func (b *Builder) Refused() uint64 { return b.refused }
 
-// Observe adds a request. It drops and counts new contexts once b holds twice its limit.
+// Observe adds o. It drops and counts new contexts once b holds twice its limit.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
 	h := setHash(o.On, o.Explore)
@@ -173,8 +174,8 @@ func (p *place) witness(h uint64) {
 	p.witnesses = p.witnesses[:min(len(p.witnesses), maxWitnesses)]
 }
 
-// Learn adds the result of an investigation to the context ctx, named as it appeared. It ignores contexts that b has
-// not observed.
+// Learn adds h, the result of an investigation, to the context ctx, named as it appeared. It ignores contexts that b
+// has not observed.
 func (b *Builder) Learn(ctx trace.Context, h History) {
 	if p := b.places[ctx]; p != nil {
 		p.history.Merge(h)
@@ -239,7 +240,7 @@ func (b *Builder) Age(now trace.Nanos) {
 }
 
 // ageSets forgets the sets that were not enabled within MaxAge before now, and the oldest beyond maxSets. It keeps
-// their requests in b.before.
+// their requests in b.before. It never forgets the set of all tracepoints.
 func (b *Builder) ageSets(now trace.Nanos) {
 	hashes := sortedKeys(b.sets)
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })

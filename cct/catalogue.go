@@ -99,7 +99,7 @@ func (c *Catalogue) hinted(p *point) bool {
 	return false
 }
 
-// point returns the entry of a tracepoint, or the zero point if no agent announces it.
+// point returns the entry of the tracepoint id, or the zero point if no agent announces it.
 func (c *Catalogue) point(id trace.Symbol) point {
 	if p := c.points[id]; p != nil {
 		return *p

@@ -68,7 +68,7 @@ func Decode(data []byte) (*Builder, error) {
 	return b, nil
 }
 
-// ascending reads a key. It must be greater than the previous one.
+// ascending reads a key and stores it in last. It records a fault unless the key is greater than last or the first one.
 func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 	x := r.Word()
 	r.Check(first || x > *last)

@@ -2,7 +2,7 @@ package cct
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// Inside returns the part of b inside the given baseline operations, whatever calls them: each is a root, with the
+// Inside returns the part of b inside the baseline steps in operations, whatever calls them: each is a root, with the
 // tracepoints below it down to the next baseline operation. Contexts that differ only above an operation become one, so
 // the parts of the builders of several request types can be merged. The result shares no memory with b.
 func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
@@ -35,8 +35,8 @@ func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	return in
 }
 
-// LearnInside adds the results of an investigation of the given operations. The contexts are named as by
-// [Builder.Inside]. It reports whether b has any of them.
+// LearnInside adds results, from an investigation of operations, to the contexts of b. The contexts in results must be
+// named as by [Builder.Inside]. LearnInside reports whether b has any of them.
 func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Context]History) bool {
 	learned := false
 	inside := b.insideOf(operations)
@@ -50,7 +50,7 @@ func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Co
 }
 
 // insideOf returns a function that renames contexts to start at the nearest baseline operation. It returns 0 for a
-// context whose nearest baseline operation is unknown or not one of the given ones.
+// context whose nearest baseline operation is unknown or not in operations.
 func (b *Builder) insideOf(operations map[trace.Op]bool) func(trace.Context) trace.Context {
 	known := make(map[trace.Context]trace.Context, len(b.places))
 	var rename func(ctx trace.Context, depth int) trace.Context

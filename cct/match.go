@@ -10,13 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of matching.
+// Limits on matching.
 const (
-	// maxCompared is the number of operations of a context that are compared: the last ones.
+	// maxCompared is the maximum number of operations of a context that are compared: the last ones.
 	maxCompared = 256
-	// maxComparisons bounds the edit distances computed per match. Contexts with the lowest bounds come first.
+	// maxComparisons is the maximum number of edit distances computed per match. Contexts with the lowest bounds come
+	// first.
 	maxComparisons = 4096
-	// maxRunnersUp bounds Match.RunnersUp.
+	// maxRunnersUp is the maximum length of Match.RunnersUp.
 	maxRunnersUp = 3
 )
 
@@ -39,7 +40,8 @@ type RunnerUp struct {
 }
 
 // Match matches a calling context, root first, that was observed while only the tracepoints in on (ascending) were
-// enabled. It returns the exact matches or, without any, the nearest contexts by edit distance over operations.
+// enabled. It returns the exact matches. If nothing matches exactly, it returns the nearest contexts by edit distance
+// over operations.
 //
 // It takes O(n) for n nodes, plus a bounded number of edit distances if no context matches exactly.
 func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
@@ -60,7 +62,7 @@ func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	return t.nearest(path, on, projected)
 }
 
-// MatchContext returns the exact matches of a context that was observed on the baseline, given only its identity.
+// MatchContext returns the exact matches of ctx, which must have been observed on the baseline. There may be no match.
 func (t *Tree) MatchContext(ctx trace.Context) Match {
 	at, _ := slices.BinarySearchFunc(t.byBaseline, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.baseline[i], ctx)
@@ -92,7 +94,7 @@ func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 	return projected
 }
 
-// minReference is the minimum number of healthy Explore requests in a reference.
+// minReference is the number of healthy Explore requests that a reference must have.
 const minReference = 12
 
 // References returns the mean time, including descendants, that healthy Explore requests spent in each switchable

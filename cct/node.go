@@ -120,7 +120,8 @@ func (r Reference) Mean() float64 {
 // Level is a mean with its standard error, in ns.
 type Level struct{ Mean, Error float64 }
 
-// among returns the mean over n ≥ 2 requests. r.N of them executed the context; the others count as 0.
+// among returns the mean over n requests. r.N of them executed the context; the others count as 0. n must be at least
+// 2.
 func (r Reference) among(n uint64) Level {
 	mean := float64(r.Sum) / float64(n)
 	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])

@@ -305,8 +305,7 @@ func TestInsideCommutesWithObserve(t *testing.T) {
 	})
 }
 
-// insideOf returns a context of o as it appears from the nearest baseline operation, or 0 if that is not one of the
-// given operations.
+// insideOf returns a context of o as it appears from the nearest baseline operation, or 0 if that is not in operations.
 func insideOf(o *Observation, ctx trace.Context, operations map[trace.Op]bool) trace.Context {
 	var path []trace.Op
 	for {

@@ -147,7 +147,7 @@ func (t *Tree) Roots() iter.Seq[int32] {
 // Leaf reports whether node i has no children.
 func (t *Tree) Leaf(i int32) bool { return t.Nodes[i].End == i+1 }
 
-// Find returns the node with the full context ctx, or -1.
+// Find returns the node with the full context ctx, or -1 if there is no such node.
 func (t *Tree) Find(ctx trace.Context) int32 {
 	at, found := slices.BinarySearchFunc(t.byContext, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.Nodes[i].Context, ctx)
@@ -158,7 +158,7 @@ func (t *Tree) Find(ctx trace.Context) int32 {
 	return t.byContext[at]
 }
 
-// At returns the nodes of tracepoint tp, ascending. The tree owns the slice.
+// At returns the nodes of tracepoint tp, ascending, or nil if it has no nodes. The tree owns the slice.
 func (t *Tree) At(tp trace.Symbol) []int32 {
 	compare := func(i int32, tp trace.Symbol) int { return cmp.Compare(t.Nodes[i].Tracepoint, tp) }
 	from, found := slices.BinarySearchFunc(t.byTracepoint, tp, compare)

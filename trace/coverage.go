@@ -21,8 +21,8 @@ func (p *Part) add(q Part) {
 	}
 }
 
-// LongSpan is the minimum duration of spans whose time we count separately. A span that nobody ended, or whose end is
-// wrong, can have more time than all others together, and would then decide alone which share of the time is judged.
+// LongSpan is the duration of the shortest spans whose time we count separately. A span that nobody ended, or whose end
+// is wrong, can have more time than all others together, and would then decide alone which share of the time is judged.
 const LongSpan = time.Hour
 
 // Accounts divides spans by outcome: its parts add up to all spans. Long holds the spans of LongSpan or more, which are
@@ -77,8 +77,8 @@ func (a *Accounts) Distinct() Part {
 	return Part{p.Spans - copies.Spans, p.Nanos - copies.Nanos}
 }
 
-// Shares returns the judged shares (0–1) of the distinct spans and of their time without long spans. Both are 1 without
-// spans.
+// Shares returns the judged shares (0–1) of the distinct spans and of their time without long spans. Both are 1 if
+// there are no spans.
 func (a *Accounts) Shares() (spans, time float64) {
 	if a.Distinct().Spans == 0 {
 		return 1, 1
@@ -96,7 +96,7 @@ func (a *Accounts) share(p Part) (spans, time float64) {
 	return spans, float64(p.Nanos) / float64(all.Nanos)
 }
 
-// enoughCovered is the share of the spans, and of their time, that must be judged to need no warning.
+// enoughCovered is the share of the spans, and of their time, that must be judged so that we need no warning.
 const enoughCovered = 0.95
 
 // LacksRecords reports whether so many records could not be read that judgements of the rest are incomplete.
@@ -160,7 +160,7 @@ func (h namedHop) compare(o namedHop) int {
 // hopCalls counts the calls that passed a hop and the direct ones.
 type hopCalls struct{ missing, direct int64 }
 
-// Minimum shares of the calls that must seem to pass a hop without spans. If only a few calls do, spans were lost:
+// A hop has no spans only if at least these shares of the calls seem to pass it. If fewer calls do, spans were lost:
 // spans of the callee, of the calls that it makes, or of both.
 const (
 	passed      = 0.9  // of the calls between both
@@ -187,14 +187,14 @@ type recentAccounts struct {
 	accounts *Accounts
 }
 
-// Bounds of a Coverage. Further services share the accounts of Symbol 0. Calls between further pairs of services are
+// Limits on a Coverage. Further services share the accounts of Symbol 0. Calls between further pairs of services are
 // not counted.
 const (
 	maxServices = 4096
 	maxHops     = 8192
 )
 
-// of returns the accounts of a service.
+// of returns the accounts of service, or the shared accounts of Symbol 0 if there is no room for another service.
 func (c *Coverage) of(service Symbol) *Accounts {
 	r := &c.recent[service%Symbol(len(c.recent))]
 	if r.accounts != nil && r.service == service {
@@ -226,7 +226,7 @@ func (a *Accounts) part(s *Span) Part {
 	return p
 }
 
-// Judge counts s as part of a judged request, or of a request of its own.
+// Judge counts s as part of a judged request: in Own if own is true, and otherwise in Requests (see [Accounts]).
 func (c *Coverage) Judge(s *Span, own bool) {
 	a := c.of(s.Service)
 	if own {
@@ -236,7 +236,7 @@ func (c *Coverage) Judge(s *Span, own bool) {
 	a.Requests.add(a.part(s))
 }
 
-// Leave counts s as left out.
+// Leave counts s as left out for reason.
 func (c *Coverage) Leave(s *Span, reason Reason) {
 	a := c.of(s.Service)
 	a.leave(reason, a.part(s))
@@ -278,7 +278,8 @@ func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	return n, float64(n) / float64(max(1, n+c.Records))
 }
 
-// CountHop counts a request that passed a hop without spans, or whose spans were lost: Hops tells them apart.
+// CountHop counts a request that passed h without spans, or whose spans were lost: Hops tells them apart. peer is the
+// name that the caller's attributes give the hop, or 0.
 func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(namedHop{h, peer}, hopCalls{missing: 1}) }
 
 // CountCall counts a direct call between two services.
@@ -295,8 +296,8 @@ func (c *Coverage) addHop(h namedHop, n hopCalls) {
 	c.hops[h] = hopCalls{x.missing + n.missing, x.direct + n.direct}
 }
 
-// Lost returns the number of traces with missing spans that no hop without spans explains: spans get lost on their way.
-// t holds the names.
+// Lost returns the number of traces with missing spans that no hop without spans explains, so that spans must have been
+// lost on their way. t holds the names.
 func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
 	for _, x := range c.Hops(t, c) {
@@ -353,7 +354,7 @@ func (c *Coverage) Total() Accounts {
 }
 
 // Services yields the accounts by service, the service with the most time left out first. Symbol 0 stands for spans of
-// unknown services.
+// unknown services, and of services for which there was no room.
 func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	left := func(s Symbol) int64 {
 		a := c.services[s]
@@ -371,14 +372,15 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// sends reports whether c has spans of a service other than callee. Symbol 0 is not a service: it stands for the rest.
+// sends reports whether c has spans of service, and service is not callee. Symbol 0 is not a service: it stands for the
+// rest.
 func (c *Coverage) sends(service, callee Symbol) bool {
 	_, sends := c.services[service]
 	return sends && service != 0 && service != callee
 }
 
 // Hops yields the hops without spans, the hop with the most requests first. A service with spans in seen, which may
-// cover more time than c, is no hop: its spans were lost. t holds the names.
+// cover more time than c, is not a hop: its spans were lost. t holds the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)

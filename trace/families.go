@@ -103,7 +103,7 @@ func replaceVarying(names []familyName) (replaced bool) {
 	return replaced
 }
 
-// at returns the place of a part of n.
+// at returns the place of the part n.text[from:to].
 func (n *familyName) at(from, to int) place {
 	rest := n.text[to:]
 	for _, end := range eachPart(rest) {
@@ -125,8 +125,8 @@ func (d *distinct) add(part string) {
 	}
 }
 
-// eachPart yields the ranges of the first parts of a name that are neither empty nor replaced. It leaves out a part at
-// the start of the name, because it is a method or a function.
+// eachPart yields the ranges of the first parts of name that are neither empty nor replaced. It leaves out a part at
+// the start of name, because it is a method or a function.
 func eachPart(name string) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		parts := 0
@@ -146,7 +146,7 @@ func eachPart(name string) func(yield func(from, to int) bool) {
 	}
 }
 
-// isKeyLike reports whether a part looks like an identifier rather than like words.
+// isKeyLike reports whether part looks like an identifier rather than like words.
 func isKeyLike(part string) bool {
 	small := false
 	for _, c := range part {
@@ -158,7 +158,7 @@ func isKeyLike(part string) bool {
 	return false
 }
 
-// isCamel reports whether each capital of a part starts a word of at least two small letters, as in getOrderList.
+// isCamel reports whether each capital in part starts a word of at least two small letters, as in getOrderList.
 func isCamel(part string) bool {
 	for i := range len(part) {
 		if c := part[i]; 'A' <= c && c <= 'Z' && (i+2 >= len(part) || !isSmall(part[i+1]) || !isSmall(part[i+2])) {

@@ -58,7 +58,7 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	return before - t.Len(), nil
 }
 
-// kept returns the mentioned entries in newly allocated memory.
+// kept returns the entries in `from` that m mentions, in newly allocated memory.
 func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	some := make(map[K]V)
 	for k, v := range from.all() {
@@ -121,7 +121,7 @@ func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
 	}
 }
 
-// slot returns the slot that holds x, or the free slot where x belongs. x is a hash.
+// slot returns the slot that holds x, or the free slot where x belongs. It needs no hash function, because x is a hash.
 func (m *mentions) slot(x uint64) uint64 {
 	mask := uint64(len(m.slots) - 1)
 	i := x >> 8 & mask // the lowest bits are used by known
@@ -131,7 +131,7 @@ func (m *mentions) slot(x uint64) uint64 {
 	return i
 }
 
-// has reports whether the entry with identity x, which exists, is in the set.
+// has reports whether the entry with identity x, which must exist, is in the set.
 func (m *mentions) has(x uint64) bool { return m.in[m.slot(x)] }
 
 // scan adds the entries that b mentions.

@@ -8,9 +8,9 @@ const (
 	seedB = 0x6a09e667f3bcc909
 )
 
-// mix combines two words into one. It folds their 128-bit product and mixes the bits, so that every bit of the result
-// depends on all bits of both words. It is not symmetric. It must never change, because all stored identities depend on
-// it.
+// mix combines a and b into one word. It folds their 128-bit product and mixes the bits, so that every bit of the
+// result depends on all bits of both words. It is not symmetric. It must never change, because all stored identities
+// depend on it.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^seedA, bits.RotateLeft64(b, 32)^seedB)
 	h := hi ^ lo
@@ -19,8 +19,8 @@ func mix(a, b uint64) uint64 {
 	return h ^ h>>32
 }
 
-// Mix combines two hashes, in this order, into one. The result is stable across releases. It is never 0, because 0
-// means that there is no hash.
+// Mix combines the hashes a and b, in this order, into one. The result is stable across releases. It is never 0,
+// because 0 means that there is no hash.
 func Mix(a, b uint64) uint64 {
 	if h := mix(a, b); h != 0 {
 		return h

@@ -54,7 +54,7 @@ type textTraits struct{ sql, encoded, query bool }
 
 func (t textTraits) any() bool { return t.sql || t.encoded || t.query }
 
-// textual returns the traits of a name.
+// textual returns the traits of name.
 func textual(name []byte) (t textTraits) {
 	for _, c := range name {
 		t.encoded = t.encoded || c == '@' || c == '%'
@@ -67,7 +67,7 @@ func textual(name []byte) (t textTraits) {
 
 var sqlVerbs = [...]string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "MERGE ", "CALL ", "WITH ", "EXEC "}
 
-// isSQL reports whether a name is a statement. A quotation mark in any other name is an apostrophe.
+// isSQL reports whether name is an SQL statement. A quotation mark in any other name is an apostrophe.
 func isSQL(name []byte) bool {
 	for _, verb := range sqlVerbs {
 		if len(name) >= len(verb) && strings.EqualFold(string(name[:len(verb)]), verb) {
@@ -127,7 +127,7 @@ func inSegment(c byte) bool {
 	return inWord(c) || c == '.' || c == '+' || c == '%' || c == '@' || c == '~'
 }
 
-// isEmail reports whether a segment is an e-mail address. The @ may be encoded.
+// isEmail reports whether segment is an e-mail address. The @ may be encoded.
 func isEmail(segment []byte) bool {
 	user, domain, found := bytes.Cut(segment, []byte("@"))
 	if !found {
@@ -140,7 +140,7 @@ func isEmail(segment []byte) bool {
 	return !slices.ContainsFunc(domain[dot+1:], func(c byte) bool { return !isLetter(c) })
 }
 
-// isEncoded reports whether a segment is percent-encoded. Text entered by users is, routes are not.
+// isEncoded reports whether segment is percent-encoded. Text entered by users is, routes are not.
 func isEncoded(segment []byte) bool {
 	for i := 0; i+2 < len(segment); i++ {
 		if segment[i] == '%' && isHex(segment[i+1]) && isHex(segment[i+2]) {
@@ -150,8 +150,8 @@ func isEncoded(segment []byte) bool {
 	return false
 }
 
-// appendParts appends a word. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, it appends only the parts before the
-// key.
+// appendParts appends word to out. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, it appends only the parts before
+// the key, and "{}".
 func appendParts(out, word []byte) []byte {
 	before, found := beforeKey(word)
 	if isVarying(before) && found {
@@ -163,7 +163,7 @@ func appendParts(out, word []byte) []byte {
 	return out
 }
 
-// beforeKey returns the parts of a word before the first key, and whether there is a key.
+// beforeKey returns the parts of word before the first key, and whether there is a key.
 func beforeKey(word []byte) (before []byte, found bool) {
 	for i := 0; i < len(word); {
 		j := i
@@ -209,15 +209,15 @@ func lettersOf(word []byte) (l letters) {
 	return l
 }
 
-// isKey reports whether a word is a random key: it changes between letters and digits at least three times, and is
-// longer than words of code that do so, such as v1beta1 and utf8mb4.
+// isKey reports whether word is a random key: it changes between letters and digits at least three times, and is longer
+// than words of code that do so, such as v1beta1 and utf8mb4.
 func isKey(word []byte) bool {
 	l := lettersOf(word)
 	return !l.other && l.changes >= 3 && (len(word) >= 10 || len(word) >= 6 && l.upper > 0 && l.lower > 0)
 }
 
-// isSegmentKey reports whether a word that is a whole segment of a path is a key: at least eight capital letters and
-// digits, or letters of both cases around a digit that are not camel case.
+// isSegmentKey reports whether word, which must be a whole segment of a path, is a key: at least eight capital letters
+// and digits, or letters of both cases around a digit that are not camel case.
 func isSegmentKey(word []byte) bool {
 	l := lettersOf(word)
 	switch {

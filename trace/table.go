@@ -195,7 +195,7 @@ func (t *Table) putOp(op Op, o Operation) {
 	}
 }
 
-// Base returns the operation of a step, without its target. It returns step itself if that is an operation or if t
+// Base returns the operation of step, without its target. It returns step itself if that is an operation or if t
 // doesn't contain it.
 func (t *Table) Base(step Op) Op {
 	if o := t.Operation(step); o.Target != 0 {
@@ -204,7 +204,7 @@ func (t *Table) Base(step Op) Op {
 	return step
 }
 
-// Target returns the target of a step, or 0.
+// Target returns the target of step, or 0 if it has none or t doesn't contain it.
 func (t *Table) Target(step Op) Op { return t.Operation(step).Target }
 
 // Child stores the context of op when called from parent and returns its identity.
@@ -237,8 +237,8 @@ func (t *Table) Text(sym Symbol) string {
 	return Overflow
 }
 
-// HostOf returns the symbol of the first part of a name that is an address: cart for cart.default.svc:7070. It returns
-// sym if the name is not an address.
+// HostOf returns the symbol of the first part of sym's text if that is an address: cart for cart.default.svc:7070.
+// Otherwise it returns sym.
 func (t *Table) HostOf(sym Symbol) Symbol {
 	text := t.Text(sym)
 	if end := strings.IndexAny(text, ".:"); end > 0 {
@@ -259,7 +259,8 @@ func (t *Table) Context(ctx Context) ContextInfo {
 	return info
 }
 
-// EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain it.
+// EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain it. t contains a [ContextEdge] if it
+// contains the context.
 func (t *Table) EdgeInfo(e Edge) EdgeInfo {
 	info, ok := t.edges.get(e)
 	if !ok && t.contexts.has(Context(e)) {
@@ -268,7 +269,7 @@ func (t *Table) EdgeInfo(e Edge) EdgeInfo {
 	return info
 }
 
-// ServiceName returns the name of op's service.
+// ServiceName returns the name of op's service, or "" if t does not contain op.
 func (t *Table) ServiceName(op Op) string { return t.Text(t.Operation(op).Service) }
 
 // OpName returns the name of op without its service, or [Overflow] if t does not contain it.
@@ -299,7 +300,7 @@ func (t *Table) Path(ctx Context) []Op {
 // maxPath ends a walk up contexts that form a cycle through a collision of hashes.
 const maxPath = 1 << 20
 
-// Merge adds all entries of u to t.
+// Merge adds all entries of u to t, as far as there is room.
 func (t *Table) Merge(u *Table) {
 	u.text.each(t.addText)
 	u.ops.each(t.putOp)

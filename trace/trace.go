@@ -30,8 +30,8 @@ func (t Nanos) Sub(u Nanos) time.Duration { return time.Duration(t - u) }
 // Add returns the time t+d.
 func (t Nanos) Add(d time.Duration) Nanos { return t + Nanos(d) }
 
-// MaxDuration is the shortest duration of traces that are excluded from statistics: 2^47 ns (39 h). The limit keeps
-// sums of squares within 128 bits.
+// MaxDuration is the exclusive upper limit on the durations of requests in statistics: 2^47 ns (39 h). It keeps sums of
+// squares within 128 bits.
 const MaxDuration = time.Duration(1) << 47
 
 // ID identifies a trace. The zero ID is invalid.
@@ -108,7 +108,8 @@ func (k Kind) String() string {
 	return kindNames[Unspecified]
 }
 
-// ParseKind returns the span kind with the given lower-case name, and whether it exists.
+// ParseKind returns the span kind with the given lower-case name, and whether it exists. It rejects "external", because
+// no span is sent with that kind.
 func ParseKind(s string) (Kind, bool) {
 	for k, name := range kindNames[:External] {
 		if s == name {

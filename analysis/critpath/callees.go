@@ -65,7 +65,8 @@ func (c *callees) answers(caller int32, s *trace.Span) bool {
 	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
-// answer returns the span that answers the CLIENT span caller through its child i, or -1.
+// answer returns the span that answers the CLIENT span caller: its child i or a span behind it. It returns -1 if
+// neither does.
 func (c *callees) answer(caller, i int32) int32 {
 	if len(c.seeThrough) > 0 {
 		return c.behind(caller, i, maxProxies)
@@ -101,7 +102,8 @@ func (c *callees) behind(caller, i int32, proxies int) int32 {
 	return callee
 }
 
-// before reports whether span i answers before span k.
+// before reports whether span i is preferred to span k as an answer: it starts earlier or, at the same time, has the
+// smaller ID.
 func (c *callees) before(i, k int32) bool {
 	if a, b := c.spans[i].Start, c.spans[k].Start; a != b {
 		return a < b
@@ -109,8 +111,9 @@ func (c *callees) before(i, k int32) bool {
 	return c.ids.id(i) < c.ids.id(k)
 }
 
-// target returns the operation that span i calls: its callee's or, without an answer, the one that its attributes name.
-// The callee comes first, because addresses often belong to proxies or single replicas.
+// target returns the operation that span i calls: the operation of callee or, if callee is negative, the peer that the
+// attributes of span i name, which may be 0. The callee comes first, because addresses often belong to proxies or
+// single replicas.
 func target(spans []trace.Span, i, callee int32) trace.Op {
 	if callee >= 0 {
 		return spans[callee].Op

@@ -3,7 +3,7 @@ package critpath
 import "github.com/sibyl-trace/sibyl/trace"
 
 // Cover adds all spans of the trace to c. The spans of usable roots count as judged, the others as left out, with the
-// reason.
+// reason. It also counts the trace, the calls between services, and the hops without spans.
 func (p *Path) Cover(c *trace.Coverage) {
 	c.Traces++
 	if !p.Complete() {

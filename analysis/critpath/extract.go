@@ -23,8 +23,8 @@ type Extractor struct {
 	refine  refinement
 }
 
-// maxKept is the maximum number of spans of a trace whose buffers, about 300 bytes per span, are kept for the next
-// trace. Larger traces are rare.
+// maxKept is the size, in spans, of the largest trace whose buffers, about 300 bytes per span, are kept for the next
+// trace. Larger traces are rare, so we give their memory back.
 const maxKept = 1 << 18
 
 // NewExtractor returns an extractor with options o.
@@ -108,7 +108,7 @@ func (x *Extractor) walkRoots() {
 	}
 }
 
-// result fills in the path.
+// result returns the path, filled with the results of all steps.
 func (x *Extractor) result(t *trace.Trace) *Path {
 	p := &x.path
 	p.Trace, p.Nodes, p.Roots, p.children = t, x.layout.nodes, x.layout.roots, x.layout.children

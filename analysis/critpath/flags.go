@@ -34,7 +34,7 @@ var flagNames = [...]string{
 	"skew_corrected", "clamped", "moved", "outside", "negative", "async_tail", "detached", "too_long",
 }
 
-// Names returns the snake_case names of the flags in f, in the order of the constants, or nil.
+// Names returns the snake_case names of the flags in f, in the order of the constants, or nil if f is empty.
 func (f Flags) Names() []string {
 	var names []string
 	for i, name := range flagNames {
@@ -45,7 +45,7 @@ func (f Flags) Names() []string {
 	return names
 }
 
-// set adds flag to f if on.
+// set adds flag to f if on is true.
 func (f *Flags) set(flag Flags, on bool) {
 	if on {
 		*f |= flag

@@ -11,14 +11,14 @@ import (
 // CalleeMissing is the Callee of a CLIENT node that called a hop without spans, if spans from below the hop arrived.
 const CalleeMissing int32 = -3
 
-// gaps finds the calls behind roots whose parent is missing.
+// gaps finds the CLIENT spans that called the roots whose parent is missing.
 type gaps struct {
 	calls []int32 // scratch: unanswered baseline CLIENT nodes
 	tops  []int32 // scratch: nodes of the roots whose parent is missing
 }
 
-// maxGapCalls bounds the calls that may be the call of a missing hop, the first by start, and the roots that may be
-// below each other.
+// maxGapCalls is the maximum number of calls that may be the call of a missing hop, the earliest first, and of roots
+// that may be below each other. It bounds the time per root.
 const maxGapCalls = 256
 
 // find sets Root.Gap of the roots of l, and the Callee of their calls.
@@ -54,7 +54,7 @@ func (g *gaps) find(l *layout) {
 	}
 }
 
-// collect fills g.calls.
+// collect fills g.calls with the unanswered baseline CLIENT nodes of l, at most the first maxGapCalls by start.
 func (g *gaps) collect(l *layout) {
 	g.calls = g.calls[:0]
 	for i := range l.nodes {
@@ -106,7 +106,7 @@ func (g *gaps) below(l *layout, top, call *Node) bool {
 	})
 }
 
-// contains reports whether m is within the time of n.
+// contains reports whether n runs from the start to the end of m.
 func (n *Node) contains(m *Node) bool { return n.Start <= m.Start && m.End <= n.End }
 
 // tighter reports whether a is shorter than b. If both are equally long, it reports whether a starts later or, finally,
@@ -124,7 +124,7 @@ type Gap struct {
 	Time time.Duration
 }
 
-// Gap returns the missing hop above root number root, and whether it is known.
+// Gap returns the missing hop above root number root. It returns false if no call of the hop is known.
 func (p *Path) Gap(root int) (g Gap, ok bool) {
 	r := &p.Roots[root]
 	if r.Gap < 0 {

@@ -23,7 +23,8 @@ type join struct {
 	from, to int32 // from waits for to
 }
 
-// resolve fills j.all with the joins of t between baseline spans. A join of a caller and its child is ignored.
+// resolve fills j.all with the joins of t between baseline spans. It ignores joins by messages, and joins of a caller
+// and its child.
 func (j *joins) resolve(t *trace.Trace, l *layout, ids *spanIDs) {
 	j.all, j.found = j.all[:0], j.found[:0]
 	if len(t.Joins) == 0 {
@@ -50,7 +51,7 @@ func (j *joins) resolve(t *trace.Trace, l *layout, ids *spanIDs) {
 	}
 }
 
-// sort moves the joins found to j.all.
+// sort copies j.found to j.all, grouped by waiting node. nodes is the number of nodes.
 func (j *joins) sort(nodes int) {
 	j.at = scratch.Filled(j.at, nodes+1, 0)
 	for i := range j.found {
@@ -73,5 +74,5 @@ func (j *joins) sort(nodes int) {
 // none reports whether there are no joins.
 func (j *joins) none() bool { return len(j.all) == 0 }
 
-// of returns the joins of node i, in order of preference. It must not be called without joins.
+// of returns the joins of node i, in order of preference. It must not be called if j.none().
 func (j *joins) of(i int32) []join { return j.all[j.at[i]:j.at[i+1]] }

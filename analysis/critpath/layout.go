@@ -59,7 +59,8 @@ type preference struct {
 	id         trace.SpanID
 }
 
-// before prefers the latest end, then the earliest start (the latest if latest is true), then the smallest ID.
+// before reports whether a comes before b: the lower class first, then the later end, then the earlier start (the later
+// one if latest is true), then the smaller ID.
 func (a *preference) before(b *preference, latest bool) bool {
 	switch {
 	case a.class != b.class:
@@ -72,7 +73,7 @@ func (a *preference) before(b *preference, latest bool) bool {
 	return a.id < b.id
 }
 
-// compare returns -1 if a comes before b, and +1 if b comes before a.
+// compare returns -1 if a comes before b, +1 if b comes before a, and 0 if they are equal.
 func (a *preference) compare(b *preference, latest bool) int {
 	switch {
 	case a.before(b, latest):
@@ -149,7 +150,7 @@ func (l *layout) add() (int32, *Node) {
 	return int32(i), &l.nodes[i]
 }
 
-// addTop adds the node of the top span of t and returns its end.
+// addTop adds the node of the top span of t and returns its end. baseline tells whether that is a baseline span.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
 	i, n := l.add()
@@ -181,7 +182,7 @@ func (l *layout) countLength(s *trace.Span) {
 }
 
 // addChildren adds the children of node i, which is depth levels below the top, and decides the step of the node. It
-// returns the latest end of the baseline children before clamping, or 0 without any.
+// returns the latest end of the baseline children before clamping, or 0 if there are no such children.
 func (l *layout) addChildren(i int32, depth int) trace.Nanos {
 	parent := &l.nodes[i]
 	c := l.forest.firstChild[parent.Span]
@@ -348,12 +349,13 @@ func (l *layout) addChild(caller int32, parent *Node, c *child, depth int) {
 	}
 }
 
-// mayBeAnswered reports whether span i may have a callee.
+// mayBeAnswered reports whether s, which is span i, may have a callee.
 func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
 	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.elsewhere) > 0)
 }
 
-// decideStep sets the callee of node i, which is callee or a span elsewhere, and the fields that depend on it.
+// decideStep sets the callee of n, which is node i: callee or a span elsewhere. It also sets the fields that depend on
+// the callee.
 func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	if len(l.callees.elsewhere) > 0 {
 		if below, ok := l.callees.elsewhere[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
@@ -369,7 +371,7 @@ func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	n.setContexts(i, extend(full, n.Step, depth), context)
 }
 
-// extend returns the context of a step in context c, depth levels below the top.
+// extend returns the context of step, depth levels below the top, in context c. At MaxDepth and below, it is c itself.
 func extend(c trace.Context, step trace.Op, depth int) trace.Context {
 	if depth < MaxDepth {
 		return c.Child(step)
@@ -385,7 +387,7 @@ func (n *Node) setContexts(i int32, full, above trace.Context) {
 	}
 }
 
-// spanNodes returns the node of each span, or -1.
+// spanNodes returns the node of each span, or -1 for spans without a node.
 func (l *layout) spanNodes() []int32 {
 	if len(l.nodeOf) == 0 {
 		l.nodeOf = scratch.Filled(l.nodeOf, len(l.spans), -1)

@@ -171,8 +171,8 @@ type Wait struct {
 	Time  time.Duration // from the end of the caller to the start of the root, by their own clocks; at least 0
 }
 
-// Wait returns the time that root number root waited, and whether it was detached from a span of the trace. If the
-// message came from another trace, see [trace.Join]: that trace may be closed, on another shard, or not have been
+// Wait returns the wait of root number root. It returns false if the root was not detached from a span of the trace. It
+// doesn't cover messages from other traces (see [trace.Join]), because these may be closed, on another shard, or not
 // sampled.
 func (p *Path) Wait(root int) (w Wait, ok bool) {
 	r := &p.Roots[root]
@@ -202,8 +202,8 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Target returns the operation that node i calls: the one that answers it or, without an answer, the one that its
-// attributes name, or 0.
+// Target returns the operation that node i calls: the one that answers it or, if there is no answer, the one that its
+// attributes name. It is 0 if they name no operation.
 func (p *Path) Target(i int32) trace.Op {
 	n := &p.Nodes[i]
 	return target(p.Trace.Spans, n.Span, n.Callee)

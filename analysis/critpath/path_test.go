@@ -184,7 +184,7 @@ func (w *printer) op(op trace.Op) string {
 	return w.table.OpName(op)
 }
 
-// observation prints the observation of a root, with names of operations instead of hashes.
+// observation prints the observation of root number root, with names of operations instead of hashes.
 func (w *printer) observation(root int) {
 	if reason := w.path.Unusable(root); reason != "" {
 		w.printf("unusable: %s\n", reason)

@@ -22,8 +22,8 @@ type place struct {
 	up         int32       // node of the caller, or -1 for a root
 }
 
-// maxClimb is the maximum number of ancestors that are considered as a place. It bounds the time for hostile chains of
-// spans; the spans of one process that are open at once are far fewer.
+// maxClimb is the maximum number of ancestors that climb tries. It bounds the time for hostile chains of spans. In real
+// traces, far fewer spans of one process are open at once.
 const maxClimb = 64
 
 func (f *settling) reset() { f.loose, f.answers, f.moved = f.loose[:0], f.answers[:0], 0 }
@@ -58,12 +58,13 @@ func (f *settling) run(l *layout, p *parents) {
 	}
 }
 
-// fits reports whether x is not outside node up.
+// fits reports whether x is inside node up or overlaps it (see [apart]).
 func (f *settling) fits(x *place, up int32) bool {
 	return !apart(x.start, x.end, f.places[up].start, f.places[up].end)
 }
 
-// lose is called when n loses its caller. If n is the answer to that caller, it stays the answer.
+// lose must be called when n loses its caller. If n, or a span behind it, answers that caller, lose records the answer
+// so that it isn't lost, too.
 func (f *settling) lose(n *Node) {
 	client := f.layout.nodes[n.caller].Span
 	if f.layout.spans[client].Kind != trace.Client {

@@ -34,8 +34,8 @@ func (s *Simulation) Len() int { return len(s.spans) }
 // Clone returns a copy of s that shares no memory with it.
 func (s *Simulation) Clone() *Simulation { return &Simulation{spans: slices.Clone(s.spans)} }
 
-// Capture replaces the contents of s, reusing its memory, by root number root of p. It takes time O(n) in the number of
-// nodes of the root.
+// Capture replaces the contents of s by the data of root number root of p. It reuses the memory of s. It takes time
+// O(n) in the number of nodes of the root.
 func (s *Simulation) Capture(p *Path, root int) {
 	r := &p.Roots[root]
 	n := int(r.Last - r.First)
@@ -66,7 +66,7 @@ func isSimulated(r *Root, i int32, n *Node) bool {
 	return n.Anchor == i && n.Root >= 0 && (n.Start < n.End || i == r.Node)
 }
 
-// setJoined sets the joined fields.
+// setJoined marks the spans of s, captured from r, that joined other spans.
 func (s *Simulation) setJoined(p *Path, r *Root) {
 	joined := make(map[int32]bool)
 	for _, j := range p.Trace.Joins {
@@ -79,17 +79,18 @@ func (s *Simulation) setJoined(p *Path, r *Root) {
 	}
 }
 
-// WhatIf returns the duration of the request if one of its edges had taken to ns instead of from ns, its time on the
-// critical path. If coarse is true, edges are [trace.ContextEdge] edges, as in a request type.
+// WhatIf returns the duration that the request would have had if edge, which took `from` ns of the critical path, had
+// taken `to` ns. If coarse is true, edge is a [trace.ContextEdge], as in a request type.
 //
 // WhatIf repeats the walk forwards. The own work of a span is the gaps between its children. A child starts after the
 // end of all children that had ended before it started, plus the gap that was between them; a span ends likewise. The
 // gaps of an edge change in proportion to its time, off the critical path too. So everything later moves, and another
 // branch may become critical.
 //
-// If the edge does not change, neither does the duration. A faster edge saves at most the reduction of its time on the
-// path, and less if another branch ends soon after. WhatIf underestimates the savings if a child did not depend on all
-// the children that had ended before it. It does not change the own time of spans that joined others.
+// If from equals to, or is not positive, WhatIf returns the duration unchanged. A faster edge saves at most the
+// reduction of its time on the path, and less if another branch ends soon after. WhatIf underestimates the savings if a
+// child did not depend on all the children that had ended before it. It does not change the own time of spans that
+// joined others.
 //
 // The path must have been extracted with [DefaultOptions]. WhatIf takes time O(n log n) in the number of spans.
 func (s *Simulation) WhatIf(coarse bool, edge trace.Edge, from, to int64) time.Duration {
@@ -99,7 +100,7 @@ func (s *Simulation) WhatIf(coarse bool, edge trace.Edge, from, to int64) time.D
 	return s.run(coarse, map[trace.Edge]scale{edge: {to, from}})
 }
 
-// run returns the duration of the root with the times of edges scaled.
+// run returns the duration of the root with the times of edges scaled by scales, or 0 if s is empty.
 func (s *Simulation) run(coarse bool, scales map[trace.Edge]scale) time.Duration {
 	r := simulationRun{spans: s.spans, coarse: coarse, scales: scales, nanos: make([]int64, len(s.spans))}
 	for i := range slices.Backward(s.spans) { // children before their parents
@@ -160,7 +161,8 @@ func (r *simulationRun) span(i int32) int64 {
 	return newEnd + r.gap(n, op(ended), 0, int64(n.end-end))
 }
 
-// edgeOf returns the edge of the own time of a span between two operations.
+// edgeOf returns the edge of the own time of a span in context between the steps before and after or, if coarse is
+// true, the one edge of all its own time.
 func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
 	if coarse {
 		return trace.ContextEdge(context)
@@ -183,7 +185,8 @@ func (s scale) of(nanos int64) int64 {
 	return int64(min(q, uint64(trace.MaxDuration)))
 }
 
-// gap returns the new length of a gap of n between children with the given operations. 0 stands for no child.
+// gap returns the new length of a gap of n that took nanos. before and after are the steps of the children around it,
+// or 0 at the start and the end of n.
 func (r *simulationRun) gap(n *simulated, before, after trace.Op, nanos int64) int64 {
 	if len(r.scales) == 0 || nanos == 0 || n.joined {
 		return nanos
@@ -234,7 +237,7 @@ func DecodeSimulation(b []byte) (*Simulation, []byte, error) {
 	return s, d.Rest(), nil
 }
 
-// readSimulated decodes the spans and checks that they form a tree.
+// readSimulated fills spans from d and checks that they form a tree.
 func readSimulated(d *codec.Reader, spans []simulated) {
 	origin := trace.Nanos(d.Word())
 	placed := int32(0) // end of the children of earlier spans

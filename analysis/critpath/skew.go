@@ -103,7 +103,7 @@ func shiftInto(c, s *trace.Span) int64 {
 	return int64(c.Start-s.Start) + slack/2
 }
 
-// median returns the median of shifts, given the middle two, a and b: the smaller one, or 0 if they are opposite, so
+// median returns the median of shifts whose middle two are a and b: the one closer to 0, or 0 if they are opposite, so
 // that no direction is preferred.
 func median(a, b int64) int64 {
 	switch {
@@ -115,8 +115,8 @@ func median(a, b int64) int64 {
 	return b
 }
 
-// shift shifts the server of p by common, in the opposite direction if p is reversed. If common does not move it into
-// its client, it uses a shift of its own. It reports whether the server is shifted.
+// shift shifts the server of p by common, in the opposite direction if p is reversed. If common does not move the
+// server into its client, shift uses the pair's own estimate instead. It reports whether the server is shifted.
 func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) bool {
 	own := p.shift
 	if p.reversed {

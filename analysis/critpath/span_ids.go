@@ -213,7 +213,7 @@ func (d *spanIDs) identical(a, b *spanCopy) bool {
 // otherID derives new IDs from a shared one.
 const otherID = 0x5e72766572
 
-// share makes room for shared IDs.
+// share allocates server, next and alias when the first shared ID is found.
 func (d *spanIDs) share() {
 	if n := len(d.trace.Spans); !d.shared() {
 		d.server, d.next = scratch.Filled(d.server, n, -1), scratch.Filled(d.next, n, -1)
@@ -221,7 +221,7 @@ func (d *spanIDs) share() {
 	}
 }
 
-// newID returns an ID that no span has, derived from a shared one or from the last new one.
+// newID returns an ID that no span was sent with, derived from last: the shared ID or the latest new one.
 func (d *spanIDs) newID(last trace.SpanID) trace.SpanID {
 	id := trace.SpanID(trace.Mix(uint64(last), otherID))
 	for d.index.find(id) >= 0 {

@@ -95,7 +95,7 @@ func (x *spanIndex) fillSorted(spans []trace.Span, copies []int32) []int32 {
 	return copies
 }
 
-// find returns the position of the span with the given ID, or -1.
+// find returns the position of the span with the given ID, or -1 if the index doesn't have it.
 func (x *spanIndex) find(id trace.SpanID) int32 {
 	if s := x.entry(id); s != nil {
 		return s.span
@@ -103,10 +103,10 @@ func (x *spanIndex) find(id trace.SpanID) int32 {
 	return -1
 }
 
-// replace makes span the position of id, which is in the index.
+// replace makes span the position of id, which must be in the index.
 func (x *spanIndex) replace(id trace.SpanID, span int32) { x.entry(id).span = span }
 
-// entry returns the entry of id, or nil.
+// entry returns the entry of id, or nil if the index doesn't have it.
 func (x *spanIndex) entry(id trace.SpanID) *slot {
 	if len(x.sorted) > 0 {
 		i, ok := slices.BinarySearchFunc(x.sorted, id, func(s slot, id trace.SpanID) int { return cmp.Compare(s.id, id) })

@@ -26,7 +26,7 @@ type walk struct {
 	overlaps []Overlap
 }
 
-// maxSlack bounds the tolerated overlap, so that times do not overflow.
+// maxSlack is the maximum tolerated overlap in ns, so that times do not overflow.
 const maxSlack = 1 << 57
 
 // frame is a span on the stack of a walk.
@@ -112,7 +112,8 @@ func (w *walk) push(i int32, low trace.Nanos) {
 	w.critical = append(w.critical, i)
 }
 
-// pick returns the critical child of f that ends last before cursor, or -1.
+// pick returns the child of f, not considered before, that ends last but at most f.slack after cursor, and starts
+// before cursor. It returns -1 if there is no such child.
 func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	latest := cursor + f.slack
 	if w.strictTouching && f.after >= 0 {
@@ -172,7 +173,7 @@ func (v *visit) add(own bool) {
 	v.other = v.other || !own
 }
 
-// free reports whether the current walk may visit node i.
+// free reports whether the current walk may visit node i (see [visit]).
 func (w *walk) free(i int32) bool {
 	v := w.visited[i]
 	if v.own == v.other {

@@ -43,7 +43,7 @@ func (p *Problem) Attribute() {
 	}
 }
 
-// weigh sets the shares of one family within e.
+// weigh sets the shares of family, which must be within e.
 func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	scale := scaleOf(e, family)
 	byMean := meanShares(e, family, scale)
@@ -57,8 +57,8 @@ func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	}
 }
 
-// blend returns the weighted mean of the shares by covariance and by mean, or the share by mean if there is no
-// covariance.
+// blend returns the mean of cov and mean, the shares by covariance and by mean, weighted by affected. It returns mean
+// if cov is not finite.
 func blend(cov, mean, affected float64) float64 {
 	if math.IsNaN(cov) || math.IsInf(cov, 0) {
 		return mean
@@ -67,7 +67,8 @@ func blend(cov, mean, affected float64) float64 {
 }
 
 // scaleOf returns the mean of e relative to its mean in the requests of a family. They differ if the excess varies over
-// time, and if only some of the requests of the family ran e.
+// time, and if only some of the requests of the family ran e. If the mean in the family is not known, scaleOf returns
+// 1.
 func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	for _, r := range family {
 		if r.Mean > 0 && r.ShareMean > 0 {
@@ -77,7 +78,7 @@ func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	return 1
 }
 
-// meanShares returns, for each place, the expected part of an excess that every request bears in its subtree.
+// meanShares returns, for each place in family, the expected part of an excess that every request bears in its subtree.
 //
 // Suppose that the excess lies in a place with the mean own time m. Before, the place took m−Δ, where Δ is the excess
 // of the edge, and all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝

@@ -7,18 +7,17 @@ import (
 
 // A change may be certain and yet too small for anybody to act on. These are the smallest changes that open a problem.
 const (
-	// leastTime is the minimum share of the time of a request type that a change must cost.
+	// leastTime is the share of the time of a request type that a change must cost at least.
 	leastTime = 0.01
-	// leastFailed is the minimum share of the failures of all requests that a change must add.
+	// leastFailed is the share of the failures of all requests that a change must add at least.
 	leastFailed = 0.01
 	// leastRatio is the ratio to the expectation that a change must exceed.
 	leastRatio = 1.1
 )
 
-// matters reports whether somebody would care about a change of a group: it costs a share of the time of its request
-// type, or it adds a share of the failures of all requests, and the mean, or the failures, clearly exceed the
-// expectation. Failures count only for a shift, which is judged by them. Variable requests matter only if their CoV is
-// precise.
+// matters reports whether somebody would care about a change of g: the mean clearly exceeds the expectation, and the
+// change costs a relevant share of the time of the request type. A shift also matters if more requests fail (see
+// failsMore). Variable requests matter only if their CoV is precise.
 func (e *epoch) matters(g *group.Group, kind ProblemKind) bool {
 	if kind == KindShifted && e.failsMore(g) {
 		return true
@@ -38,7 +37,7 @@ func (e *epoch) failsMore(g *group.Group) bool {
 	return now > leastRatio*before && g.Current.Rate()*(now-before) >= leastFailed*e.failures()
 }
 
-// failed returns the fraction of the requests of a window that failed, or 0 without requests.
+// failed returns the fraction of the requests of w that failed, or 0 if w is empty.
 func failed(w *group.Window) float64 { return float64(w.Failed) / float64(max(1, w.Total.N)) }
 
 // failures returns the failures of all requests per second.
@@ -55,5 +54,5 @@ func (e *epoch) failures() float64 {
 	return all
 }
 
-// precise reports whether an interval is narrower than its value. A wider one says little about the value.
+// precise reports whether i is narrower than its value. A wider interval says little about the value.
 func precise(i stats.Interval) bool { return i.High-i.Low < i.Value }

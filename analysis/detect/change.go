@@ -42,10 +42,12 @@ func (c *changeDetector) evalues() evalues {
 	return c.values
 }
 
-// idleUntil returns the number of consecutive epochs without requests before an epoch.
+// idleUntil returns the number of consecutive epochs without requests up to epoch, assuming that there were none after
+// c.asOf.
 func (c *changeDetector) idleUntil(epoch uint64) int { return c.idle + int(epoch-c.asOf) }
 
-// step adds the open epoch, number epoch, and empties it. The detector remembers the last calm epochs.
+// step adds the open epoch, number epoch, and empties it. The detector remembers the last calm epochs that had
+// requests.
 func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	c.idle, c.asOf = c.idleUntil(epoch), epoch
 	if e.Counts.N > 0 {
@@ -68,7 +70,7 @@ func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	clear(e.Mix.Open)
 }
 
-// last returns the last n elements of all, moved to its start.
+// last returns the last n elements of all, moved to its start, or all of them if there are fewer.
 func last[T any](all []T, n int) []T {
 	if len(all) > n {
 		all = append(all[:0], all[len(all)-n:]...)
@@ -76,8 +78,8 @@ func last[T any](all []T, n int) []T {
 	return all
 }
 
-// healthyEvidence bounds the evidence of a healthy group, whose requests become part of its reference. The mean e-value
-// of a healthy group is 1.
+// healthyEvidence is the evidence below which a group counts as healthy, so that its requests become part of its
+// reference. The mean e-value of a healthy group is 1.
 const healthyEvidence = 2
 
 // strongest returns the strongest evidence against the health of the group.
@@ -148,7 +150,7 @@ func (c *changeDetector) shift(expected *group.Mix) float64 {
 	return distance / 2
 }
 
-// problem describes the open problem of a group.
+// problem describes the open problem of g.
 func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 	p := problemOf(g, c.kind, table)
 	p.Onset, p.Opened = Changed, c.since

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Thresholds define chronic problems. These need no history.
+// Thresholds define chronic problems, which we can find without history.
 type Thresholds struct {
 	// CoV is the maximum coefficient of variation. Requests are variable if the lower end of the interval of their CoV
 	// exceeds it, and the interval is narrower than the CoV.
@@ -42,11 +42,12 @@ const (
 	minSiblings = 5
 )
 
-// structuralShare is a share of the variance of a request type. If more lies between its groups, the type is the
-// problem, not its groups.
+// If more than structuralShare of the variance of a request type lies between its groups, the type is the problem, not
+// its groups.
 const structuralShare = 0.5
 
-// of returns the objective of the requests of a group, or 0, and the accepted level. Rules take precedence over t.
+// of returns the objective of the requests of g, or 0 if they have none, and their accepted level. Rules take
+// precedence over t.
 func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Duration, accepted group.AcceptedLevel) {
 	objective, accepted = rules.Expects(g)
 	return cmp.Or(objective, t.Objectives[g.Entry]), cmp.Or(accepted, t.Accepted[g.Entry])
@@ -58,8 +59,8 @@ func (d *Detector) Chronic(t Thresholds) []Problem {
 	return ranked(d.chronicProblems(nil, t))
 }
 
-// chronicProblems appends to changed the chronic problems of request types without a changed one. An open problem stays
-// open until its value itself, not the end of its interval, is within the threshold.
+// chronicProblems appends the chronic problems of the request types that have no open changed problem to changed. An
+// open problem stays open until its value itself, not the end of its interval, is within the threshold.
 func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	d.forgetDeleted()
 	if !d.thresholds.equal(&t) {
@@ -83,13 +84,13 @@ func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	return all
 }
 
-// equal reports whether two thresholds are the same.
+// equal reports whether t and u are the same.
 func (t *Thresholds) equal(u *Thresholds) bool {
 	return t.CoV == u.CoV && t.Delayed == u.Delayed && t.MinSamples == u.MinSamples &&
 		maps.Equal(t.Accepted, u.Accepted) && maps.Equal(t.Objectives, u.Objectives)
 }
 
-// problemID returns the identity of a problem, which is stable over time.
+// problemID returns the identity of the problem of g with the given kind. It is stable over time.
 func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 	return analysis.HashOf(uint64(kind), uint64(g.Level), g.ID.Hi, g.ID.Lo)
 }
@@ -107,7 +108,7 @@ type chronicFinder struct {
 	groups     []*group.Group // scratch
 }
 
-// problemsOf returns the problems of a request type and its groups.
+// problemsOf returns the problems of requestType and its groups. It judges them only if something may have changed.
 func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
 	known, rest := f.detector.chronicTypes[requestType], f.detector.resting[requestType]
 	if rest != nil {
@@ -135,12 +136,12 @@ func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Gro
 	return known.problems
 }
 
-// add adds a problem of a group.
+// add adds p, a problem of g.
 func (f *chronicFinder) add(g *group.Group, p *Problem) {
 	f.problems = append(f.problems, found{p, g, f.detector.judgementOf(g)})
 }
 
-// judge judges one request type and its groups.
+// judge finds the problems of one request type and its groups.
 func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	t := f.thresholds
 	f.groups = slices.DeleteFunc(append(f.groups[:0], groups...), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
@@ -170,8 +171,8 @@ func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
 	return len(groups) > 1 && stats.BetweenShare(totals) > structuralShare
 }
 
-// findVariable adds the problem of a group whose CoV, or fraction of delayed requests, is certainly above the
-// threshold. It reports whether there is such a problem.
+// findVariable adds a problem if the CoV of g, or its fraction of delayed requests, is certainly above the threshold.
+// If the problem is open already, the value itself must be above it. findVariable reports whether it added a problem.
 func (f *chronicFinder) findVariable(g *group.Group) bool {
 	j := f.detector.judgementOf(g)
 	_, accepted := f.thresholds.of(g, f.rules)
@@ -199,8 +200,8 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	return true
 }
 
-// findSlow adds the problem of a request type that misses its objective. If there is no objective, it adds the problems
-// of groups that are much slower than the other groups of the type.
+// findSlow adds a problem if requestType misses its objective. If it has no objective, findSlow adds the problems of
+// the groups that are much slower than the others.
 func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group) {
 	objective, accepted := f.thresholds.of(requestType, f.rules)
 	if objective > 0 {
@@ -225,8 +226,8 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 	}
 }
 
-// misses reports whether the mean of a group is above a limit. If the group has an expectation, it opens a problem only
-// if it is certainly above, so that problems don't flap.
+// misses reports whether g has enough requests and a mean above limit. If g has an expectation but no open problem, the
+// mean must certainly be above limit, so that problems don't flap.
 func (f *chronicFinder) misses(g *group.Group, limit float64) bool {
 	total := g.Judged().Total
 	least := total.Mean()

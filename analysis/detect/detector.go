@@ -25,7 +25,7 @@ type Detector struct {
 	deletions uint64                    // of the groups, when resting was filled
 }
 
-// New returns a Detector for groups without expectations.
+// New returns a Detector for groups, which must not have expectations yet.
 func New(groups *group.Grouper) *Detector {
 	return &Detector{
 		Groups: groups, changes: make(map[*group.Group]*changeDetector),
@@ -34,7 +34,7 @@ func New(groups *group.Grouper) *Detector {
 	}
 }
 
-// changeDetectorOf returns the change detector of a group, and adds it if necessary.
+// changeDetectorOf returns the change detector of g, and adds it if necessary.
 func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {
@@ -44,9 +44,9 @@ func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	return c
 }
 
-// Learn makes the judged window the expectation of every group that has no expectation yet, if it has enough requests
-// and its first epoch ended at time by or before. It skips unhealthy request types and request types with an open
-// problem.
+// Learn makes the current window the expectation of every group that has no expectation yet, if the window has enough
+// requests and the first epoch of the group ended no later than at the time `by`. It skips unhealthy request types and
+// request types with an open problem.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by

@@ -39,7 +39,7 @@ func writeHashes(w *codec.Writer, hashes map[analysis.Hash]bool) {
 	}
 }
 
-// writeWatch writes the expectation of a group and the evidence against it at the end of an epoch.
+// writeWatch writes the expectation of g and the evidence against it at the end of epoch.
 func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector, epoch uint64) {
 	e := &g.Expectation
 	w.Bools(e.Learned, g.AnyOpenProblem, g.OpenProblem)
@@ -112,7 +112,7 @@ func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options gro
 	return d, rest, nil
 }
 
-// Bounds in saved state: on remembered epochs, and on counters of epochs.
+// Limits on saved state: on remembered epochs, and on counters of epochs.
 const (
 	maxRecent = 1 << 12
 	maxInt    = math.MaxInt32

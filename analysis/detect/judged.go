@@ -21,7 +21,7 @@ type judgement struct {
 	detailed []group.EdgeShare // the edges of variable with the values of the sample
 }
 
-// judgementOf returns the judgement of a group, brought up to date.
+// judgementOf returns the judgement of g, brought up to date.
 func (d *Detector) judgementOf(g *group.Group) *judgement {
 	j := d.judged[g]
 	if j == nil {
@@ -46,7 +46,7 @@ func (d *Detector) forgetDeleted() {
 	}
 }
 
-// interval returns the CoV of g with its interval.
+// interval returns the CoV of the judged window of g, with its interval.
 func (j *judgement) interval(g *group.Group) stats.Interval {
 	if j.cov == nil {
 		j.cov = new(j.window.CoV(g.JudgedSize()))
@@ -54,7 +54,8 @@ func (j *judgement) interval(g *group.Group) stats.Interval {
 	return *j.cov
 }
 
-// problem returns the problem of g if its requests are too variable. The caller must not change it.
+// problem returns the problem that g has if its requests are too variable. The caller decides whether they are, and
+// must not change the problem.
 func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	if j.variable == nil {
 		p := problemOf(g, KindVariable, table)
@@ -69,7 +70,7 @@ func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	return j.variable
 }
 
-// detail sets the values of a problem that come from the sample. p is a copy of f.problem.
+// detail sets the values of p that come from the sample. p must be a copy of f.problem.
 func (f *found) detail(p *Problem) {
 	j, g := f.judged, f.group
 	cov := j.interval(g)
@@ -88,7 +89,7 @@ func (f *found) detail(p *Problem) {
 	}
 }
 
-// found is a problem that was found.
+// found is a problem with the judgement of its group, from which detail takes the values of the sample.
 type found struct {
 	problem *Problem // without the values of the sample
 	group   *group.Group
@@ -102,7 +103,7 @@ type chronicType struct {
 	problems  []found
 }
 
-// ranked returns the problems in the order of [Rank], the first ones with the values of the sample.
+// ranked returns all problems in the order of [Rank], the first maxDetailed with the values of the sample.
 func ranked(all []found) []Problem {
 	type rank struct {
 		onset    Onset

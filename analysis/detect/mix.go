@@ -4,12 +4,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
-// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is no problem: if a request
-// type shows a mix of groups for some time without being slower, more variable or failing more often, the mix becomes
-// the expected one.
+// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is not a problem: if a
+// request type shows a mix of groups for some time without being slower, more variable or failing more often, the mix
+// becomes the expected one.
 
-// countMix counts the open epoch of a request type for its next mix. It starts again while the type or one of its
-// groups has a problem other than a shifted mix.
+// countMix counts the open epoch of requestType for its next mix. It starts again while the type or one of its groups
+// has a problem other than a shifted mix.
 func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	m := requestType.Expectation.Mix
 	if m == nil || requestType.Open.Total.N == 0 {
@@ -36,7 +36,7 @@ func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	e.renewMix(requestType, groups)
 }
 
-// isShifted reports whether a request type has an open problem of kind shifted.
+// isShifted reports whether requestType has an open problem of kind shifted.
 func (d *Detector) isShifted(requestType *group.Group) bool {
 	return requestType.OpenProblem && d.changeDetectorOf(requestType).kind == KindShifted
 }
@@ -50,8 +50,9 @@ func anyOpen(groups []*group.Group) bool {
 	return false
 }
 
-// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests. If
-// the type's problem is a shifted mix whose requests do not fail more often, renewMix closes it and returns true.
+// renewMix makes the counted mix of a request type the expected one once it has enough epochs and requests, at the end
+// of an epoch with requests. If the type's problem is a shifted mix whose requests do not fail more often, renewMix
+// closes it and returns true.
 func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
 	m := requestType.Expectation.Mix
 	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {

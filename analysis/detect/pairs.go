@@ -20,10 +20,10 @@ type Pairs struct {
 	row     []int64                 // scratch: the times of edges, then the duration
 }
 
-// maxPairedEdges bounds the edges of one problem: 153 sums of products.
+// maxPairedEdges is the maximum number of edges of one problem. With the duration, they have 153 sums of products.
 const maxPairedEdges = 16
 
-// NewPairs returns empty Pairs of the edges with the highest scores in p.
+// NewPairs returns empty Pairs for the edges with the highest positive scores in p.
 func NewPairs(p *Problem) *Pairs {
 	var order []*group.EdgeShare
 	for i := range p.Edges {
@@ -43,7 +43,7 @@ func NewPairs(p *Problem) *Pairs {
 	return x
 }
 
-// Observe adds a request. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
+// Observe adds o. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {
 		x.times = o.AppendContextTimes(x.times[:0])

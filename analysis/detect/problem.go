@@ -44,7 +44,7 @@ func (o Onset) String() string { return onsetNames[o] }
 // Whole is the quantity that a problem divides among places.
 type Whole uint8
 
-// The wholes.
+// The quantities that a problem can divide.
 const (
 	WholeSlowdown Whole = iota // the rise of the mean
 	WholeVariance              // the rise of the variance, for a changed problem
@@ -124,7 +124,8 @@ type Explanation struct {
 // EqualSize reports whether the problem concerns the variance at equal size.
 func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
 
-// Judged returns the duration of o that the problem is about: adjusted to the usual size if EqualSize.
+// Judged returns the duration of o that the problem is about: adjusted to the usual size if p.EqualSize() and o has a
+// size.
 func (p *Problem) Judged(o *observation.Observation) time.Duration {
 	if p.EqualSize() {
 		if size, ok := group.SizeOf(p.SizeKey, o); ok {
@@ -134,7 +135,7 @@ func (p *Problem) Judged(o *observation.Observation) time.Duration {
 	return o.Duration
 }
 
-// problemOf returns a problem of the judged window of a group with the fields that all kinds share.
+// problemOf returns a problem of g, with the fields that all kinds share, from its judged window.
 func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	w, size := g.Judged(), g.JudgedSize()
 	cov, key := w.Total.CoV(), trace.Symbol(0)
@@ -155,7 +156,8 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	return p
 }
 
-// rankEdges scores each edge of p by its part of a whole, or by 0 if that is unknown, and sorts them by falling score.
+// rankEdges scores each edge of p by its part of whole, or by 0 if that is unknown, and sorts the edges by falling
+// score.
 func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Whole = whole
 	order := make([]*group.EdgeShare, 0, len(p.Edges)) // shares are large to move

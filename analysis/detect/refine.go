@@ -26,7 +26,7 @@ type Refinement struct {
 	times  []observation.EdgeNanos // scratch
 }
 
-// blocks is the number of blocks. Student's t with 15 degrees of freedom is close to normal.
+// blocks is the number of blocks. 16 suffice, because Student's t with 15 degrees of freedom is close to normal.
 const blocks = 16
 
 // place is a calling context within a baseline edge.
@@ -53,7 +53,7 @@ func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	}
 }
 
-// Observe adds a request. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
+// Observe adds o. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
 func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	block := o.Key() % blocks
 	total := o.Duration.Nanoseconds()
@@ -103,7 +103,7 @@ func contextEdgeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	return trace.ContextEdge(o.Edges[i].Context)
 }
 
-// addInclusive adds time to a context and to all switched-on contexts above it.
+// addInclusive adds nanos to context and to all switched-on contexts above it, within the edge within.
 func (r *Refinement) addInclusive(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
 	for {
 		i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
@@ -205,7 +205,7 @@ func quotient(a, b float64) float64 {
 // none makes except include all blocks.
 const none = -1
 
-// except returns the sum of all blocks but the one left out.
+// except returns the sum of all blocks but block left, or of all blocks if left is none.
 func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 	var sum S
 	for i := range all {
@@ -219,7 +219,7 @@ func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 // student95 is the two-sided 95 % quantile of Student's t on blocks−1 degrees of freedom.
 const student95 = 2.131
 
-// jackknife returns half the width of the 95 % interval of a statistic, given its values with each block left out.
+// jackknife returns half the width of the 95 % interval of a statistic. left holds its values with each block left out.
 func jackknife(left *[blocks]float64) float64 {
 	var mean, sum float64
 	for _, v := range left {

@@ -53,7 +53,7 @@ func refinedRequest(n uint64, self, f, g int64) *observation.Observation {
 	return o
 }
 
-// byContext returns the share of a context.
+// byContext returns the share of the context ctx.
 func byContext(shares []detect.RefinedShare, ctx trace.Context) detect.RefinedShare {
 	i := slices.IndexFunc(shares, func(s detect.RefinedShare) bool { return s.Context == ctx })
 	if i < 0 {

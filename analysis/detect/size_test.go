@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// If a rule names the attribute with the size, large requests that take long are no problem. Requests that take long
+// If a rule names the attribute with the size, large requests that take long are not a problem. Requests that take long
 // for their size are a problem, by their CoV or by their number.
 func TestSizes(t *testing.T) {
 	delayed := requests.Network()
@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Growing requests are no change if their sizes are known, and delayed ones are a change.
+// Growing requests are not a change if their sizes are known, but delayed ones are.
 func TestWatchSizes(t *testing.T) {
 	small, large, slow := requests.Network(), requests.Network(), requests.Network()
 	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3

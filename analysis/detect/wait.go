@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// waitPrefix is the prefix of the names of spans of kernel waits. The class of the wait follows.
+// waitPrefix is the prefix of the names of kernel wait spans. The class of the wait follows.
 const waitPrefix = "wait "
 
 // waiting describes the classes of waits as predicates.
@@ -34,8 +34,8 @@ var waiting = map[string]string{
 // others keep from running.
 const waitingForCPU = "waiting for a CPU"
 
-// WaitClass returns the class of the kernel waits whose spans have an operation, or "" if it is not a kernel wait's. By
-// convention only tracepoints of layer kernel have such names.
+// WaitClass returns the class of the kernel waits whose spans have the operation op, or "" if op is not a kernel wait.
+// By convention only tracepoints of layer kernel have such names.
 func WaitClass(table *trace.Table, op trace.Op) string {
 	o := table.Operation(op)
 	class, ok := strings.CutPrefix(table.Text(o.Name), waitPrefix)
@@ -45,11 +45,11 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 	return class
 }
 
-// WaitsForCPU reports whether threads that wait in this way could run.
+// WaitsForCPU reports whether waits of class are waits for a CPU: the thread could run.
 func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
 
-// IsCommonWait reports whether waits of a class often make requests slow: waits for a CPU, a lock, the disk, the
-// network or DNS, or a pause of the program.
+// IsCommonWait reports whether waits of class often make requests slow: waits for a CPU, a lock, the disk, the network
+// or DNS, or a pause of the program.
 func IsCommonWait(class string) bool {
 	switch class {
 	case "preempted", "runqueue", "futex", "file", "sync", "net", "dns", "sleep":
@@ -58,7 +58,7 @@ func IsCommonWait(class string) bool {
 	return false
 }
 
-// Waiting describes the waits of a class as a predicate: "waiting for the disk (fsync)".
+// Waiting describes the waits of class as a predicate: "waiting for the disk (fsync)".
 func Waiting(class string) string {
 	if text := waiting[class]; text != "" {
 		return text

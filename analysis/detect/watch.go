@@ -15,9 +15,9 @@ type WatchOptions struct {
 	// FalseDiscovery is the false discovery rate: the fraction of alarms that may be false (e-BH over all groups and
 	// tests).
 	FalseDiscovery float64
-	// MinImpact is the minimum added latency of a change that is a problem, in ns per second of operation.
+	// MinImpact is the added latency, in ns per second of operation, that a change must exceed to be a problem.
 	MinImpact float64
-	// MinSamples is the minimum number of requests of a group that is learned and judged.
+	// MinSamples is the number of requests that a group must have to be learned and judged.
 	MinSamples uint64
 	// Renew is the number of healthy epochs with requests after which these become the expectation, so that it follows
 	// the time of day.
@@ -25,7 +25,7 @@ type WatchOptions struct {
 	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
 	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
 	Chronic Thresholds
-	// Silence is the number of consecutive epochs without requests before a problem closes.
+	// Silence is the number of consecutive epochs without requests after which a problem closes.
 	Silence int
 }
 
@@ -146,7 +146,7 @@ func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions
 	return tests
 }
 
-// rest puts a judged request type at rest if nothing changes until it has requests again.
+// rest puts requestType, which must have been judged, at rest if nothing changes until it has requests again.
 func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 	if requestType.AnyOpenProblem {
 		return
@@ -173,7 +173,7 @@ func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 	e.detector.resting[requestType] = &resting{tests: tests}
 }
 
-// problems returns the open problems, ranked.
+// problems returns the open problems and the chronic ones, ranked.
 func (d *Detector) problems(o WatchOptions) []Problem {
 	var open []found
 	for requestType, groups := range d.Groups.ByType() {
@@ -253,8 +253,8 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 // nobody's experience.
 const slowPart = 0.5
 
-// kind returns the kind of a problem, given the kind of its strongest evidence. Requests that became slower also
-// deviate from their usual durations, and hardly all of them by the same amount.
+// kind returns the kind of the problem of g. strongest is the kind of its strongest evidence. Requests that became
+// slower also deviate from their usual durations, and hardly all of them by the same amount.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
 	slower, wider := now.Mean()-before.Mean(), now.StdDev()-before.StdDev()
@@ -264,9 +264,9 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	return strongest
 }
 
-// maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change matters, and nobody
-// accepted its level. It restarts the window of an accepted change from time to time, so that a further change shows
-// soon. It reports whether it opened a problem.
+// maybeOpen opens a problem of g if g has requests, the evidence is confirmed, the change matters, and nobody accepted
+// its level. It restarts the window of an accepted change from time to time, so that a further change shows soon. It
+// reports whether it opened a problem.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) > 0 || c.rising < confirm ||
@@ -284,7 +284,7 @@ func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	return opened
 }
 
-// accepted reports whether the current level of a group is accepted.
+// accepted reports whether the current level of g is accepted.
 func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	_, level := e.options.Chronic.of(g, e.detector.Groups.Types.Rules)
 	switch now := g.Current.Total; kind {
@@ -305,8 +305,8 @@ func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 	return loss > e.options.MinImpact || kind == KindShifted && loss >= e.options.MinImpact
 }
 
-// maybeClose closes the problem of a group whose requests are within the expectation again, or that has no requests
-// now.
+// maybeClose closes the problem of g if its requests are within the expectation again, or if it has had no requests for
+// a while.
 func (e *epoch) maybeClose(g *group.Group) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= calm && c.withinExpectation(&g.Expectation) {
@@ -314,8 +314,8 @@ func (e *epoch) maybeClose(g *group.Group) {
 	}
 }
 
-// updateReference adds the judged window of a healthy group to its reference. It makes other groups sample more
-// requests.
+// updateReference adds the current window of a healthy group to its reference, unless the request type is unhealthy for
+// other reasons. It makes groups with evidence against them sample more requests.
 func (e *epoch) updateReference(g *group.Group) {
 	if !g.Expectation.Learned {
 		return
@@ -340,8 +340,8 @@ func (e *epoch) updateReference(g *group.Group) {
 	g.EnlargeSample(false)
 }
 
-// reset closes the problem of a group and discards the evidence and the requests of its time. A group without an
-// expectation restarts learning.
+// reset closes the problem of g, if there is one, and discards the evidence and the requests of the current window. A
+// group without an expectation restarts learning.
 func (e *epoch) reset(g *group.Group) {
 	if !g.Expectation.Learned {
 		g.LearnFrom(e.now)
@@ -353,7 +353,7 @@ func (e *epoch) reset(g *group.Group) {
 	g.RestartWindow()
 }
 
-// dominantShare is a share of the added time of a request type. A single group with a larger share is the problem
+// dominantShare is the share of the added time of a request type that a single group must exceed to be the problem
 // instead of the type.
 const dominantShare = 0.8
 

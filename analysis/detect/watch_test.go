@@ -191,7 +191,7 @@ func leading(g *group.Grouper, p *detect.Problem) string {
 	return ", nothing leads"
 }
 
-// check reports violated invariants of a problem.
+// check writes the invariants that p violates to out.
 func check(out *bytes.Buffer, p *detect.Problem) {
 	sum := 0.0
 	for _, e := range p.Edges {

@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// columnKind is the source of the values of a variable. If variables are equivalent, the first kind represents the
-// others.
+// columnKind is the source of the values of a variable. If variables are equivalent, the variable of the first kind
+// represents the others.
 type columnKind uint8
 
 const (
@@ -42,7 +42,7 @@ func (c *column) isAttribute(key trace.Symbol) bool {
 	return is(c.id) || slices.ContainsFunc(c.copies, is)
 }
 
-// name returns the name of a variable.
+// name returns the name of the variable id.
 func (s *study) name(id columnID) string {
 	if id.kind == attribute {
 		return s.table.Text(id.key)
@@ -65,7 +65,7 @@ type column struct {
 	ranks  []float64 // of the values, centred; 0 without a value
 }
 
-// Bounds of columns.
+// Limits on columns.
 const (
 	maxCategories = 24   // the most frequent ones are kept, the others pooled
 	fewValues     = 10   // numbers with up to this many values are also tested as categories: status codes, shards
@@ -88,7 +88,7 @@ type cell struct {
 	text    trace.Symbol
 }
 
-// rawColumn is a column that is being collected.
+// rawColumn holds the values of a variable before they are divided into categories or ranked.
 type rawColumn struct {
 	id         columnID
 	depth      int
@@ -139,7 +139,7 @@ type contextTally struct {
 	errors     []int32 // may be nil
 }
 
-// column returns the column of a variable, and creates it if necessary.
+// column returns the column of the variable id, and creates it if necessary.
 func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
@@ -175,7 +175,7 @@ func (s *study) raw() []*rawColumn {
 	return out
 }
 
-// count adds the executions and errors of the contexts of request i.
+// count adds the executions and errors of the contexts of o, which is request i.
 func (c *collector) count(i int, o *observation.Observation) {
 	for k := range o.Contexts {
 		x := &o.Contexts[k]
@@ -209,7 +209,7 @@ func (c *collector) depth(o *observation.Observation, x *observation.ContextCoun
 	}
 }
 
-// derive adds the variables that derive from contexts and vary.
+// derive adds the variables that derive from contexts, as far as they vary.
 func (c *collector) derive() {
 	for context, t := range c.contexts {
 		add := func(kind columnKind, counts []int32, most int32) {
@@ -231,7 +231,8 @@ func (c *collector) derive() {
 	}
 }
 
-// setUnknown marks requests without a context as unknown if the context's tracepoint was not enabled for them.
+// setUnknown makes the value of r unknown for the requests that did not execute its context if the context's tracepoint
+// was not enabled for them.
 func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	if t.tracepoint == 0 {
 		return
@@ -312,7 +313,7 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.O
 	return high > low+max(1, 2*rounded) // one or two rounded values are no evidence
 }
 
-// totalAt returns the total duration of the spans of o in a context.
+// totalAt returns the total duration of the spans of o in context, or 0 if o did not execute it.
 func totalAt(o *observation.Observation, context trace.Context) float64 {
 	if c := o.Context(context); c != nil {
 		return float64(c.Total)
@@ -353,7 +354,7 @@ func (s *study) columnsOf(r *rawColumn) []column {
 	return out
 }
 
-// minCount returns the minimum number of requests of a category.
+// minCount returns the number of requests that a category must have at least.
 func (s *study) minCount() int { return max(3, len(s.requests)/64) }
 
 // numericColumn returns c with the numbers of r.
@@ -393,8 +394,8 @@ func ranksOf(values []float64) []float64 {
 	return ranks
 }
 
-// categorical returns the column of the categories of r if at least two have enough requests. If pooled is true, all
-// values are one category.
+// categorical returns the column of the categories of r, or nil unless at least two categories have enough requests. If
+// pooled is true, all values are one category.
 func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	c.valuesPooled = pooled
 	numbers, categories := s.number(r.cells, pooled)
@@ -598,7 +599,7 @@ func partsOf(codes []int32, categories int) []float64 {
 	return parts
 }
 
-// of returns c restricted to the given requests.
+// of returns c restricted to the requests with the indices rows.
 func (c *column) of(rows []int) column {
 	out := *c
 	if c.codes != nil {

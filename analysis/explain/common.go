@@ -39,7 +39,7 @@ type Cluster struct {
 	PValue      float64 // smallest of the pairs found, corrected for the number of pairs tested
 }
 
-// Bounds of the series for [CommonOf].
+// Limits on the series for [CommonOf], and the length of their windows.
 const (
 	SeriesTypes   = 40  // number of request types, the most frequent ones
 	SeriesEdges   = 5   // number of edges of a request type, those with the most time
@@ -74,14 +74,14 @@ func CommonOf(series []EdgeSeries) []CommonEdges {
 	return all
 }
 
-// Bounds of [Common].
+// Thresholds of [Common].
 const (
 	minFilled  = 0.8  // minimum fraction of the windows with requests
 	outlier    = 5    // values are clamped to this number of MADs from the median
 	shiftLevel = 0.02 // significance level of the test by shifts
 	stepLevel  = 0.01 // significance level of the test by steps
-	// minIndependent is the minimum effective number of independent windows of a pair. If there are fewer, correlations
-	// are not normal on Fisher's scale.
+	// minIndependent is the minimum effective number of independent windows of a pair. We don't test pairs with fewer,
+	// because their correlations are not normal on Fisher's scale.
 	minIndependent = 8
 )
 
@@ -100,7 +100,8 @@ const (
 //     window to window correlate, too (1 %): two random walks often correlate, but their steps do not.
 //  5. Series that are connected by such pairs form a cluster.
 //
-// Common takes time O(windows) per pair, and O(windows²) per significant pair.
+// Common takes time O(windows) per pair, and O(windows²) per significant pair. It returns nil for fewer than two series
+// or fewer than o.Windows windows.
 func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Correlation = cmp.Or(o.Correlation, 0.3)
@@ -112,13 +113,13 @@ func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	return clusters(len(series), correlate(series, waves, o))
 }
 
-// wave is a prepared series.
+// wave is a series prepared for correlation.
 type wave struct {
 	values []float64 // mean 0, norm 1; nil if the series cannot be tested
 	lags   []float64 // circular autocorrelation: lags[k] is Σ values[i]·values[i+k]
 }
 
-// wavesOf prepares the series.
+// wavesOf returns the wave of each series.
 func wavesOf(series []EdgeSeries) []wave {
 	n := len(series[0].Means)
 	loads := loadsOf(series, n)
@@ -164,8 +165,8 @@ func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	return loads
 }
 
-// logsOf returns the clamped logarithms of a series minus their median, or nil if too many windows are empty or all
-// times are 0.
+// logsOf returns the clamped logarithms of s minus their median, or nil if too many windows are empty or all times are
+// 0.
 func logsOf(s *EdgeSeries) []float64 {
 	logs := make([]float64, len(s.Means))
 	var known, scratch []float64
@@ -251,7 +252,8 @@ func correlate(series []EdgeSeries, waves []wave, o CommonOptions) []commonPair 
 	return kept
 }
 
-// shiftPValue returns the p-value of correlation r if the correlations of shifted series have the given mean square.
+// shiftPValue returns the p-value of the correlation r. variance is the mean square of the correlations of shifted
+// series.
 func shiftPValue(r, variance float64) float64 {
 	// The correlation of n independent pairs has variance 1/(n−1), and 1/(n−3) on Fisher's scale.
 	independent := 1/variance + 1
@@ -261,7 +263,7 @@ func shiftPValue(r, variance float64) float64 {
 	return math.Erfc(math.Atanh(min(r, 1-1e-12))*math.Sqrt((independent-3)/2)) / 2
 }
 
-// standsOut reports whether a correlation is among the largest over all circular shifts of a against b.
+// standsOut reports whether correlation is among the largest over all circular shifts of a against b (see shiftLevel).
 func standsOut(a, b []float64, correlation float64) bool {
 	n := len(a)
 	allowed := int(shiftLevel * float64(n))
@@ -283,7 +285,7 @@ func stepTogether(a, b []float64) bool {
 	return shiftPValue(stat.Correlation(x, y, nil), 1/float64(len(x)-1)) <= stepLevel
 }
 
-// clusters returns the connected sets of n series.
+// clusters returns the sets of series that pairs connect, the most correlated first. n is the number of series.
 func clusters(n int, pairs []commonPair) []Cluster {
 	leader := make([]int, n)
 	for i := range leader {

@@ -41,13 +41,14 @@ type Difference struct {
 // times in each of the most expensive edges of p. It returns the values whose duration or edges are significantly
 // slower, by descending excess (number of requests times difference of durations).
 //
-// The requests are a uniform sample in any order. The tests are the same as in [Associate], on the logarithm of times.
-// They use the whole sample without confirmation, because the caller selects the attribute.
+// The requests must be a uniform sample, in any order. The tests are the same as in [Associate], on the logarithm of
+// times. They use the whole sample without confirmation, because the caller selects the attribute. Contrast returns nil
+// if too few requests have the attribute.
 func Contrast(p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := newStudy(o, table, requests)
-	// A request without a value did something else, so it is no reference.
+	// A request without a value did something else, so we can't compare with it.
 	s.requests = slices.DeleteFunc(s.requests, func(x *observation.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
@@ -84,7 +85,7 @@ func expensive(p *detect.Problem) *detect.Problem {
 	return &q
 }
 
-// cell returns the value of a request.
+// cell returns the value of o.
 func (by ContrastBy) cell(o *observation.Observation) cell {
 	if by.Context != 0 {
 		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
@@ -104,8 +105,8 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 	return nil
 }
 
-// outermost returns the value of an attribute in the context nearest to the root. If several are, the smallest context
-// counts.
+// outermost returns the value of the attribute key in the context of o nearest to the root. If several contexts are
+// equally near, the smallest one counts.
 func outermost(o *observation.Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
 	var c collector
@@ -125,8 +126,8 @@ func outermost(o *observation.Observation, key trace.Symbol) cell {
 	return found
 }
 
-// eachCategory returns a column for each value. Its category 1 holds the requests with the value, category 0 the
-// others.
+// eachCategory returns a column for each value, except pooled and missing ones. Its category 1 holds the requests with
+// the value, category 0 the others.
 func eachCategory(values *column) []column {
 	var out []column
 	for code, label := range values.labels {

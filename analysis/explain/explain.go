@@ -30,7 +30,7 @@ type Options struct {
 	On func(o *observation.Observation, tracepoint trace.Symbol) bool
 }
 
-// Bounds of [Associate].
+// Limits and thresholds of [Associate].
 const (
 	minRequests = 12 // minimum number of requests for any test
 	// manyRequests is the minimum number of requests for extrapolating p-values from a few permutations, and for
@@ -65,7 +65,8 @@ type UnrelatedVariable struct {
 }
 
 // Associate finds the variables of the requests that are associated with their durations, and with their times in the
-// leading edges of p. The requests are a uniform sample in any order. Equal arguments yield equal results.
+// leading edges of p. The requests must be a uniform sample, in any order. Equal arguments yield equal results. Fewer
+// than 12 requests yield no explanations.
 //
 // These are the steps for each target:
 //
@@ -139,7 +140,7 @@ func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 	})
 }
 
-// study is one run of [Associate].
+// study is one search for explanations, as by [Associate].
 type study struct {
 	options  Options
 	table    *trace.Table
@@ -204,7 +205,7 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	}
 }
 
-// edgeNanos returns the time of o in an edge of the given level, in ns.
+// edgeNanos returns the time of o in edge, in ns. level tells what kind of edge it is.
 func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) int64 {
 	var sum int64
 	for i := range o.Edges {
@@ -334,8 +335,8 @@ func (s *study) asNumber(f *fit, candidates []int, best int, part float64) int {
 	return best
 }
 
-// pValue returns the p-value of the gain of c, one of the columns, beyond f, corrected for the given number of tests.
-// It only permutes requests if the F test is significant.
+// pValue returns the p-value of the gain of c, one of the columns, beyond f, corrected for the given number of tests,
+// so it may exceed 1. It only permutes requests if the F test is significant.
 func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	g := f.gain(c)
 	p := g.pValue()
@@ -375,7 +376,8 @@ func (s *study) permutationP(f *fit, t *target, p float64) float64 {
 	return float64(extreme) / float64(orders+1)
 }
 
-// confirmed reports whether column k explains t, beyond the causes found, in each half of the requests.
+// confirmed reports whether column k explains t, beyond the causes found, in each half of the requests. If there are
+// too few requests to tell, it returns true.
 func (s *study) confirmed(t *target, found []cause, k int) bool {
 	if !s.many() {
 		return true
@@ -400,7 +402,8 @@ func (s *study) confirmed(t *target, found []cause, k int) bool {
 	return true
 }
 
-// joint returns the first canonical correlation between numeric candidates and targets.
+// joint returns the first canonical correlation between numeric candidates and targets, or NaN if there are no
+// candidates.
 func (s *study) joint() float64 {
 	var xs, ys [][]float64
 	for i := range s.targets {
@@ -422,7 +425,8 @@ func (s *study) joint() float64 {
 // unrelatedBound is the maximum share of variance of an unrelated variable.
 const unrelatedBound = 0.1
 
-// unrelated returns the attributes that explain no target.
+// unrelated returns the attributes that explain less than unrelatedBound of the variance of every target, with 95 %
+// confidence.
 func (s *study) unrelated() []UnrelatedVariable {
 	useful := make(map[columnID]bool)
 	tested := make(map[columnID]bool)

@@ -23,8 +23,8 @@ type Frequency struct {
 
 // Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. It compares
 // the fractions of requests with each value that has enough requests. It returns all values compared, significant or
-// not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than leastOfSide requests
-// or both together are too few.
+// not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than 5 requests, or if
+// both together have fewer than 12.
 //
 // A value may appear at several places, as an attribute of the user does in each service. Frequencies then returns only
 // the place with the smallest p-value. It ignores ports of callers, which are drawn again for each connection.
@@ -79,7 +79,8 @@ func oncePerValue(all []Frequency) []Frequency {
 // share returns n/of, or 0 for 0/0.
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
-// frequencies compares the values of one attribute. The p-values are not corrected.
+// frequencies compares the values of c, an attribute. ofA holds the requests of the first set. The p-values are not
+// corrected.
 func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []Frequency {
 	var all []Frequency
 	for code, label := range c.labels {

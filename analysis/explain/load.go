@@ -16,7 +16,7 @@ import (
 // Load is the number of requests in service over time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load of requests with the given starts and durations. They should be all requests of a kind, not
+// NewLoad returns the load of requests, given by their starts and durations. They should be all requests of a kind, not
 // a sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
@@ -37,7 +37,7 @@ func (l *Load) At(t trace.Nanos) int {
 	return upTo(l.starts) - upTo(l.ends)
 }
 
-// Bounds of a [RecentLoad].
+// Limits on a [RecentLoad].
 const (
 	recentEpochs  = 6    // number of epochs kept: requests are observed after they end, out of order
 	coveredEpochs = 2    // number of previous epochs that determine the load of an epoch
@@ -53,7 +53,7 @@ type RecentLoad struct {
 	epochs int // number of ended epochs, at most coveredEpochs+1
 }
 
-// arrival is an observed request.
+// arrival is the part of an observed request that Close needs.
 type arrival struct {
 	key        uint64
 	start, end trace.Nanos
@@ -65,7 +65,7 @@ type epochLoad struct {
 	shift uint8 // see RecentLoad.shift; each request represents 1<<shift
 }
 
-// Observe adds a request. It does not retain o.
+// Observe adds o, but doesn't retain it.
 func (l *RecentLoad) Observe(o *observation.Observation) {
 	key := o.Key()
 	if !isKept(key, l.shift) {
@@ -78,7 +78,7 @@ func (l *RecentLoad) Observe(o *observation.Observation) {
 	}
 }
 
-// isKept reports whether the first shift bits of a key are 0.
+// isKept reports whether the first shift bits of key are 0.
 func isKept(key uint64, shift uint8) bool { return key>>(64-shift) == 0 }
 
 // Close ends the current epoch.
@@ -112,8 +112,8 @@ func (l *RecentLoad) at(t trace.Nanos) (n int64) {
 // last returns the number of requests of the last epoch that were in service at t.
 func (l *RecentLoad) last(t trace.Nanos) int64 { return l.recent[len(l.recent)-1].at(t) }
 
-// weight returns the number of requests that a request of the last epoch with the given key represents, or 0 if it is
-// not kept.
+// weight returns the number of requests that the request with the given key represents in the last epoch, or 0 if the
+// request is not kept.
 func (l *RecentLoad) weight(key uint64) int64 {
 	if e := &l.recent[len(l.recent)-1]; isKept(key, e.shift) {
 		return 1 << e.shift

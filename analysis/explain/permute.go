@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// lowest returns, for each of a number of random orders of the requests, the smallest p-value of any column by the F
-// test. It permutes the residuals of f and tests the columns beyond f (Freedman and Lane 1983, "A nonstochastic
+// lowest returns, for each of `orders` random orders of the requests, the smallest p-value of any column by the F test.
+// It permutes the residuals of f and tests the columns beyond f (Freedman and Lane 1983, "A nonstochastic
 // interpretation of reported significance levels"). Equal seeds yield equal orders.
 func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
 	var vectors [][][]float64 // by column

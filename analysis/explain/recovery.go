@@ -32,12 +32,13 @@ type Recoveries struct {
 	after  [][]float64 // by edge
 }
 
-// NewRecoveries returns empty Recoveries for edges of the given level.
+// NewRecoveries returns empty Recoveries for the edges in levels, which holds the reference level of each. at is the
+// level of the groups whose edges they are.
 func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
-// Add simulates a request. It does not retain its arguments.
+// Add simulates o with s, the simulation captured from it. It does not retain its arguments.
 func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	r.before = append(r.before, float64(o.Duration))
 	for i, l := range r.levels {

@@ -45,14 +45,14 @@ const (
 	loadStates
 )
 
-// NewSample returns an empty sample of at most the given number of requests. All of their simulations together have at
-// most the given number of spans.
+// NewSample returns an empty sample. requests is the maximum number of its requests, and spans the maximum number of
+// spans of all their simulations together.
 func NewSample(requests, spans int) *Sample {
 	return &Sample{requests: stats.NewSample[*Sampled](requests), spans: spans}
 }
 
-// Observe adds a request. enabled holds the tracepoints enabled for it, ascending. simulation may be nil. Observe
-// retains enabled, and copies o and simulation.
+// Observe adds o. enabled holds the tracepoints enabled for it, ascending. simulation may be nil. Observe retains
+// enabled, and copies o and simulation.
 func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	s.seen++
 	key := o.Key()
@@ -90,7 +90,7 @@ func (s *Sample) ToSimulate() []*Sampled {
 	return all
 }
 
-// Simulate sets the simulation of x, a request of the sample, unless that would exceed the bounds. It copies the
+// Simulate sets the simulation of x, a request of the sample, unless that would exceed the limits. It copies the
 // simulation. Simulations of requests with larger keys are dropped first, so the result does not depend on the order of
 // calls.
 func (s *Sample) Simulate(x *Sampled, simulation *critpath.Simulation) {

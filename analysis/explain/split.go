@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of splits.
+// Limits and thresholds of splits.
 const (
 	splitAlpha  = 0.02 // probability of splitting a group by a variable that does not matter
 	splitEffect = 0.5  // minimum η² for splitting a group
@@ -59,15 +59,15 @@ type SplitBin struct {
 // NewSplits returns empty Splits.
 func NewSplits() *Splits { return &Splits{rules: make(map[analysis.Hash]*Split)} }
 
-// Of returns the split of a group, or nil if it is not split. It is valid until the next Learn for the group.
+// Of returns the split of group, or nil if it is not split. It is valid until the next Learn for the group.
 func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
 
-// Keep deletes the split of a group if kept returns false for it.
+// Keep deletes the splits of the groups for which kept returns false.
 func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
 }
 
-// Bins returns the bins of a group by the result of Bin, or nil if the group is not split.
+// Bins returns the bins of the group whole by the result of Bin, or nil if the group is not split.
 func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	r := s.rules[whole]
 	if r == nil {
@@ -91,7 +91,7 @@ func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	return r.hash(r.bin(o))
 }
 
-// hash returns the hash of a bin for the identity of its group, or 0 for bin 0.
+// hash returns the hash of bin for the identity of its group, or 0 for bin 0.
 func (r *Split) hash(bin uint64) uint64 {
 	if bin == 0 {
 		return 0
@@ -99,8 +99,9 @@ func (r *Split) hash(bin uint64) uint64 {
 	return trace.Mix(trace.Mix(uint64(r.id.context), uint64(r.id.key)), trace.Mix(uint64(r.id.kind), bin))
 }
 
-// Learn splits a group by the variable that explains the durations of a uniform sample of its requests best, if that is
-// significant and explains enough, and reports whether it did. It ignores samples that are too small.
+// Learn splits group by the variable that best explains the durations of requests, a uniform sample of the group. The
+// variable must be significant and explain enough. Learn reports whether it split the group. It ignores samples of
+// fewer than 64 requests.
 func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
@@ -114,7 +115,7 @@ func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation,
 	return true
 }
 
-// find returns a split for a sample of requests; nil if no variable explains enough.
+// find returns a split for the sample requests, or nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: splitAlpha}, table, requests)
 	st.collect()
@@ -225,8 +226,8 @@ func squares(units []unit) float64 {
 	return sum2 - sum*sum/n
 }
 
-// bestBound returns the index of the boundary that explains most, or 0. It considers boundaries that explain enough of
-// the bin that they divide and leave enough requests on both sides.
+// bestBound returns the index of the boundary that explains most, or 0 if no boundary qualifies. It considers
+// boundaries that explain enough of the bin that they divide and leave enough requests on both sides.
 func (s *Splits) bestBound(units []unit, bounds []int) int {
 	best, most := 0, 0.0
 	for b := range len(bounds) - 1 {
@@ -258,7 +259,7 @@ func boundOf(units []unit) (at int, gain float64) {
 	return at, gain
 }
 
-// numberBins adds the bins between the limits.
+// numberBins adds the bins that the limits separate.
 func (r *Split) numberBins() {
 	low := math.Inf(-1)
 	for _, limit := range r.limits {
@@ -305,7 +306,7 @@ func (r *Split) bin(o *observation.Observation) uint64 {
 	return bin
 }
 
-// cellOf returns the value of a variable in a request.
+// cellOf returns the value of the variable id in o.
 func cellOf(o *observation.Observation, id columnID) cell {
 	if id.kind != attribute {
 		x := cell{some: true, numeric: true}

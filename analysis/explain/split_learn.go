@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Bounds of [LearnSplits].
+// Limits on [LearnSplits].
 const (
 	splitSample = 128 // requests per group
 	splitGroups = 256 // groups

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds and thresholds of [Aliases].
+// Limits and thresholds of [Aliases].
 const (
 	maxAliases   = 1 << 16 // maximum number of keys; the smallest hashes of an epoch are kept
 	maxVotes     = 8       // maximum callees per key and epoch; the smallest hashes are kept
@@ -53,7 +53,7 @@ type votes struct {
 
 type vote struct{ to, calls uint64 }
 
-// Salts of the keys.
+// Salts that tell the kinds of keys apart.
 const (
 	placeSalt = iota + 0x51ed2701
 	operationSalt
@@ -72,24 +72,24 @@ func serviceKey(service trace.Symbol, peer trace.Op) uint64 {
 	return trace.Mix(serviceSalt, trace.Mix(uint64(service), uint64(peer)))
 }
 
-// A Grouper learns from these shares of the requests, given as reciprocals: requests with calls from places without an
-// alias, and all others.
+// A Grouper learns from all calls of one in settledShare requests. From one in unsettledShare requests, it learns only
+// from the calls of places without an alias.
 const (
 	unsettledShare = 4
 	settledShare   = 64
 )
 
-// observe learns from a sample of the requests. The sample depends only on the request and on closed epochs.
+// observe learns from o if it is part of the sample. What it learns depends only on o and on closed epochs.
 func (a *Aliases) observe(o *observation.Observation, table *trace.Table) {
 	if key := o.Key(); key%unsettledShare == 0 {
 		a.learn(o, table, key%settledShare != 0)
 	}
 }
 
-// Learn counts the calls of a request. table holds its operations.
+// Learn counts the calls of o. table must hold its operations.
 func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) { a.learn(o, table, false) }
 
-// learn counts the calls of a request or, if unsettled, only the calls from places without an alias.
+// learn counts the calls of o or, if unsettled is true, only its calls from places without an alias.
 func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettled bool) {
 	for i := range o.Contexts {
 		c := &o.Contexts[i]
@@ -116,7 +116,7 @@ func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettle
 	}
 }
 
-// count counts calls with the given key. to is 0 for calls without an answer.
+// count adds calls with the given key. to is their callee, or 0 if they have no answer.
 func (a *Aliases) count(key, to, calls uint64) {
 	if a.limit != 0 && key > a.limit {
 		return
@@ -188,7 +188,8 @@ func (a *Aliases) forget() {
 	}
 }
 
-// add adds the calls of an epoch.
+// add adds the calls v of an epoch. If fewer than half of the answered calls agree with x, the most frequent callee in
+// v replaces it.
 func (x *alias) add(v *votes) {
 	most := vote{}
 	for _, y := range v.to {
@@ -212,7 +213,7 @@ func (x *alias) add(v *votes) {
 	x.settled = x.answered >= minAnswered && 100*x.agree >= agreePercent*x.answered && (x.settled || x.unanswered <= x.answered)
 }
 
-// settled returns the callee for a key, or 0.
+// settled returns the callee of calls with the given key, or 0 if they have no alias.
 func (a *Aliases) settled(key uint64) uint64 {
 	if x := a.known[key]; x.settled {
 		return x.to
@@ -236,7 +237,7 @@ func (a *Aliases) Apply(o *observation.Observation, table *trace.Table) {
 	}
 }
 
-// target returns the target of the unanswered calls in a context, or 0 without an alias.
+// target returns the target of the unanswered calls in c, or 0 if they have no alias.
 func (a *Aliases) target(c *observation.ContextCount, table *trace.Table) trace.Op {
 	if len(a.known) == 0 {
 		return 0

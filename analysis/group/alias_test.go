@@ -78,7 +78,7 @@ func drawMesh(t *rapid.T) *mesh {
 	return m
 }
 
-// callContexts returns the contexts of the calls to a service, with the number of their calls.
+// callContexts returns the contexts of the calls to service, with the number of their calls.
 func (m *mesh) callContexts(o *observation.Observation, service string) map[trace.Context]int32 {
 	calls := make(map[trace.Context]int32)
 	for _, c := range o.Contexts {
@@ -129,7 +129,7 @@ func TestCallsKeepTheirContext(t *testing.T) {
 	})
 }
 
-// consistent checks the invariants of an observation.
+// consistent checks the invariants of o.
 func consistent(t *rapid.T, o *observation.Observation) {
 	t.Helper()
 	sum := int64(0)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// lateAfter is the minimum time from the end of a request to the epoch of its arrival that makes it late. Traces
-	// are normally closed within seconds.
+	// A request counts as late if it ended at least lateAfter before the epoch of its arrival. Traces are normally
+	// closed within seconds.
 	lateAfter = time.Minute
-	// longestBacklog bounds the delay of a request in a backlog, and so the memory for backlogs. If a request is older,
-	// its clock is wrong.
+	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs. If a
+	// request is older, its clock is wrong.
 	longestBacklog = Day
 	// backlogEpochs is the minimum length of a backlog in epochs. Late requests from fewer epochs have a wrong clock.
 	backlogEpochs = 3
@@ -30,7 +30,8 @@ type backlog struct {
 	ticks    map[uint64]uint64 // late requests by their delay in ticks
 }
 
-// add adds a request of the epoch that follows closed, the end of the previous epoch or 0.
+// add counts o as a request of the open epoch. closed is the end of the previous epoch, or 0 if there was none; then no
+// request counts as late.
 func (b *backlog) add(o *observation.Observation, closed trace.Nanos) {
 	b.requests++
 	late := closed.Sub(o.Start.Add(o.Duration))
@@ -49,8 +50,8 @@ func (b *backlog) reset() {
 	clear(b.ticks)
 }
 
-// span returns the length of time that the requests of an epoch come from, if most of them are late, or else 0. It is
-// the effective number of ticks: ticks with few requests count little.
+// span returns the length of time that the late requests come from, or 0 unless most requests of the epoch are late. It
+// is the effective number of ticks: ticks with few requests count little.
 func (b *backlog) span() time.Duration {
 	if 2*b.late <= b.requests {
 		return 0

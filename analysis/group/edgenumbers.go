@@ -22,8 +22,8 @@ func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
 	return slices.BinarySearchFunc(n.ascending, e, func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
 }
 
-// of returns the number of an edge. It returns -1 if the edge has no number, or would not have one if the same requests
-// had come in another order.
+// of returns the number of e. It returns -1 if e has no number, or would not have one if the same requests had come in
+// another order.
 func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	at, found := n.find(e)
 	if !found || n.beyond != 0 && at >= limit {
@@ -32,8 +32,8 @@ func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	return n.ascending[at]
 }
 
-// add numbers new edges. It stops at twice the limit and returns true. The caller then compacts n and adds the edges
-// again.
+// add numbers the edges in times that are new. It stops at twice the limit and returns true. The caller must then
+// compact n and add times again.
 func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) {
 	for _, x := range times {
 		at, found := n.find(x.Edge)
@@ -78,7 +78,7 @@ type rowBuilder struct {
 	nanos   []int64
 }
 
-// row packs a request for the sample.
+// row packs a request for the sample. It leaves out the times of edges without a number.
 func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times []observation.EdgeNanos) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for _, x := range times {
@@ -92,8 +92,8 @@ func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times 
 	return stats.NewRow(duration, columns, nanos)
 }
 
-// renumbered returns the row with other numbers for its edges. numbers is indexed by old number; edges with number -1
-// are left out. The time stamp stays.
+// renumbered returns row with other numbers for its edges. numbers is indexed by old number; edges with number -1 are
+// left out. The time stamp stays.
 func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for e, x := range row.Edges() {

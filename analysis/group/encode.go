@@ -60,7 +60,7 @@ func writeWindow(e *codec.Writer, w *Window) {
 	e.Times(w.First, w.Last)
 }
 
-// readWindow reads a window. The numbers of edges in its rows must be less than edges.
+// readWindow reads a window. It records a fault in d if a row has an edge whose number is not less than edges.
 func readWindow(d *codec.Reader, edges int) (w Window) {
 	w.Tally = readTally(d)
 	w.Latency = codec.Decode(d, stats.DecodeSketch)

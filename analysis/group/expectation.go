@@ -33,7 +33,7 @@ type Mix struct {
 	Next      MixCounts // counts for the mix that will replace this one
 }
 
-// FailsMore reports whether requests fail more often than expected.
+// FailsMore reports whether the requests in now fail more often than expected.
 func (m *Mix) FailsMore(now *MixCounts) bool {
 	return m.Reference.Exceeds(mixFailed, now.Failed, now.Requests())
 }
@@ -45,7 +45,7 @@ type MixCounts struct {
 	Groups map[analysis.Hash]uint64 // requests that did not fail
 }
 
-// Add adds the open epoch of a request type and its groups.
+// Add adds the requests of requestType and its groups in the open epoch.
 func (c *MixCounts) Add(requestType *Group, groups []*Group) {
 	c.Epochs++
 	c.add(requestType, groups, func(g *Group) *Window { return &g.Open })
@@ -78,28 +78,28 @@ const (
 	mixFailed        // requests that failed, whatever their group
 )
 
-// Bounds on the numbers of a Mix. Rarer groups share a number, so that only their sum is tested.
+// Limits on how many numbers a Mix has. Rarer groups share a number, so that only their sum is tested.
 const (
 	MinMixNumbers = mixFailed + 1
 	MaxMixNumbers = 64
 )
 
 const (
-	// MaxBlocks bounds the blocks of a group that has not been learned. Only rare groups, and groups that wait for the
-	// end of a problem, reach it.
+	// MaxBlocks is the maximum number of blocks of a group that has not been learned. Only rare groups, and groups that
+	// wait for the end of a problem, reach it.
 	MaxBlocks = 512
-	// nextBlocks bounds the blocks of the next reference of a learned group.
+	// nextBlocks is the maximum number of blocks of the next reference of a learned group.
 	nextBlocks = 32
 )
 
-// count adds a request of the open epoch.
+// count adds a request of the open epoch if e is learned.
 func (e *Expectation) count(duration int64) {
 	if e.Learned {
 		e.Counts.Add(&e.Reference, duration)
 	}
 }
 
-// count adds a request of the open epoch by the number of its group, or as failed. m may be nil.
+// count adds a request of the open epoch to the number of its group, or to the failed requests. m may be nil.
 func (m *Mix) count(number int, failed bool) {
 	switch {
 	case m == nil:
@@ -110,15 +110,15 @@ func (m *Mix) count(number int, failed bool) {
 	}
 }
 
-// endEpoch adds the requests of an epoch to the blocks of a group that has not been learned.
+// endEpoch adds open, the requests of an epoch, to the blocks of a group that has not been learned.
 func (e *Expectation) endEpoch(open *Window) {
 	if !e.Learned {
 		e.Blocks = addBlock(e.Blocks, open.Latency.Logs(), MaxBlocks)
 	}
 }
 
-// addBlock adds the logarithms of the durations of an epoch. It first merges blocks in pairs if the bound is reached.
-// The width of blocks doesn't matter much.
+// addBlock appends m, the logarithms of the durations of an epoch. If there are already bound blocks, it first merges
+// them in pairs, because the width of blocks doesn't matter much.
 func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
 	if len(blocks) == bound {
 		for i := range bound / 2 {
@@ -130,7 +130,7 @@ func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moment
 	return append(blocks, m)
 }
 
-// Learn makes the judged window the expectation of the group, and restarts the window.
+// Learn makes the current window the expectation of the group, and restarts the window.
 func (group *Group) Learn(tests stats.TestOptions) {
 	group.Expectation.Learned = true
 	group.expect(&group.Current, tests)
@@ -139,8 +139,8 @@ func (group *Group) Learn(tests stats.TestOptions) {
 	group.RestartWindow()
 }
 
-// expect makes a window the reference of tests. If requests have sizes, the reference holds durations adjusted for
-// size. Only the sample has sizes, so the tests are less sensitive.
+// expect makes window the reference of tests. If requests have sizes, the reference holds durations adjusted for size.
+// Only the sample has sizes, so the tests are less sensitive.
 func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e := &group.Expectation
 	latency := window.Latency
@@ -150,8 +150,9 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// Proving is the time that requests must remain healthy before earlier ones become part of the reference, which takes
-// twice as long at most. No incident opens later than that after its onset, except incidents that take hours to grow.
+// Proving is the time that a group must remain healthy before its earlier requests become part of the reference. They
+// do so after twice that time at the latest. No incident opens later than that after its onset, except incidents that
+// take hours to grow.
 const Proving = 6 * time.Minute
 
 // prove adds the first half of the unproven requests to the references if the second half is long enough.
@@ -170,8 +171,8 @@ func (group *Group) prove(now trace.Nanos) {
 	group.unproven[0], group.unproven[1] = group.unproven[1], group.unproven[0]
 }
 
-// Unlearn is called when an incident turns out to have started at since. It forgets the requests of later healthy
-// epochs, and of epochs shortly before, unless they are already part of the reference.
+// Unlearn forgets the requests of healthy epochs after since, and shortly before, unless they are already part of the
+// reference. It must be called when an incident turns out to have started at since.
 func (group *Group) Unlearn(since trace.Nanos) {
 	for i := range group.unproven {
 		if w := &group.unproven[i]; w.Total.N > 0 && w.Last > since {
@@ -180,9 +181,9 @@ func (group *Group) Unlearn(since trace.Nanos) {
 	}
 }
 
-// UpdateReference adds the judged window of a healthy group to its reference and to the next one, once the window is
-// proven, and restarts the window. The next reference becomes the expectation after renew epochs with at least
-// minSamples requests, and UpdateReference returns true.
+// UpdateReference restarts the current window of a healthy group. Once the requests of that window are proven, they
+// become part of the reference and of the next one. The next reference becomes the expectation after renew epochs with
+// at least minSamples requests, and UpdateReference returns true.
 func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
 	e := &group.Expectation
 	if group.Current.Total.N == 0 {
@@ -203,7 +204,8 @@ func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint6
 	return true
 }
 
-// JudgedMix counts the requests in the judged windows of a request type that has not been learned, and of its groups.
+// JudgedMix counts the requests in the current windows of group and its groups. group must be a request type that has
+// not been learned.
 func (group *Group) JudgedMix(groups []*Group) MixCounts {
 	c := MixCounts{Epochs: len(group.Expectation.Blocks)}
 	c.add(group, groups, func(g *Group) *Window { return &g.Current })
@@ -244,7 +246,7 @@ func (group *Group) Relearn(now trace.Nanos) {
 	}
 }
 
-// LearnFrom restarts the learning of a group without an expectation at time now.
+// LearnFrom restarts the learning of a group at now. The group must not have an expectation.
 func (group *Group) LearnFrom(now trace.Nanos) {
 	group.Expectation.Blocks = nil
 	group.Since = now

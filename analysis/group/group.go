@@ -53,8 +53,8 @@ func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 // SizeKey returns the key of the attribute with the size of a request, or 0 if sizes don't matter.
 func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
 
-// Revision returns a number that changes with the statistics of Current and Reference. It is unique over all groups and
-// states.
+// Revision returns a number that changes whenever the statistics of Current or Reference change. It is unique over all
+// groups and states.
 func (group *Group) Revision() uint64 { return group.revision }
 
 // Rate returns the requests per second of the current window or, if it is empty, of the reference.
@@ -86,7 +86,7 @@ func (group *Group) JudgedSize() *SizeModel {
 	return group.Expectation.Size
 }
 
-// add adds a request with its times by edge to the open window.
+// add adds o, with its times by edge, to the open window.
 func (group *Group) add(o *observation.Observation, times []observation.EdgeNanos, rows *rowBuilder) {
 	w := &group.Open
 	duration := o.Duration.Nanoseconds()
@@ -113,7 +113,8 @@ func (group *Group) add(o *observation.Observation, times []observation.EdgeNano
 	group.Expectation.count(duration)
 }
 
-// addTransfer adds a request with a size to the open window. It returns the duration to compare with the expectation.
+// addTransfer adds t to the open window. key identifies its request. It returns the duration to compare with the
+// expectation.
 func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	if group.Open.Transfers.Cap() == 0 {
 		group.Open.Transfers = stats.NewSample[Transfer](transfersKept)
@@ -136,8 +137,8 @@ func (group *Group) renumber(rows *rowBuilder) {
 	}
 }
 
-// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. now is 0 without
-// epochs. past is scratch.
+// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. now is 0 if there are
+// no epochs. past is scratch.
 func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.revision++
 	if now > 0 {
@@ -185,7 +186,7 @@ func (group *Group) RestartWindow() {
 	group.revision++
 }
 
-// EnlargeSample sets the size of the sample of the open epoch. It should be large if the group may have a problem.
+// EnlargeSample sets the size of the sample of the open epoch. large should be true if the group may have a problem.
 func (group *Group) EnlargeSample(large bool) {
 	if large {
 		group.Open.Sample.Resize(group.options.LargeSample)

@@ -25,7 +25,7 @@ func newGrouper(o group.Options) *group.Grouper {
 	return group.NewGrouper(types, &trace.Table{}, o)
 }
 
-// sums returns the statistics of a window that depend neither on enabled tracepoints nor on the order of requests.
+// sums returns the statistics of w that depend neither on enabled tracepoints nor on the order of requests.
 func sums(w *group.Window) any {
 	rows := [][]byte{}
 	for _, row := range w.Sample.All() {

@@ -108,8 +108,8 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 	return requestType, group
 }
 
-// create adds a group below its request type, or a request type if parent is nil. It returns nil at the bound on
-// groups.
+// create adds the group `with` below parent or, if parent is nil, as a request type. It returns nil if there are
+// already as many groups as Options.Groups allows.
 func (g *Grouper) create(with Group, parent *Group) *Group {
 	if len(g.groups) >= g.options.Groups {
 		return nil
@@ -129,15 +129,15 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 	return group
 }
 
-// add adds a group. Its revisions differ from the revisions of all others.
+// add adds group. Its revisions differ from the revisions of all other groups.
 func (g *Grouper) add(group *Group) {
 	g.groups[group.ID] = group
 	g.added++
 	group.revision = g.added << 32
 }
 
-// Close ends the open epoch of all groups at time now: its requests become part of the current windows. now is 0
-// without epochs.
+// Close ends the open epoch of all groups at time now: its requests become part of the current windows. now is 0 if
+// there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
 	from := g.epochStart(now)
 	for _, group := range g.all() {
@@ -199,7 +199,8 @@ func (g *Grouper) evict() {
 	g.forgetSplits()
 }
 
-// Forget deletes the groups and request types last seen before a time, unless their request type has an open problem.
+// Forget deletes the groups and request types last seen earlier than `before`, unless their request type has an open
+// problem.
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
 	for _, group := range g.all() {
@@ -226,7 +227,8 @@ func (g *Grouper) forgetSplits() {
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
 }
 
-// NamesForgotten tells g that entries of its table were deleted. It adds the entries that requests still have again.
+// NamesForgotten tells g that entries of its table were deleted. From then on, g adds the entries of later requests
+// again.
 func (g *Grouper) NamesForgotten() {
 	g.dictionary.forget()
 	if g.Types.Rules != nil {
@@ -234,7 +236,7 @@ func (g *Grouper) NamesForgotten() {
 	}
 }
 
-// Group returns the group or request type with the given identity, or nil.
+// Group returns the group or request type with the given identity, or nil if g doesn't have it.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
 
 // Deletions returns the number of times that groups were deleted.
@@ -243,7 +245,7 @@ func (g *Grouper) Deletions() uint64 { return g.deletions }
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
 
-// Closed returns the end of the last epoch, or 0.
+// Closed returns the end of the last epoch, or 0 before the first one ends.
 func (g *Grouper) Closed() trace.Nanos { return g.closed }
 
 // all returns all request types, each followed by its groups, ordered by identity. The slice belongs to g.
@@ -260,7 +262,8 @@ func (g *Grouper) all() []*Group {
 	return g.ordered
 }
 
-// merged returns all groups of two ordered slices in order. It reuses the memory of a if that is large enough.
+// merged returns the groups of a and b, which must both be ordered, in order. It reuses the memory of a if that is
+// large enough.
 func merged(a, b []*Group) []*Group {
 	i, k := len(a)-1, len(b)-1
 	all := slices.Grow(a, len(b))[:len(a)+len(b)]

@@ -19,12 +19,12 @@ type VariableBin struct {
 // Splitter splits groups by a variable, because requests with different values are not expected to perform alike. It
 // identifies groups as they are without splits.
 type Splitter interface {
-	// Bin returns the bin of o. It is 0 in a group that is not split, and in the bin that keeps the identity of the
-	// group, and so its history. It is called for every request.
+	// Bin returns the bin of o in the group whole. It is 0 in a group that is not split, and in the bin that keeps the
+	// identity of the group, and so its history. It is called for every request.
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
-	// Bins returns the values of a group by bin, or nil if the group is not split.
+	// Bins returns the values of the group whole by bin, or nil if the group is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin
-	// Keep deletes the split of a group if kept returns false for it.
+	// Keep deletes the splits of the groups for which kept returns false.
 	Keep(kept func(whole analysis.Hash) bool)
 }
 
@@ -35,7 +35,7 @@ type Keys struct {
 	Splits Splitter // nil if no group is split
 }
 
-// Of returns the identity of the group of a request of the given type, and the identity of that group without splits.
+// Of returns the identity of the group of o, whose type is requestType, and the identity of that group without splits.
 func (k *Keys) Of(requestType analysis.Hash, o *observation.Observation) (id, whole analysis.Hash) {
 	whole = k.whole(requestType, o)
 	if k.Splits == nil {
@@ -44,12 +44,12 @@ func (k *Keys) Of(requestType analysis.Hash, o *observation.Observation) (id, wh
 	return binned(whole, k.Splits.Bin(o, whole)), whole
 }
 
-// identity returns the identity of the group, without splits, of a request type and skeleton.
+// identity returns the identity of the group, without splits, of requests with the given type and skeleton.
 func identity(requestType, skeleton analysis.Hash) analysis.Hash {
 	return analysis.HashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
 }
 
-// whole returns the identity of the group of a request without splits.
+// whole returns the identity that the group of o has without splits.
 func (k *Keys) whole(requestType analysis.Hash, o *observation.Observation) analysis.Hash {
 	id := identity(requestType, k.skeleton(requestType, o))
 	_, keys := k.Types.Rules.key(requestType, o.Entry)
@@ -80,7 +80,7 @@ func (k *Keys) values(requestType analysis.Hash, o *observation.Observation) (bi
 	return bins
 }
 
-// binned returns the identity of a bin of a split group.
+// binned returns the identity of bin in the group whole. Bin 0 keeps the identity of the group.
 func binned(whole analysis.Hash, bin uint64) analysis.Hash {
 	if bin == 0 {
 		return whole

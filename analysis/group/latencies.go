@@ -21,14 +21,13 @@ type Latencies struct {
 // latencyBins is the number of bins.
 const latencyBins = 4 * 60
 
-// latencyBin returns the number of the bin of a duration in ns. The first bin also holds all shorter durations, and the
-// last all longer ones.
+// latencyBin returns the bin of ns. The first bin also holds all shorter durations, and the last all longer ones.
 func latencyBin(ns int64) uint8 {
 	octave := max(2, bits.Len64(uint64(max(0, ns)))-1)
 	return uint8(min(latencyBins-1, 4*(octave-2)+int(max(4, ns>>(octave-2)))&3))
 }
 
-// latencyLow returns the shortest duration of a bin in ns.
+// latencyLow returns the shortest duration in bin, in ns.
 func latencyLow(bin uint8) int64 { return int64(4+bin%4) << (bin / 4) }
 
 // All yields the bins that are not empty, ascending, as ranges [low, high) in ns with their counts.
@@ -66,7 +65,7 @@ func (l *Latencies) add(bin uint8, n uint64) {
 	l.counts[bin-l.first] += n
 }
 
-// Equal reports whether l and o hold the same counts.
+// Equal reports whether l and o have the same counts and the same longest duration.
 func (l Latencies) Equal(o Latencies) bool {
 	return l.first == o.first && l.longest == o.longest && slices.Equal(l.counts, o.counts)
 }
@@ -79,7 +78,7 @@ func (l *Latencies) merge(o *Latencies) {
 	l.longest = max(l.longest, o.longest)
 }
 
-// set replaces the counts by the counts of a sketch, at the upper limits of its bins or its longest duration.
+// set replaces the counts by the counts of s, at the upper limits of its bins or its longest duration.
 func (l *Latencies) set(s *stats.Sketch) {
 	l.first, l.counts, l.longest = 0, l.counts[:0], 0
 	for limit, n := range s.Bins() {

@@ -33,7 +33,7 @@ type PastEdge struct {
 	Nanos uint64 // saturates at the greatest uint64
 }
 
-// pastEdges bounds the edges of a PastWindow.
+// pastEdges is the maximum number of edges that a Past keeps separate.
 const pastEdges = 32
 
 // Windows returns the history of a group: at most [stats.MaxBuckets] windows with requests, oldest first. The edges
@@ -65,11 +65,11 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is the age of the oldest epochs of request types that are kept one by one. An incident affects request
-// types from its onset on, some minutes before it opens.
+// The epochs of request types are kept one by one for recentKept. An incident affects request types from its onset on,
+// some minutes before it opens.
 const recentKept = Proving + time.Minute
 
-// addRecent adds the requests of the epoch [from, now] to the recent ones of a request type.
+// addRecent adds p, the requests of the epoch [from, now], to the recent ones if group is a request type.
 func (group *Group) addRecent(from, now trace.Nanos, p *Past) {
 	if group.Level != LevelRequestType {
 		return
@@ -83,7 +83,7 @@ func (group *Group) addRecent(from, now trace.Nanos, p *Past) {
 	group.recent = append(slices.Delete(group.recent, 0, old), w)
 }
 
-// Since holds the requests of a request type in a time.
+// Since sums up the requests of a request type between From and Until.
 type Since struct {
 	From, Until trace.Nanos
 	Total       stats.Moments
@@ -91,9 +91,9 @@ type Since struct {
 	Latency     Latencies // of the durations of Total
 }
 
-// RequestsSince returns the requests of a request type in the epochs that start at an instant or later, until now. If
-// the instant is too long ago for epochs, it returns the requests of the longer windows that start later or, if there
-// are no such windows, of the window around the instant.
+// RequestsSince returns the requests of a request type in the epochs that start at instant or later, until now. If
+// instant is more than recentKept ago, it returns the requests of the longer windows that start later or, if there are
+// no such windows, of the window around instant.
 func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
 	s := Since{From: instant, Until: now}
 	if instant >= now.Add(-recentKept) {
@@ -161,7 +161,7 @@ func DecodeSince(b []byte) (s Since, err error) {
 	return s, nil
 }
 
-// Mean returns the mean time of a request in an edge, in ns, or NaN without requests.
+// Mean returns the mean time of a request in e, in ns. p must not be empty.
 func (p *Past) Mean(e PastEdge) float64 { return float64(e.Nanos) / float64(p.Total.N) }
 
 // Merge adds the requests of o.

@@ -22,14 +22,14 @@ const (
 	Day = 24 * time.Hour
 )
 
-// PeriodOf returns the start of the period that the requests of an epoch belong to. epoch is the end of the epoch.
+// PeriodOf returns the start of the period that the requests of an epoch belong to. epoch is the end of that epoch.
 func PeriodOf(epoch trace.Nanos) trace.Nanos {
 	last := trace.Nanos(lastOf(epoch))
 	return last - last%trace.Nanos(Period)
 }
 
 // InPeriod sets p to the requests of the period that starts at from, without their edges. It must be the period of the
-// last epoch, because the history joins earlier ones.
+// last epoch (see [PeriodOf]), because the history joins earlier ones.
 func (group *Group) InPeriod(from trace.Nanos, p *Past) {
 	*p = Past{Edges: p.Edges[:0], Latency: Latencies{counts: p.Latency.counts[:0]}}
 	for b := range group.history.Buckets() {
@@ -48,7 +48,7 @@ type Numbers struct {
 	P50, P99      float64 // ns, interpolated in the bins of [Latencies]
 }
 
-// Numbers returns the statistics of p. Its requests arrived in [from, to). It must not be empty.
+// Numbers returns the statistics of p, whose requests arrived in [from, to). p must not be empty.
 func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	return Numbers{
 		From: from, To: to, Count: p.Total.N, Failed: p.Failed, Mean: p.Total.Mean(), CoV: p.Total.CoV(),
@@ -56,8 +56,8 @@ func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	}
 }
 
-// Quantile estimates a quantile in ns by interpolation in its bin, but at most the longest duration. It is NaN without
-// counts.
+// Quantile estimates the q-quantile in ns by interpolation in its bin, but at most the longest duration. It is NaN if l
+// is empty.
 func (l *Latencies) Quantile(q float64) float64 {
 	total, high := 0., math.NaN()
 	for _, n := range l.counts {
@@ -75,7 +75,8 @@ func (l *Latencies) Quantile(q float64) float64 {
 	return high
 }
 
-// DecodePast returns the Past that [Past.AppendBinary] encoded. Errors wrap [codec.ErrCorrupt].
+// DecodePast returns the Past that [Past.AppendBinary] encoded. It rejects an empty Past. Errors wrap
+// [codec.ErrCorrupt].
 func DecodePast(b []byte) (Past, error) {
 	p, rest, err := decodePast(b)
 	if err == nil && (len(rest) > 0 || p.Total.N == 0) {
@@ -89,7 +90,7 @@ const longPeriods = uint64(Day / LongPeriod)
 
 const numbersVersion = 1
 
-// AppendDay appends the statistics of the long periods of a day, in ascending order.
+// AppendDay appends all, the statistics of the long periods of a day. They must be in ascending order.
 func AppendDay(b []byte, all []Numbers) []byte {
 	w := codec.NewWriter(append(b, numbersVersion))
 	w.Uvarints(uint64(len(all)))

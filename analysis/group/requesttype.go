@@ -26,7 +26,7 @@ type RequestTypes struct {
 	frozen    bool
 }
 
-// Bounds on learning. If there are too many values, those with the smallest identities or hashes are kept.
+// Limits on learning. If there are too many values, those with the smallest identities or hashes are kept.
 const (
 	maxEntries      = 1 << 16 // entry operations; further ones are not refined
 	maxChildren     = 1 << 10 // operations in a set
@@ -60,7 +60,7 @@ type RequestType struct {
 	Count    uint64     // learned requests
 }
 
-// Learn adds a request. It does nothing after [RequestTypes.Freeze].
+// Learn learns from o. It does nothing after [RequestTypes.Freeze].
 func (r *RequestTypes) Learn(o *observation.Observation) {
 	if e := r.entry(o.Entry); e != nil {
 		ops := childrenOf(o)
@@ -76,8 +76,8 @@ func childrenOf(o *observation.Observation) []trace.Op {
 	return o.Children[:min(len(o.Children), maxChildren)]
 }
 
-// entry returns the state of an entry operation, adding it if necessary. It returns nil after Freeze and beyond the
-// bound.
+// entry returns the state of the entry operation op, and adds it if necessary. It returns nil after Freeze, and if op
+// is beyond the limit.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	if r.frozen || r.beyond != 0 && op > r.beyond {
 		return nil
@@ -110,7 +110,7 @@ func (r *RequestTypes) trim() {
 	}
 }
 
-// add counts a set of children. It keeps a copy of ops.
+// add counts the set ops of children, whose hash is id, count times. It keeps a copy of ops.
 func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s := e.sets[id]
 	if s == nil {
@@ -194,8 +194,8 @@ func (e *entryTypes) nearest(ops []trace.Op) int {
 	return index
 }
 
-// Of returns the type of a request. Rules that name a type take precedence. The type is the whole entry operation if
-// that was not learned, and before [RequestTypes.Freeze].
+// Of returns the type of o. Rules that name a type take precedence. The type is the whole entry operation if that was
+// not learned, and before [RequestTypes.Freeze].
 func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	if id, ok := r.Rules.typeOf(o); ok {
 		return id
@@ -219,7 +219,8 @@ func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	return id
 }
 
-// Siblings returns the learned request types of an entry operation, most frequent first. The slice belongs to r.
+// Siblings returns the learned request types of entry, most frequent first, or nil if it was not learned. The slice
+// belongs to r.
 func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	if e := r.entries[entry]; e != nil {
 		return e.types
@@ -227,11 +228,12 @@ func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	return nil
 }
 
-// Name returns the name of a request type in the rules, or "".
+// Name returns the name of a request type in the rules, or "" if they don't name it.
 func (r *RequestTypes) Name(id analysis.Hash) string { return r.Rules.name(id) }
 
 // Distinct returns at most n operations that distinguish the type id from the other types of its entry. Operations that
-// the fewest types share come first. It returns nil if the entry has only one type.
+// the fewest types share come first. It returns nil if the entry has only one type, or if id is not one of its learned
+// types.
 func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace.Op {
 	types := r.Siblings(entry)
 	i := slices.IndexFunc(types, func(t RequestType) bool { return t.ID == id })

@@ -36,7 +36,7 @@ type TypeRule struct {
 	Accepted  AcceptedLevel
 }
 
-// Check returns all mistakes in the rules, or nil.
+// Check returns all mistakes in the rules as one error, or nil if there are no mistakes.
 func (r *Rules) Check() error {
 	var wrong []error
 	for i := range r.Types {
@@ -70,7 +70,7 @@ type RuleSet struct {
 	entries map[trace.Op][]int // cache of the rules that an entry operation can match
 }
 
-// NewRuleSet returns the set of the given rules, which must pass [Rules.Check], for operations of the table.
+// NewRuleSet returns the set of rules, which must pass [Rules.Check], for operations in table.
 func NewRuleSet(rules Rules, table *trace.Table) *RuleSet {
 	s := &RuleSet{
 		rules: rules.Types, groupBy: symbolsOf(rules.GroupBy), named: make(map[analysis.Hash]int), table: table,
@@ -98,12 +98,13 @@ func symbolsOf(keys []string) []trace.Symbol {
 	return slices.Compact(symbols)
 }
 
-// namedType returns the identity of a request type that rules name.
+// namedType returns the identity of the request type that rules call name.
 func namedType(name string) analysis.Hash {
 	return analysis.HashOf(uint64(trace.SymbolOf([]byte(name))), 2)
 }
 
-// typeOf returns the request type that a rule assigns o to, and whether there is such a rule.
+// typeOf returns the request type that the first rule matching o names. It returns false if no rule matches o, or if
+// that rule names no type.
 func (s *RuleSet) typeOf(o *observation.Observation) (analysis.Hash, bool) {
 	if s == nil || len(s.rules) == 0 {
 		return analysis.Hash{}, false
@@ -116,7 +117,7 @@ func (s *RuleSet) typeOf(o *observation.Observation) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// candidates returns the rules that requests of an entry operation can match, by index.
+// candidates returns the indices of the rules that requests with the given entry can match.
 func (s *RuleSet) candidates(entry trace.Op) []int {
 	all, known := s.entries[entry]
 	if !known {
@@ -133,7 +134,7 @@ func (s *RuleSet) candidates(entry trace.Op) []int {
 	return all
 }
 
-// matches reports whether o has the attribute. Its entry must match.
+// matches reports whether the entry span of o has the attribute and value of t. The entry of o must match t already.
 func (t *TypeRule) matches(o *observation.Observation) bool {
 	if t.Attribute == "" {
 		return true
@@ -152,7 +153,7 @@ func (t *TypeRule) matches(o *observation.Observation) bool {
 
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// rule returns the index of the rule for a request type with the given entry, or -1.
+// rule returns the index of the rule for a request type with the given entry, or -1 if no rule applies to it.
 func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	if s == nil || len(s.rules) == 0 {
 		return -1
@@ -168,7 +169,7 @@ func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	return -1
 }
 
-// name returns the name of a request type in the rules, or "".
+// name returns the name of a request type in the rules, or "" if they don't name it.
 func (s *RuleSet) name(requestType analysis.Hash) string {
 	if s == nil {
 		return ""
@@ -179,7 +180,8 @@ func (s *RuleSet) name(requestType analysis.Hash) string {
 	return ""
 }
 
-// key reports whether the skeleton divides a request type into groups, and returns the attributes that do.
+// key reports whether the skeleton divides the requests with the given type and entry into groups, and returns the
+// attributes that do.
 func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool, attributes []trace.Symbol) {
 	if s == nil {
 		return true, nil
@@ -190,7 +192,7 @@ func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool,
 	return true, s.groupBy
 }
 
-// sizeRule returns the rule for the sizes of requests of a type.
+// sizeRule returns the rule for the sizes of requests with the given type and entry.
 func (s *RuleSet) sizeRule(requestType analysis.Hash, entry trace.Op) sizeRule {
 	if s == nil {
 		return sizeRule{}
@@ -201,7 +203,7 @@ func (s *RuleSet) sizeRule(requestType analysis.Hash, entry trace.Op) sizeRule {
 	return s.size
 }
 
-// Expects returns the objective of the requests of a group, or 0, and the accepted level.
+// Expects returns the objective of the requests of group, or 0 if they have none, and their accepted level.
 func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted AcceptedLevel) {
 	if i := s.rule(group.RequestType, group.Entry); i >= 0 {
 		objective, accepted = s.rules[i].Objective, s.rules[i].Accepted

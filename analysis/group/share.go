@@ -75,8 +75,8 @@ func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	return shares
 }
 
-// AddEstimates sets the values of shares, in any order, that come from the sample of the judged window. A reference has
-// no sample.
+// AddEstimates sets the values of shares that come from the sample of the judged window. It does nothing if that window
+// is the reference, which has no sample. shares may be in any order.
 func (group *Group) AddEstimates(shares []EdgeShare) {
 	if group.Judged() != &group.Current {
 		return
@@ -95,7 +95,7 @@ func (group *Group) AddEstimates(shares []EdgeShare) {
 	}
 }
 
-// table unpacks a sample into a column for each edge of the group.
+// table unpacks sample into a column for each edge of the group.
 func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	columns := make([]int32, len(group.numbers.edges))
 	for i := range columns {
@@ -104,7 +104,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	return stats.NewTable(sample.All(), columns)
 }
 
-// shareOf returns the share of an edge, with NaN for the values that don't follow from its exact sums.
+// shareOf returns the share of e in total, with NaN for the values that don't follow from exact sums.
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{
@@ -116,7 +116,7 @@ func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	}
 }
 
-// compare sets the excess of the times of an edge over the earlier ones.
+// compare sets the excess of now, the times of an edge, over before, its times in the reference.
 func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
@@ -126,8 +126,8 @@ func (s *EdgeShare) compare(now, before stats.Moments) {
 }
 
 // Affected returns the fraction p of requests that bears an excess, assuming that all of these bear the same. excess is
-// the excess of the mean, above 0, and variance the excess of the variance: the former adds Δ = excess/p to each
-// affected request and p(1−p)Δ² to the variance. The result is NaN if variance is.
+// the excess of the mean, which must be above 0, and variance the excess of the variance: the former adds Δ = excess/p
+// to each affected request and p(1−p)Δ² to the variance. The result is NaN if variance is.
 func Affected(excess, variance float64) float64 {
 	if math.IsNaN(variance) {
 		return math.NaN()

@@ -23,22 +23,22 @@ type Transfer struct {
 	Nanos int64
 }
 
-// Bounds on sizes.
+// Limits on sizes.
 const (
 	transfersKept = 256     // in the sample of a window: a size model of four coefficients needs no more
 	maxBytes      = 1 << 53 // sizes below it are exact as float64
 )
 
-// sizedPart is the minimum fraction of requests with a size in a window that is judged by size.
+// sizedPart is the fraction of requests that must have a size for a window to be judged by size.
 const sizedPart = 0.5
 
-// SizeOf returns the size of a request in the attribute with the given key, and whether it has one.
+// SizeOf returns the size of o in the attribute with the given key, and whether o has one.
 func SizeOf(key trace.Symbol, o *observation.Observation) (size uint64, found bool) {
 	return sizeRule{key: key}.sizeOf(o)
 }
 
-// sizeOf returns the size of a request, and whether it has one. The size is the attribute of its entry span or, if that
-// has no size, the largest on the baseline path.
+// sizeOf returns the size of o, and whether it has one. The size is the attribute of its entry span or, if that has no
+// size, the largest on the baseline path.
 func (s sizeRule) sizeOf(o *observation.Observation) (size uint64, found bool) {
 	if s.key == 0 {
 		return 0, false
@@ -76,13 +76,13 @@ type SizeModel struct {
 	MeanExpected    float64 // ns
 }
 
-// Adjusted returns the duration of a request adjusted to the usual size, in ns.
+// Adjusted returns the duration of t adjusted to the usual size, in ns.
 func (m *SizeModel) Adjusted(t Transfer) int64 {
 	d := float64(t.Nanos) - (m.Expected(float64(t.Bytes)) - m.MeanExpected)
 	return int64(min(max(0, d), stats.MaxNanos-1))
 }
 
-// distribution returns the adjusted durations of a sample.
+// distribution returns the adjusted durations of the requests in sample.
 func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch) {
 	for _, t := range sample.All() {
 		s.Add(m.Adjusted(t))
@@ -90,7 +90,7 @@ func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch
 	return s
 }
 
-// fitSizes returns the size model of a sample. The model has no requests if there are too few.
+// fitSizes returns the size model of sample. Requests is 0 in the model if sample has too few.
 func fitSizes(sample *stats.Sample[Transfer], timeout time.Duration) *SizeModel {
 	var sizes, nanos []float64
 	for _, t := range sample.All() {
@@ -110,7 +110,7 @@ func fitSizes(sample *stats.Sample[Transfer], timeout time.Duration) *SizeModel 
 	return m
 }
 
-// compare sets the fields that describe the deviation of requests from the model.
+// compare sets the fields that describe how far requests with the given sizes and durations deviate from the model.
 func (m *SizeModel) compare(sizes, nanos []float64) {
 	n := float64(len(sizes))
 	s := m.Summary(sizes, nanos)

@@ -47,7 +47,7 @@ type Bin struct {
 // distinctOps is the maximum number of operations in the name of a request type.
 const distinctOps = 3
 
-// Summarize returns the summary of a group or request type.
+// Summarize returns the summary of group, which may be a request type.
 func (g *Grouper) Summarize(group *Group) Summary {
 	w, size := group.Judged(), group.JudgedSize()
 	cov := w.CoV(size)
@@ -70,7 +70,8 @@ func (g *Grouper) Summarize(group *Group) Summary {
 	return s
 }
 
-// between returns the fraction of the variance of a request type that lies between its groups, or NaN for a group.
+// between returns the fraction of the variance of group that lies between its groups, or NaN if it is not a request
+// type.
 func (g *Grouper) between(group *Group) float64 {
 	if group.Level != LevelRequestType {
 		return math.NaN()
@@ -98,5 +99,5 @@ func bins(s *stats.Sketch) []Bin {
 	return all
 }
 
-// binRatio is the ratio of the limits of a bin of a sketch with 1 % relative accuracy.
+// binRatio is the ratio between the upper and the lower limit of a bin in a sketch with 1 % relative accuracy.
 const binRatio = 1.01 / 0.99

@@ -24,8 +24,8 @@ type EdgeTally struct {
 	stats.CoMoments
 }
 
-// Add adds a request with the given times, ascending by edge, which add up to its duration. It returns the number of
-// new edges.
+// Add adds a request. times must be ascending by edge and add up to duration. Add keeps at most limit edges separate,
+// and returns the number of new ones.
 func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) int {
 	t.Total.Add(duration)
 	added, at := 0, 0
@@ -75,13 +75,13 @@ func (t *Tally) trim(other *EdgeTally, limit int) {
 	t.Edges[0].merge(other)
 }
 
-// merge adds the sums in from.
+// merge adds the sums in `from`.
 func (e *EdgeTally) merge(from *EdgeTally) {
 	e.Requests += from.Requests
 	e.CoMoments.Merge(from.CoMoments)
 }
 
-// Merge adds the requests of u.
+// Merge adds the requests of u and keeps at most limit edges separate.
 func (t *Tally) Merge(u *Tally, limit int) {
 	t.Total.Merge(u.Total)
 	t.Edges = slices.Grow(t.Edges, max(0, len(u.Edges)-len(t.Edges)))

@@ -13,10 +13,11 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is the age of external targets without calls when we start to forget them. It takes twice as long at most.
+// We remember an external target for at least targetsAge after its last call, unless we need the room, and for at most
+// twice as long.
 const targetsAge = 24 * time.Hour
 
-// externalTargets bounds the external targets of each operation to those with the smallest hashes, because their names
+// externalTargets limits the external targets of each operation to those with the smallest hashes, because their names
 // come from attributes, and each is a calling context of its own. Like the bound on groups, it may depend on the order
 // of the requests of an epoch while it is being reached, but not afterwards. Targets that are no longer called are
 // forgotten, to make room for others. The zero externalTargets is empty.
@@ -26,7 +27,7 @@ type externalTargets struct {
 	began  trace.Nanos             // start of the period, or 0
 }
 
-// age ends an epoch at time now. It starts a new period if the present one is over, or if there is no room.
+// age ends an epoch at now. It starts a new period if the present one is over, or if there is no room.
 func (x *externalTargets) age(now trace.Nanos) {
 	if x.began == 0 {
 		x.began = now

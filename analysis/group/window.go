@@ -52,7 +52,7 @@ func (w *Window) Rate() float64 {
 	return float64(w.Total.N) / span
 }
 
-// Reset empties w and sets the size of its sample.
+// Reset empties w and sets the size of its sample to sample.
 func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
 }
@@ -70,8 +70,8 @@ func (w *Window) stamp(from, to trace.Nanos) {
 // lastOf returns the last nanosecond of an epoch, because the next epoch starts at its end.
 func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
 
-// CoV returns the exact CoV. The relative width of its interval comes from the sample or, without one, from the sketch.
-// If size is not nil, CoV returns the CoV of the model.
+// CoV returns the exact CoV of the durations. The relative width of its interval comes from the sample or, if that is
+// empty, from the sketch; it is NaN if these don't vary. If size is not nil, CoV returns the CoV of that model instead.
 func (w *Window) CoV(size *SizeModel) stats.Interval {
 	if size != nil {
 		return stats.Interval{Value: size.CoV, Low: size.CoVLow, High: size.CoVHigh}

@@ -13,7 +13,8 @@ type EdgeNanos struct {
 	Nanos int64
 }
 
-// AppendContextTimes appends the times of o by baseline context, ascending by [trace.ContextEdge].
+// AppendContextTimes appends the time that o spent in each baseline context, ascending by [trace.ContextEdge]. times
+// must be empty.
 func (o *Observation) AppendContextTimes(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
 		times = append(times, EdgeNanos{trace.ContextEdge(o.Edges[i].Context), o.Edges[i].Nanos})
@@ -30,7 +31,7 @@ func (o *Observation) AppendContextTimes(times []EdgeNanos) []EdgeNanos {
 	return out
 }
 
-// AppendTimes appends the times of o by edge, ascending.
+// AppendTimes appends the time of each baseline edge of o to times, ascending by edge.
 func (o *Observation) AppendTimes(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
 		times = append(times, EdgeNanos{o.Edges[i].Edge, o.Edges[i].Nanos})

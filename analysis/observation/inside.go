@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Inside sets out to the part of o that was spent in the given baseline operations, whatever called them: their own
-// time, and the switched-on spans inside. Contexts start at these operations, so that requests of different types share
-// them, and all own time of an operation is one edge. Inside reports whether o spent time in any of them; if not, out
-// is undefined. It retains nothing of o except its names.
+// Inside sets out to the part of o that was spent in the baseline steps in operations, whatever called them: their own
+// time, and the switched-on spans inside. Contexts start at these steps, so that requests of different types share
+// them, and all own time of a step is one edge. Inside reports whether o spent time in any of them; if not, out is
+// undefined. out shares no memory with o.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
 		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm, Behind: append(out.Behind[:0], o.Behind...),
@@ -55,8 +55,8 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 	return true
 }
 
-// inside returns a context as it appears from the nearest baseline operation at or above it, or 0 if that is unknown or
-// not one of the operations.
+// inside returns context as it appears from the nearest baseline step at or above it, or 0 if o doesn't have that
+// context or the step is not in operations.
 func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool) trace.Context {
 	c := o.Context(context)
 	switch {

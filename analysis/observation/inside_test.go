@@ -95,7 +95,7 @@ func ambiguous(o *observation.Observation) bool {
 	})
 }
 
-// byTracepoint returns the times of the parts of o that tracepoints refine, inside some operations.
+// byTracepoint returns the times of the parts of o that tracepoints refine, inside operations.
 func byTracepoint(o *observation.Observation, operations map[trace.Op]bool) map[trace.Symbol]int64 {
 	within := make(map[trace.Edge]trace.Op)
 	for _, e := range o.Edges {

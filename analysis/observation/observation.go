@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Observation holds the contribution of one request, a root of a complete trace, to the statistics. It defines the
-// contexts and edges that it names, so that a receiver needs only the dictionary of operations.
+// Observation holds the contribution of one request, which is a usable root of a trace, to the statistics. It defines
+// the contexts and edges that it names, so that a receiver needs only the dictionary of operations.
 type Observation struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -51,7 +51,7 @@ type Observation struct {
 	Records []uint64
 }
 
-// ComputeShape returns a hash of the contexts and edges.
+// ComputeShape returns a hash of the contexts and edges of o, without their counts and times.
 func (o *Observation) ComputeShape() uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	contexts, edges := uint64(len(o.Contexts)), uint64(len(o.Edges))
@@ -118,7 +118,7 @@ func (v *Variable) compare(o *Variable) int {
 	return cmp.Or(cmp.Compare(v.Context, o.Context), cmp.Compare(v.Key, o.Key))
 }
 
-// Context returns the counts of a calling context, or nil if o did not execute it.
+// Context returns the counts of context, or nil if o did not execute it.
 func (o *Observation) Context(context trace.Context) *ContextCount {
 	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 	if !found {
@@ -127,7 +127,7 @@ func (o *Observation) Context(context trace.Context) *ContextCount {
 	return &o.Contexts[i]
 }
 
-// Variable returns the value of an attribute at a place, or nil.
+// Variable returns the variable of o with the given context and key, or nil if o doesn't have it.
 func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
 	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {
 		return cmp.Or(cmp.Compare(v.Context, x), cmp.Compare(v.Key, key))
@@ -138,11 +138,11 @@ func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variabl
 	return &o.Variables[i]
 }
 
-// Key returns well-mixed bits of the trace and root of o, which identify the request in samples.
+// Key returns a hash of the trace and root of o. It identifies the request in samples.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
-// EachVariable calls f with the values of the attributes with the given keys at the baseline places of the path. keys
-// must be ascending.
+// EachVariable calls f for each variable of o whose key is in keys and whose context is baseline. keys must be
+// ascending.
 func (o *Observation) EachVariable(keys []trace.Symbol, f func(v *Variable)) {
 	if len(keys) == 0 {
 		return

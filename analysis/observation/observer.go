@@ -21,7 +21,7 @@ type Observer struct {
 	keys    []key        // to sort
 	scratch []key        // see sortKeys
 	entry   []int32      // by node: index of its context in into.Contexts; valid only for nodes of the root and its path
-	below   []int32      // by switched-on node: its first baseline child, or -1; valid only if p.HasSwitchedOn
+	below   []int32      // by switched-on node: its first baseline child, or -1; valid only if path.HasTracepointSpans
 	next    []int32      // by baseline node: the next child of its switched-on parent
 	onPath  []bool       // by entry of into.Contexts: whether a baseline span on the path has this context
 	refined []trace.Edge // see findRefined
@@ -35,7 +35,7 @@ type key struct {
 	i    int32
 }
 
-// Attributes of the tracepoint protocol are not variables.
+// The attributes of the tracepoint protocol, which are not variables.
 var (
 	keyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
 	keyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
@@ -43,7 +43,7 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// Observe fills into, and reuses its slices, with the observation of root number root of p, which must be usable (see
+// Observe sets into to the observation of root number root of p, and reuses its slices. The root must be usable (see
 // [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) for n nodes of the root
 // and its path.
 func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
@@ -81,7 +81,7 @@ func (o *Observer) plan() {
 	}
 }
 
-// behind collects the services whose first span names a different plan than the root. Agents apply a plan one after
+// behind collects the services with a span that names a different plan than the root. Agents apply a plan one after
 // another, and some take seconds.
 func (o *Observer) behind() {
 	o.into.Behind = o.into.Behind[:0]
@@ -153,7 +153,7 @@ func (o *Observer) addJoined(i int32) {
 	}
 }
 
-// addContext adds a zero count for the context of a node.
+// addContext appends the context of node to into.Contexts, with all counts and times 0.
 func (o *Observer) addContext(node int32) {
 	i := len(o.into.Contexts)
 	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
@@ -195,7 +195,7 @@ func saturated(a, b int64) int64 {
 
 // cover measures the union of intervals. They must be added by descending end.
 type cover struct {
-	from  trace.Nanos // start of the intervals added so far
+	from  trace.Nanos // earliest start of the intervals added so far
 	nanos int64
 }
 
@@ -475,7 +475,7 @@ func (o *Observer) sortKeys() {
 	}
 }
 
-// sortFew sorts keys. It is fast for few keys.
+// sortFew sorts keys by hash, then by index. It sorts few keys by insertion, which is faster.
 func sortFew(keys []key) {
 	if len(keys) > fewKeys {
 		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.i, b.i)) })

@@ -17,8 +17,8 @@ import (
 //
 // The dictionary is bounded. Once it is full, new values are counted and written out in every observation.
 type Packer struct {
-	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: no dictionary
-	Inline uint64 // values that were written out
+	Limit  int    // maximum number of values of each kind in the dictionary; 0: DefaultPacked, negative: no dictionary
+	Inline uint64 // values that were written out because the dictionary was full
 
 	plain bool // without peers, unanswered calls and sums of paths
 
@@ -28,7 +28,7 @@ type Packer struct {
 	ops      dictionary[trace.Op]
 }
 
-// packedContext is the part of a ContextCount that its observations share.
+// packedContext is the part of a ContextCount that many observations share.
 type packedContext struct {
 	context, parent trace.Context
 	op, target      trace.Op
@@ -36,7 +36,7 @@ type packedContext struct {
 	peer            trace.Op // 0 if the packer is plain
 }
 
-// packedPlace is the part of a Variable that its observations share.
+// packedPlace is the part of a Variable that many observations share.
 type packedPlace struct {
 	context trace.Context
 	key     trace.Symbol
@@ -203,7 +203,7 @@ func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 	return b
 }
 
-// Smallest packed sizes in bytes: the number of a value and the numbers that differ between observations.
+// Smallest packed sizes in bytes: the number of a value in the dictionary, and what differs between observations.
 const (
 	serviceSize     = 8
 	minOpSize       = 1

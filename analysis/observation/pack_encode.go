@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Layouts of an encoded [Packer]: its first byte.
+// The first byte of an encoded [Packer] tells its layout.
 const (
 	plainLayout  = 1 // Packer.plain
 	packerLayout = 2
@@ -33,7 +33,7 @@ func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func
 	return b
 }
 
-// Sizes of the values of a dictionary in bytes.
+// Sizes of dictionary values in bytes.
 const (
 	plainContextSize  = 5 * 8
 	packedContextSize = 6 * 8
@@ -61,7 +61,7 @@ func DecodePacker(b []byte) (*Packer, []byte, error) {
 	return p, r.Rest(), nil
 }
 
-// readDictionary reads distinct values of at least size bytes each.
+// readDictionary fills d. Its values must be distinct and take at least size bytes each.
 func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, readValue func(*codec.Reader) T) {
 	for n := range r.Count(size) {
 		v := readValue(r)

@@ -24,17 +24,16 @@ func (s *PathSums) remove(c trace.Context) {
 	s.N--
 }
 
-// Skeleton returns the hash of the set of contexts.
+// Skeleton returns the skeleton of the path: the hash of its set of contexts.
 func (s *PathSums) Skeleton() analysis.Hash { return analysis.HashOf(s.Hi, s.Lo, s.N) }
 
-// Answered reports whether a span answered the calls in the context.
+// Answered reports whether spans answered all calls in the context.
 func (c *ContextCount) Answered() bool {
 	return c.Target != 0 && c.Target != c.Peer && c.Unanswered == 0
 }
 
-// Retarget makes target the target of the unanswered calls in o.Contexts[i], as if they had been answered but by no
-// span. They remain counted as unanswered. Retarget reports whether it did: the entry of the request and calls with
-// spans below them keep their target.
+// Retarget makes target the target of the unanswered calls in o.Contexts[i]. They still count as unanswered. It changes
+// nothing and returns false for the entry of the request and for calls with spans below them.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
 	if c.Parent == 0 || slices.ContainsFunc(o.Contexts, func(below ContextCount) bool { return below.Parent == c.Context }) {
@@ -70,12 +69,12 @@ func (o *Observation) Retarget(i int, target trace.Op) bool {
 	return true
 }
 
-// onPath reports whether a context without callees is on the critical path.
+// onPath reports whether c, which must have no children, is on the critical path.
 func (o *Observation) onPath(c trace.Context) bool {
 	return slices.ContainsFunc(o.Edges, func(e EdgeTime) bool { return e.Context == c })
 }
 
-// addCount adds the counts of a context.
+// addCount adds c to o.Contexts, or its counts to those of the same context.
 func (o *Observation) addCount(c ContextCount) {
 	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int { return cmp.Compare(a.Context, x) })
 	if !found {
@@ -91,7 +90,7 @@ func (o *Observation) addCount(c ContextCount) {
 	a.Total = saturated(a.Total, c.Total)
 }
 
-// renameChild replaces a step among the children of the root, unless another child of the root still has it: two
+// renameChild replaces old by step among the children of the root. No other child needs old any longer, because the
 // contexts below the root differ in their steps.
 func (o *Observation) renameChild(old, step trace.Op) {
 	if i, found := slices.BinarySearch(o.Children, old); found {

@@ -25,7 +25,7 @@ type SpanTimes struct {
 	dropped uint64     // spans of dropped operations
 }
 
-// Observe adds the spans of a complete trace.
+// Observe adds the spans of p.
 func (t *SpanTimes) Observe(p *critpath.Path) {
 	for i := range p.Nodes {
 		if r := t.slot(p.Nodes[i].Step, 1); r != nil {
@@ -37,8 +37,8 @@ func (t *SpanTimes) Observe(p *critpath.Path) {
 // spanTime returns the duration d of a span, which may be malformed, limited to the range of statistics.
 func spanTime(d time.Duration) int64 { return min(max(0, int64(d)), stats.MaxNanos-1) }
 
-// slot returns the durations of an operation, to add to. If there are too many operations, it drops the last one. If
-// that is op itself, it counts the given number of spans as dropped and returns nil.
+// slot returns the durations of op, to add to. If there are too many operations, it drops the greatest one. If that is
+// op itself, slot adds spans to the dropped spans and returns nil.
 func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	if r := t.ops[op]; r != nil {
 		return r
@@ -62,7 +62,7 @@ func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	return r
 }
 
-// replaceLast drops the last operation in favour of op.
+// replaceLast drops the greatest operation in favour of op.
 func (t *SpanTimes) replaceLast(op trace.Op) {
 	t.dropped += t.ops[t.full[0]].Count()
 	delete(t.ops, t.full[0])
@@ -82,7 +82,7 @@ func (t *SpanTimes) replaceLast(op trace.Op) {
 // Merge adds the spans of o. It doesn't change o.
 func (t *SpanTimes) Merge(o *SpanTimes) { t.mergeIf(o, func(trace.Op) bool { return true }) }
 
-// mergeIf is Merge for some operations only.
+// mergeIf is Merge for the operations for which add returns true.
 func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 	for op, spans := range o.ops {
 		if !add(op) {
@@ -103,18 +103,19 @@ const (
 	// LatestSpans is the maximum age of the latest spans. Incidents open sooner after their onset, so spans after an
 	// onset never become usual.
 	LatestSpans = 10 * time.Minute
-	// spanTick is the length of the parts of LatestSpans.
+	// spanTick is the length of the ticks that spans are counted by before they become usual. LatestSpans is a multiple
+	// of it.
 	spanTick = 2 * time.Minute
 )
 
-// SpanTally holds the durations of the spans of complete traces by the ticks when the traces start. The zero value is
+// SpanTally holds the durations of the spans of closed traces, by the tick when the trace starts. The zero value is
 // empty.
 type SpanTally struct {
 	ticks map[int64]*SpanTimes
 }
 
-// Observe adds the spans of a complete trace that was closed at an instant, or 0 if that is unknown. If a trace claims
-// to start after that instant, or hours before, its clock is wrong, and it counts as of that instant.
+// Observe adds the spans of p. closed is the time when its trace was closed, or 0 if that is unknown. If the trace
+// claims to start after closed, or more than two hours before, its clock is wrong, and it counts at closed.
 func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
 	if len(p.Nodes) == 0 {
 		return
@@ -156,7 +157,7 @@ type RecentSpans struct {
 	began, rotated  trace.Nanos // start of before and of current, or 0
 }
 
-// Healthy reports whether the spans of an operation in [from, to) count as usual.
+// Healthy reports whether the spans of op in [from, to) count as usual.
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
 // Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the
@@ -190,7 +191,7 @@ func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	r.began, r.rotated = r.rotated, now
 }
 
-// Since returns the start of the earliest period, or 0 without spans.
+// Since returns the start of the earliest period, or 0 before the first call of Rotate.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 
 // Dropped returns the number of spans of dropped operations.
@@ -202,8 +203,7 @@ func (r *RecentSpans) Dropped() uint64 {
 	return n
 }
 
-// Latest returns the durations of the spans of an operation in the last ten to twelve minutes. They share no memory
-// with r.
+// Latest returns the durations of the spans of op in the last ten to twelve minutes. They share no memory with r.
 func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
 	for _, spans := range r.ticks {
 		if x := spans.ops[op]; x != nil {
@@ -213,7 +213,7 @@ func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
 	return latest
 }
 
-// LatestOps yields the steps with spans in the last ten to twelve minutes, in no order.
+// LatestOps yields the steps with spans in the last ten to twelve minutes, in no particular order.
 func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
 	return func(yield func(trace.Op) bool) {
 		seen := make(map[trace.Op]bool)
@@ -228,7 +228,7 @@ func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
 	}
 }
 
-// Usual returns the durations of the usual spans of an operation. They share no memory with r.
+// Usual returns the durations of the usual spans of op. They share no memory with r.
 func (r *RecentSpans) Usual(op trace.Op) (usual stats.Ranks) {
 	for _, t := range []*SpanTimes{&r.before, &r.current} {
 		if x := t.ops[op]; x != nil {

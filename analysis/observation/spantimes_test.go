@@ -23,7 +23,7 @@ type observer interface {
 	Observe(*critpath.Path, trace.Nanos)
 }
 
-// observeSpans adds a trace of the given spans that starts at an instant.
+// observeSpans adds a trace of spans that starts at begin.
 func observeSpans(t observer, begin trace.Nanos, spans ...timed) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i, s := range spans {

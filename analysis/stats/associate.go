@@ -12,8 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// collinear is the minimum fraction of a column's variance that earlier columns leave unexplained. Columns below it are
-// skipped.
+// A column is skipped if earlier columns explain its variance except for at most the fraction collinear.
 const collinear = 1e-8
 
 // basis returns at most limit orthonormal vectors that span the centred columns, and the indices of the columns that
@@ -55,8 +54,8 @@ func project(v []float64, vectors [][]float64) {
 
 // Canonical is the result of [CanonicalCorrelation].
 type Canonical struct {
-	// Correlations are the canonical correlations in [0, 1], the largest first. There are as many as the smaller side
-	// has kept columns.
+	// Correlations are the canonical correlations in [0, 1], the largest first. Their number is min(len(KeptX),
+	// len(KeptY)).
 	Correlations []float64
 	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
 	// ones.
@@ -71,7 +70,8 @@ var ErrNoVariation = errors.New("stats: no variation to correlate")
 // CanonicalCorrelation correlates two sets of numeric variables, given as columns of equal length n. The first
 // canonical correlation is the largest correlation between a linear combination of xs and one of ys; each further one
 // is the largest for the remaining variation. It keeps at most the first n/3 independent columns of each side, because
-// more columns correlate with anything. It returns ErrNoVariation if one side does not vary or n < 4.
+// more columns correlate with anything. It returns ErrNoVariation if one side is empty or does not vary, or if n < 4,
+// and another error if the decomposition fails.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return Canonical{}, ErrNoVariation
@@ -142,7 +142,7 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// enoughExceedances is the number of permutations at least as extreme as the data that ends a test.
+// A permutation test stops after enoughExceedances permutations that are at least as extreme as the data.
 const enoughExceedances = 20
 
 // PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are

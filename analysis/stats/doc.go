@@ -17,6 +17,6 @@
 // an error, it wraps [codec.ErrCorrupt] and comes with the zero value. No type is safe for concurrent use.
 package stats
 
-// MaxNanos is the exclusive upper limit of durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;
+// MaxNanos is the exclusive upper limit on durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;
 // callers reject such traces.
 const MaxNanos = 1 << 47

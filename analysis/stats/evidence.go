@@ -38,8 +38,9 @@ var alternatives = [...]float64{1.4, 4, 8}
 type Evidence struct{ sums [len(alternatives)]float64 }
 
 // Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
-// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. An epoch without requests changes nothing.
-// The caller must first add up the counts of all shards.
+// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests, and
+// any bound outside (0, 1), because no number of events contradicts a bound of 1. The caller must first add up the
+// counts of all shards.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -201,7 +202,7 @@ type Counts struct {
 	Events [events]uint64
 }
 
-// Add counts the events of r for a duration in ns.
+// Add counts a request that took ns, and its events in r.
 func (c *Counts) Add(r *Reference, ns int64) {
 	c.N++
 	for i := range r.bands {
@@ -211,7 +212,7 @@ func (c *Counts) Add(r *Reference, ns int64) {
 	}
 }
 
-// Merge adds the counts of o, which used the same reference.
+// Merge adds the counts of o, which must refer to the same reference.
 func (c *Counts) Merge(o Counts) {
 	c.N += o.N
 	for i, k := range o.Events {
@@ -223,7 +224,7 @@ func (c *Counts) Merge(o Counts) {
 // the first epoch. A reference may be replaced between epochs; the evidence stays valid.
 type Change struct{ evidence [events]Evidence }
 
-// Step adds the counts of one epoch, which used r.
+// Step adds n, the counts of one epoch, which must refer to r.
 func (c *Change) Step(r *Reference, n Counts) {
 	for i := range c.evidence {
 		c.evidence[i].Step(r.bands[i].bound, n.Events[i], n.N, r.rho)

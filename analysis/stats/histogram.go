@@ -31,7 +31,7 @@ func (r *Reference) Allows(n Counts) bool {
 	return true
 }
 
-// Exceeds reports whether k of n requests are more than the limit of a group.
+// Exceeds reports whether group is more frequent, with k of n requests, than r allows.
 func (r *MixReference) Exceeds(group int, k, n uint64) bool {
 	return float64(k) > r.more[group]*float64(n)
 }

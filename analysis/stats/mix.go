@@ -15,8 +15,8 @@ type MixReference struct {
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns a reference from the number of requests of each group over the given number of epochs. A group
-// without requests has a limit, too, because it may be absent by chance.
+// NewMixReference learns a reference from requests, the number of requests of each group in all epochs together. A
+// group without requests has a limit, too, because it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -38,7 +38,8 @@ func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) 
 type Mix struct{ more, less []Evidence }
 
 // Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
-// epoch, the evidence starts again. Step reports whether the evidence changed.
+// epoch, the evidence starts again. Step reports whether the evidence changed, as it does unless there are no requests.
+// It panics unless requests has one number per group of r.
 func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
@@ -84,7 +85,7 @@ func (m Mix) Leading() (group int, evalue float64, more bool) {
 	return group, evalue, more
 }
 
-// maxGroups limits the number of groups that is decoded.
+// maxGroups is the exclusive upper limit on the number of groups that are decoded.
 const maxGroups = 1 << 12
 
 // AppendBinary appends m to b: 48 bytes per group.

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MaxCount is the exclusive upper limit of the number of durations in a Moments. Below it no sum overflows
-// (2^34 · (2^47)² = 2^128). A group with 100 000 requests per second reaches it after two days.
+// MaxCount is the exclusive upper limit on the number of durations in a Moments. Below it no sum overflows (2^34 ·
+// (2^47)² = 2^128). A group with 100 000 requests per second reaches it after two days.
 const MaxCount = 1 << 34
 
 // Moments are the exact first two moments of a set of durations in nanoseconds. The zero value is the empty set. Adding
@@ -129,7 +129,7 @@ func BetweenShare(groups []Moments) float64 {
 }
 
 // IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to
-// [0, 1]. It is NaN for fewer than two non-empty blocks and without variance.
+// [0, 1]. It is NaN for fewer than two non-empty blocks, if no block has two values, and without variance.
 // Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
@@ -249,7 +249,7 @@ func (p *PairMoments) Add(xs []int64) {
 	}
 }
 
-// size allocates memory for k variables, and panics if p has another number.
+// size allocates memory for k variables, and panics if p already has another number of variables.
 func (p *PairMoments) size(k int) {
 	if p.Sums == nil {
 		p.Sums, p.Products = make([]Uint128, k), make([]Uint128, k*(k+1)/2)
@@ -283,7 +283,7 @@ func (p PairMoments) Cov(i, j int) float64 {
 	return cross / pairs(p.N)
 }
 
-// maxPairs limits k when decoding.
+// maxPairs is the exclusive upper limit on k when decoding.
 const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.

@@ -25,7 +25,7 @@ const rankBits = 4
 // rankBins is the number of bins of durations in [0, MaxNanos).
 const rankBins = 704
 
-// rankBin returns the bin of a duration. Durations below 32 ns have a bin each; above, each power of two has sixteen.
+// rankBin returns the bin of ns. Durations below 32 ns have a bin each; above, each power of two has sixteen.
 func rankBin(ns int64) int {
 	shift := max(0, bits.Len64(checked(ns))-rankBits-1)
 	return shift<<rankBits + int(ns>>shift)
@@ -109,7 +109,7 @@ func (r *Ranks) Sum() float64 {
 	return sum
 }
 
-// rankBounds returns the durations [low, high) in ns of a bin.
+// rankBounds returns the range [low, high) in ns of the durations in bin.
 func rankBounds(bin int) (low, high int64) {
 	shift := max(0, bin>>rankBits-1)
 	low = int64(bin-shift<<rankBits) << shift

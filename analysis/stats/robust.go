@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Median returns the median, or NaN without values. The median of an even number of values is the mean of the middle
-// two. It reorders xs and does not allocate.
+// Median returns the median of xs, or NaN if xs is empty. The median of an even number of values is the mean of the
+// middle two. It reorders xs and does not allocate.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
-// Quantile returns the q-quantile, q in [0, 1], interpolated between the neighbours of rank q·(n−1), or NaN without
-// values. It reorders xs, does not allocate, and takes linear time on average.
+// Quantile returns the q-quantile of xs, interpolated between the neighbours of rank q·(n−1), or NaN if xs is empty. q
+// must be in [0, 1]. It reorders xs, does not allocate, and takes linear time on average.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -63,7 +63,7 @@ func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c))
 const madScale = 1.4826022185056018
 
 // MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data, or
-// NaN without values. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of xs.
+// NaN if xs is empty. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of xs.
 func MAD(xs []float64, center float64, scratch []float64) float64 {
 	scratch = scratch[:0]
 	for _, x := range xs {

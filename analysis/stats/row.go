@@ -15,8 +15,8 @@ import (
 // decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
 type Row []byte
 
-// stamp is the size of the first field of a row: the [Series] tick when the request arrived, plus 1, or 0. Its fixed
-// size allows Stamp to set it later.
+// stamp is the size of the first field of a row: the [Series] tick when the request arrived, plus 1, or 0 if that is
+// unknown. Its fixed size allows Stamp to set it later.
 const stamp = 4
 
 // NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless the edges are at least 0

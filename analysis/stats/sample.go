@@ -37,8 +37,9 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building the value. The
-// zero Sample accepts nothing.
+// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building the value. If the
+// key is too large for a full sample, Accepts lowers the threshold to it, as Add would. The zero Sample accepts
+// nothing.
 func (s *Sample[V]) Accepts(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
@@ -68,7 +69,7 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
 }
 
-// lower lowers the threshold to a key that is not kept.
+// lower lowers the threshold to key, which must not be kept.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
 		// 0 stands for no threshold. A threshold of 1 instead of 0 makes no difference with random keys.
@@ -229,7 +230,7 @@ func NewStratified[V any](m int) Stratified[V] {
 	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
 }
 
-// Add adds a request with a duration and reports whether any stratum keeps it for now.
+// Add adds a request that took ns and reports whether any stratum keeps it for now.
 func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	r := ranked[V]{ns, key, v}
 	slow := keep(&s.slow, s.m, r, bySlow[V])
@@ -237,7 +238,7 @@ func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	return s.uniform.Add(key, r) || slow || fast
 }
 
-// keep inserts r into list if it is among the first m. It reports whether it inserted r.
+// keep inserts r into list if it is among the first m by order. It reports whether it inserted r.
 func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V]) int) bool {
 	at, found := slices.BinarySearchFunc(*list, r, order)
 	if found || at >= m {
@@ -278,7 +279,8 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
-// Typical returns the requests closest to the median of the uniform sample among those that match, fastest first.
+// Typical returns requests for which match returns true, fastest first: those closest to the median of the uniform
+// sample, at most as many as a stratum has.
 func (s *Stratified[V]) Typical(match func(key uint64, v V) bool) []Item[V] {
 	all := s.sorted()
 	var near []ranked[V]

@@ -27,7 +27,7 @@ func decodeInt(b []byte) (int64, []byte, error) {
 	return v, b[n:], nil
 }
 
-// valueOf returns the value of a key.
+// valueOf returns the value of key.
 func valueOf(key uint64) int64 { return int64(key%1000) + 1 }
 
 func encodedSample(s stats.Sample[int64]) string { return string(s.AppendBinary(nil, appendInt)) }

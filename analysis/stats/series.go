@@ -29,7 +29,7 @@ const (
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
 	// Tick is the width of the finest bucket.
 	Tick = 10 * time.Second
-	// Retention is the minimum age of dropped data. The maximum is twice as much.
+	// Retention is the minimum time that data is kept. It is dropped after twice that time at the latest.
 	Retention = Tick << coarseBits
 )
 
@@ -65,7 +65,7 @@ type stored[S any] struct {
 	value S
 }
 
-// tickOf returns the tick of ns, which is at least 0.
+// tickOf returns the tick of ns, which must not be negative.
 func tickOf(ns int64) int64 { return ns / int64(Tick) }
 
 // Advance moves the present to time ns if that is later. It merges older buckets and drops data that is too old.
@@ -75,7 +75,7 @@ func (s *Series[S, P]) Advance(ns int64) {
 	}
 }
 
-// advance moves the end. It merges every bucket whose start is no longer a boundary into the previous one.
+// advance moves s.end to end. It merges every bucket whose start is no longer a boundary into the previous one.
 func (s *Series[S, P]) advance(end int64) {
 	s.end = end
 	kept := s.buckets[:0]
@@ -94,7 +94,8 @@ func (s *Series[S, P]) advance(end int64) {
 	s.buckets = kept
 }
 
-// bucketStart returns the last boundary at or before tick t, or false if t is older than all of them.
+// bucketStart returns the last boundary at or before tick t, or false if t is older than all boundaries. end is the
+// tick after the present one.
 func bucketStart(t, end int64) (int64, bool) {
 	for !boundary(t, end) {
 		if t <= 0 {

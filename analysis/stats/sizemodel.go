@@ -37,7 +37,7 @@ func (c SizeClass) String() string {
 type SizeOptions struct {
 	// Segments are the candidate payload sizes of a packet, in bytes. The fit selects the best.
 	Segments []int
-	// Timeout is the latency in ns when transfers are abandoned, or 0 if they are not.
+	// Timeout is the latency in ns at which transfers are abandoned, or 0 if they never are.
 	Timeout float64
 	// Seed is the seed of the random starts of the fit.
 	Seed uint64
@@ -121,7 +121,7 @@ func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
 	return s
 }
 
-// ErrTooFew is the error for too few transfers.
+// ErrTooFew is the error of [FitSize] if too few transfers are left without those that timed out.
 var ErrTooFew = errors.New("stats: too few transfers for a size model")
 
 // minTransfers is the minimum number of transfers for a fit.
@@ -147,8 +147,8 @@ const (
 //  4. Repeat concentration and step 3 with residuals relative to that noise, so that large transfers do not dominate.
 //  5. Do this for every candidate packet size, and select the one with the least noise.
 //
-// FitSize returns ErrTooFew for fewer than 20 transfers. Equal arguments yield equal models. Source: Rousseeuw and Van
-// Driessen 2006, "Computing LTS regression for large data sets".
+// FitSize returns ErrTooFew for fewer than 20 transfers that did not time out. Equal arguments yield equal models.
+// Source: Rousseeuw and Van Driessen 2006, "Computing LTS regression for large data sets".
 func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	var kept transfers
 	for i, size := range sizes {
@@ -173,10 +173,10 @@ func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	return best, nil
 }
 
-// transfers are the data of a fit.
+// transfers holds the sizes and latencies that a model is fitted to.
 type transfers struct{ sizes, latencies []float64 }
 
-// subset returns every k-th transfer, at most n.
+// subset returns at most n transfers, at equal distances.
 func (t transfers) subset(n int) (p transfers) {
 	step := (len(t.sizes) + n - 1) / n
 	for i := 0; i < len(t.sizes); i += step {
@@ -210,7 +210,8 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate takes concentration steps until convergence. It returns the model and its trimmed sum of squares.
+// concentrate improves m by at most steps concentration steps, until convergence. It returns the model and its trimmed
+// sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
 	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
@@ -226,8 +227,8 @@ func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	return m, loss
 }
 
-// closest returns the transfers with the smallest residuals relative to the noise. It reuses the memory of its
-// arguments.
+// closest returns the indices of the transfers with the smallest residuals relative to the noise. It reuses the memory
+// of its arguments.
 func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64) []int {
 	for i := range squares {
 		squares[i] = t.square(m, i)
@@ -249,7 +250,7 @@ func (t transfers) square(m SizeModel, i int) float64 {
 	return r * r
 }
 
-// trimmedSquares returns the trimmed sum of squares. scratch has an element per transfer.
+// trimmedSquares returns the trimmed sum of squares of m. scratch must have one element per transfer.
 func (t transfers) trimmedSquares(m SizeModel, scratch []float64) float64 {
 	for i := range scratch {
 		scratch[i] = t.square(m, i)

@@ -29,7 +29,7 @@ var binValues = func() (values []float64) {
 	return values
 }()
 
-// binValue returns the middle of a bin.
+// binValue returns the middle of bin.
 func binValue(bin int) float64 { return binValues[bin-firstBin] }
 
 func must[T any](v T, err error) T {

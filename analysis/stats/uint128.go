@@ -77,7 +77,7 @@ func mul128(a, b Uint128) (w wide) {
 	return w
 }
 
-// cmp compares a and b.
+// cmp returns -1, 0 or 1 if a is less than, equal to or greater than b.
 func (a wide) cmp(b wide) int {
 	for i := 3; i >= 0; i-- {
 		if a[i] != b[i] {
@@ -90,7 +90,7 @@ func (a wide) cmp(b wide) int {
 	return 0
 }
 
-// sub returns a − b for a >= b.
+// sub returns a − b. a must not be less than b.
 func (a wide) sub(b wide) (w wide) {
 	var borrow uint64
 	for i := range w {
