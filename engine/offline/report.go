@@ -10,7 +10,7 @@ import (
 
 // Report is the result of an analysis.
 type Report struct {
-	Table    *trace.Table // has all names used below
+	Table    *trace.Table // with all names used below
 	Traces   int
 	Spans    int
 	Judged   int                   // traces with at least one root in the statistics
