@@ -12,7 +12,7 @@ const CooldownPeriod = 30 * time.Minute
 
 // exclusions holds the tracepoints that may not be switched on.
 type exclusions struct {
-	forbidden   map[trace.Symbol]bool // by a person
+	forbidden   map[trace.Symbol]bool // by an override
 	unavailable map[trace.Symbol]bool // in agents
 	unproven    map[trace.Symbol]bool // see Input
 	returning   map[trace.Symbol]bool // see Input
