@@ -32,8 +32,8 @@ type Options struct {
 	Strategy string // a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at least
-	// a day. If it is 0, groups and incidents are deleted only to make room.
+	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at
+	// least a day. If it is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
 	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,

@@ -15,8 +15,8 @@ const (
 	enoughRequests = 300  // more do not change a verdict
 	maxEvidence    = 8192 // entries kept for an investigation
 	// maxHalfWidth is the largest half width of a share's 95 % interval at which the share counts as known. A wider
-	// interval may come from a sample that missed the few slow requests. After patience epochs or enoughRequests requests,
-	// any width is accepted.
+	// interval may come from a sample that missed the few slow requests. After patience epochs or enoughRequests
+	// requests, any width is accepted.
 	maxHalfWidth = 0.3
 	patience     = 8
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CooldownPeriod is how long a tracepoint that explained nothing stays off for the same problem.
+// CooldownPeriod is the time for which a tracepoint that explained nothing stays off for the same problem.
 const CooldownPeriod = 30 * time.Minute
 
 // exclusions holds the tracepoints that may not be switched on.

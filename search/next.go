@@ -44,7 +44,7 @@ type epochStep struct {
 	decisions []Decision
 	onset     map[Subject]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
-	steady    int                      // steady problems that are searched
+	steady    int                      // chronic problems that are being searched
 	changing  map[trace.Symbol]bool    // services of the requests of better-ranked changed problems that are searched
 	opening   bool                     // the search of an incident starts in this call
 }
@@ -140,7 +140,7 @@ func (s *epochStep) inTurn(p *Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
 
-// countSteady counts the steady problems that are searched.
+// countSteady counts the chronic problems that are being searched.
 func (s *epochStep) countSteady() {
 	chronic := make(map[Subject]bool)
 	for i := range s.in.Problems {

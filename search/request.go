@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wantedRequests is how many of the problem's requests per epoch a pick should be on for.
+// wantedRequests is the number of the problem's requests per epoch that a pick should be on for.
 const wantedRequests = 24
 
 // requested returns the index of tp in v.Requested, or -1.

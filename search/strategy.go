@@ -9,8 +9,8 @@ type Strategy struct {
 	// candidate twice.
 	Pick func(q *Question) []Pick
 
-	// Frugal switches a known location off unless its region is searched. Without it, the location stays on while its own
-	// share is at least a tenth of the leading operation's.
+	// Frugal switches a known location off unless its region is searched. Without it, the location stays on while its
+	// own share is at least a tenth of the leading operation's.
 	Frugal bool
 
 	// UsesPairs means that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.

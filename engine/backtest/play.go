@@ -48,8 +48,8 @@ func (c engineCore) AffectedTypes() []group.Summary { return c.View().AffectedTy
 // Coverage implements core.
 func (c engineCore) Coverage() *trace.Coverage { return c.View().Coverage }
 
-// longestGap is how long epochs continue to end without traces. The rest of a longer gap is skipped, as if the service
-// had been stopped.
+// longestGap limits the time without traces during which epochs still end. The rest of a longer gap is skipped, as if
+// the service had been stopped.
 const longestGap = 24 * time.Hour
 
 // Player plays traces. Call [Player.Play] for each trace, then [Player.Finish]. It is not safe for concurrent use.

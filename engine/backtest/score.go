@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is how long after a labelled window its fault can still open an incident. The suspects are judged at the end of
-// this time.
+// Grace is the time after a labelled window within which its fault can still open an incident. The suspects are judged
+// at the end of this time.
 const Grace = time.Minute
 
 // Score compares incidents with labels.

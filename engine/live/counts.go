@@ -16,8 +16,8 @@ import (
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	// Arrived is when the latest spans of an observed request arrived, in ns since 1970; 0 if unknown. After a restart it
-	// is an estimate from the checkpoint.
+	// Arrived is the arrival time of the latest spans of an observed request, in ns since 1970; 0 if unknown. After a
+	// restart it is an estimate from the checkpoint.
 	Arrived  atomic.Int64
 	Rejected atomic.Int64 // rejected spans in accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal

@@ -115,7 +115,8 @@ func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	return d
 }
 
-// requestCost is how many bytes of Options.InFlight each byte of a request takes. It covers spans and the packed form.
+// requestCost is the number of bytes of Options.InFlight that each byte of a request takes. It covers spans and the
+// packed form.
 const requestCost = 2
 
 // maxReusedDelivery limits the size in bytes of the packed data, or the spans, in a delivery that is reused.

@@ -22,8 +22,8 @@ const (
 	packAge = 2 * group.Day
 	// leastPast is the minimum time for which closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is how long windows are kept beyond the age limit, so that with a limit of a week the windows of a week
-	// ago still exist.
+	// pastMargin is added to the age limit of windows, so that with a limit of a week the windows of a week ago still
+	// exist.
 	pastMargin = group.Day
 )
 

@@ -53,8 +53,8 @@ type Options struct {
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
 	// Fits reports whether the disk has room for the given number of bytes in addition to background work. While it
-	// returns false for 0 bytes, epochs don't end. If it returns false for the size of a checkpoint, the checkpoint isn't
-	// stored. Nil means that there is always room.
+	// returns false for 0 bytes, epochs don't end. If it returns false for the size of a checkpoint, the checkpoint
+	// isn't stored. Nil means that there is always room.
 	Fits  func(now time.Time, bytes uint64) bool
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger

@@ -29,7 +29,7 @@ type shard struct {
 	out       *shardOutput
 }
 
-// shardOutput is output of a shard, or new names from the sequencer, on its way to the core loop.
+// shardOutput is the output of a shard, or new names from the sequencer, on its way to the core loop.
 type shardOutput struct {
 	shard    int
 	requests []request

@@ -57,7 +57,7 @@ func (q *sequencer) logRefusing(refusing bool, why string) {
 	}
 }
 
-// checkpointCopies is how many times the size of the last checkpoint must fit on the disk to store the next one,
+// checkpointCopies is the number of copies of the last checkpoint that must fit on the disk to store the next one,
 // because the database writes it to its log and again to its files before it removes the last one.
 const checkpointCopies = 3
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// TicksKept is how long requests are kept by tick, for display.
+	// TicksKept is the age until which requests are kept by tick, for display.
 	TicksKept = 3 * time.Hour
 	// MinutesKept is the age at which requests, kept by minute after TicksKept, are deleted.
 	MinutesKept = 2 * group.Day

@@ -65,8 +65,8 @@ const (
 	// leastBaseline is the minimum number of traces in a baseline: package compare needs a piece of history per trace,
 	// and that many pieces, to judge the variation.
 	leastBaseline = 16
-	// enoughBaseline is the minimum number of traces before a window; if there are fewer, or fewer than in the window, we
-	// add traces after it. It equals the default number of requests that a group needs to be judged.
+	// enoughBaseline is the minimum number of traces before a window; if there are fewer, or fewer than in the window,
+	// we add traces after it. It equals the default number of requests that a group needs to be judged.
 	enoughBaseline = 50
 )
 
