@@ -66,15 +66,15 @@ func (c *causes) announce(catalogue []cct.Tracepoint) {
 	}
 }
 
-// arrive adds a request to the load of its type if that load is tracked.
+// arrive adds o to the load of its type if that load is tracked.
 func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 	if l := c.loads[requestType]; l != nil {
 		l.Observe(o)
 	}
 }
 
-// observe adds a request to the sample of its group. enabled lists the tracepoints that were on for it. It does nothing
-// if the group has no sample.
+// observe adds o to the sample of group. enabled lists the tracepoints that were on for it. It does nothing if the
+// group has no sample.
 func (c *causes) observe(group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	if s := c.samples[group]; s != nil {
 		s.Observe(o, enabled, simulation)

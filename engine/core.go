@@ -229,7 +229,7 @@ func (c *Core) observeExplored(o *observation.Observation) {
 	}
 }
 
-// observeTree adds the contexts of a request to the tree of its type.
+// observeTree adds the contexts of o to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
 	a := c.plans.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}

@@ -91,7 +91,7 @@ func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since 
 	return false
 }
 
-// affected adds to a tracked incident the request types and problems that it affects, and its place.
+// affected holds the request types and problems that an incident affects, its place and its milestones.
 type affected struct {
 	Types    []AffectedType
 	since    map[analysis.Hash]*group.Since // all requests of Types since the onset

@@ -47,7 +47,7 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether s adds latency. Only then can the search locate anything.
+// losesTime reports whether s adds latency, since the search can locate only that, and no failures.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
 // mayBeCallers reports whether most of the time of s passes between its callers' calls and its own spans.
@@ -87,7 +87,7 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 	}
 }
 
-// observe adds the times that a request spends inside the operations of s.
+// observe adds the times that a request spends inside the operations of s. inside is the part of the request in them.
 func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.Observation) {
 	s.requests++
 	for i := range inside.Edges {

@@ -57,7 +57,7 @@ func newKept(table *trace.Table, problems *Problems) *Kept {
 	}
 }
 
-// observe adds o, unless the sample of its type and stratum rejects it; group may be nil.
+// observe adds o, unless its sample rejects it or there are too many types; group may be nil.
 func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {

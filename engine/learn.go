@@ -38,7 +38,7 @@ type learning struct {
 	dropped  uint64 // requests dropped because there was no room
 }
 
-// observe stores a request and returns its provisional request type and group.
+// observe stores o, or drops it if earlyBytes are used up, and returns its provisional request type and group.
 func (l *learning) observe(o *observation.Observation) (requestType, group *group.Group) {
 	l.preview.Groups.Types.Learn(o)
 	if l.requests.Bytes() < earlyBytes {

@@ -27,7 +27,7 @@ func (s *Settings) valid() bool {
 	return finite(s.Gates.Growth, s.Gates.Failing, s.Gates.Score)
 }
 
-// observe counts a request for the objectives of its entry.
+// observe counts o for the objectives of its entry.
 func (j *objectives) observe(o *observation.Observation) {
 	if !j.Watches(o.Entry) {
 		return

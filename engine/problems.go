@@ -41,8 +41,8 @@ func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
 	return nil
 }
 
-// Findings returns the findings about a problem that is open or was closed in the last epoch, or nil if nothing
-// explained it yet.
+// Findings returns the findings about a problem that is open or was closed in the last epoch, or nil if it hasn't been
+// explained yet.
 func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	if f := cmp.Or(p.causes.found[problem], p.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
 		return &f.findings
@@ -55,7 +55,7 @@ func (p *Problems) affect(requestType analysis.Hash) bool {
 	return slices.ContainsFunc(p.open, func(x detect.Problem) bool { return x.RequestType == requestType })
 }
 
-// observe adds a request to the problems of its type and group. group and simulation may be nil.
+// observe adds o to the open problems of its type and group. group and simulation may be nil.
 func (p *Problems) observe(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
 	p.causes.arrive(requestType.ID, o)
 	p.refine(requestType.ID, o, simulation, true)
@@ -64,7 +64,7 @@ func (p *Problems) observe(requestType, group *group.Group, o *observation.Obser
 	}
 }
 
-// refine adds a request to the statistics of the group's open problem, if it has one.
+// refine adds o to the statistics of the group's open problem, if it has one.
 func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
 	r := p.refinements[group]
 	if r == nil {

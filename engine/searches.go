@@ -141,7 +141,7 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 	}
 }
 
-// observe adds a request to the searches that it concerns.
+// observe adds o to the searches with operations that it ran.
 func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation) {
 	for _, s := range r.list {
 		if o.Inside(s.operations, &r.inside) {

@@ -25,7 +25,7 @@ type tree struct {
 	grown   bool // since the latest build
 }
 
-// observe adds the contexts of a request to the tree of its type.
+// observe adds x, the contexts of a request, to the tree of its type.
 func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 	t := r.byType[requestType]
 	if t == nil {

@@ -72,7 +72,7 @@ func (c *Core) View() *View {
 	}
 }
 
-// Watched returns the number of groups and request types with an expectation, which alone can have changed problems.
+// Watched returns the number of groups and request types with an expectation.
 func (v *View) Watched() int { return v.detector.Watched() }
 
 // Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
@@ -113,10 +113,10 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the start of the [group.Period] that will be over if the next epoch ends at now, and its requests
-// by group. Call it before [Core.Epoch], which merges them with others. ended is false if no period will be over or
-// groups are still provisional. Each yielded value is valid only until the next one is yielded. The values depend on
-// nothing but the state of the core.
+// EndedPeriod returns the start of the period, of length [group.Period], that is over if the next epoch ends at now,
+// and its requests by group. Call it before [Core.Epoch], which merges them with others. ended is false if no period is
+// over or groups are still provisional. Each yielded value is valid only until the next one is yielded. The values
+// depend on nothing but the state of the core.
 func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	if v.Ended == 0 || !v.Progress.Learned() {
 		return 0, nil, false

@@ -62,7 +62,7 @@ func shareOf(mask uint32) float64 {
 	return float64(sixteenths) / 16
 }
 
-// armsFor returns the smallest mask of arms that covers at least 0.7 of share, or all arms. It always takes the first
+// armsFor returns the mask of the fewest arms with at least 0.7 of share, or of all arms. It always takes the first
 // arms of a plan, so one of any two results contains the other. A tracepoint that is on for few requests is therefore
 // on together with tracepoints that are on for many.
 func armsFor(share float64) uint32 {
@@ -96,7 +96,7 @@ type planEntry struct {
 	pinned bool
 }
 
-// compile compiles the plan from overrides and the requests of investigations:
+// compile makes the plan from overrides and the requests of investigations:
 //
 //  1. Entries are sorted by rank, then by value.
 //  2. Entries that fit the rest of the budget get leases. Others are evicted from their investigations. Forced entries

@@ -21,7 +21,7 @@ const (
 // conclude ends the search. If located, it locates the best suspect, unless this carries less than leastShare or is an
 // operation without a known location inside. Two kinds of operations need no known location inside: calls of something
 // that emits no spans, and spans started by the application itself within an operation, because their author named the
-// place. If the best suspect isn't located, the search is exhausted for the given reason.
+// place. Otherwise the search is exhausted, for the given reason if located is false.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -173,8 +173,8 @@ func (s *investigationStep) explain() {
 }
 
 // explanation describes the cause that accounts for much of the leading operation: waits in the kernel, or a variable
-// that explains at least half of the durations or of an edge of the operation. A function that doesn't wait in the
-// kernel computes. It returns "" if no explanation is known.
+// that explains at least half of the durations or of an edge of the operation. If neither does and a function carries
+// much without waiting in the kernel, the cause is that it computes. It returns "" if no explanation is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""

@@ -37,7 +37,7 @@ func newTicks() *ticks {
 }
 
 // observe adds o to its request type and group, either of which may be nil. It ignores requests that started more than
-// TicksKept before, or an hour after, the end of the last epoch.
+// TicksKept before, or more than an hour after, the end of the last epoch.
 func (t *ticks) observe(requestType, group *group.Group, o *observation.Observation) {
 	if t.now != 0 && (o.Start < t.now.Add(-TicksKept) || o.Start > t.now.Add(time.Hour)) {
 		return // it is from a recording or has a wrong clock

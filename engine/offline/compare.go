@@ -62,8 +62,8 @@ func (t *TypeChange) Slower() bool { return t.Rise > 0 }
 
 // Minimum numbers of traces for a comparison.
 const (
-	// leastBaseline is the minimum number of traces in a baseline: package compare needs a piece of history per trace,
-	// and that many pieces, to judge the variation.
+	// leastBaseline is the minimum number of traces in a baseline. It equals the number of pieces of a history that
+	// package compare needs to judge its variation.
 	leastBaseline = 16
 	// enoughBaseline is the minimum number of traces before a window; if there are fewer, or fewer than in the window,
 	// we add traces after it. It equals the default number of requests that a group needs to be judged.

@@ -174,8 +174,8 @@ func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	return nil
 }
 
-// eachSpilled calls f for the chunks in the file, like eachChunk. It returns the last result of f, or more = true if
-// there are no chunks in a file.
+// eachSpilled calls f for the chunks in the file, like eachChunk. It returns the last result of f, or true if there is
+// no file or the last chunk has been passed.
 func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
 	if s.file == nil {
 		return true, nil
