@@ -94,7 +94,7 @@ func (c *causes) endEpoch() {
 // explain sets the explanations of problems, which must be ranked. It samples requests of at most sampledProblems
 // problems, those under investigation first, and explains at most explainedAtOnce of them per call, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
-	investigated := make(map[search.Subject]int) // status and 1
+	investigated := make(map[search.Subject]int) // 1 + status
 	for i := range state.Investigations {
 		if v := &state.Investigations[i]; v.Status.Active() {
 			investigated[v.Subject] = 1 + int(v.Status)

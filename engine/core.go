@@ -26,8 +26,8 @@ type Options struct {
 	Path     critpath.Options
 	Groups   group.Options
 	Watch    detect.WatchOptions
-	Learning time.Duration // starts at the first request; requests during it count as healthy
-	Epoch    time.Duration // between two decisions
+	Learning time.Duration // length of the learning period, which starts at the first request; requests during it count as healthy
+	Epoch    time.Duration // time between two decisions
 	Budget   search.Budget
 	Strategy string // a published strategy or one of Strategies; empty: the default
 	Seed     uint64
@@ -100,7 +100,7 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	forgotten trace.Nanos                                                       // when names were last deleted, 0 if not since the process started
+	forgotten trace.Nanos                                                       // when names were last deleted or, before that, RenewNames was first called; 0 before the first call
 }
 
 // NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has

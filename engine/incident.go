@@ -13,8 +13,8 @@ import (
 // Incident is an incident together with the request types and problems that it affects.
 type Incident struct {
 	incident.Incident
-	Types    []AffectedType  // by falling added latency, at most maxAffected
-	Share    float64         // share of all requests since the onset that are of Types; 0: unknown
+	Types    []AffectedType  // by falling loss, at most maxAffected
+	Share    float64         // requests of Types as a share of all requests since the onset; 0: unknown
 	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place
 	// Milestones are the events in its course, in the order they became known.
@@ -74,8 +74,8 @@ func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > 
 
 // Thresholds below which an affected type is back to normal.
 const (
-	leastLeft = 0.25 // share of the former loss per request that new requests must still have
-	leastMore = 1.25 // times the former loss that continues at a lower level
+	leastLeft = 0.25 // minimum ratio of the new requests' loss per request to the former one
+	leastMore = 1.25 // minimum ratio of the total loss to the former total, for a loss that continues at a lower level
 )
 
 // goesOn reports whether the requests that x has in addition to `before` are still slow or failing. Healthy requests

@@ -166,9 +166,9 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 // Thresholds for affected request types.
 const (
 	leastSlowdown = 1.05 // minimum ratio to the usual mean
-	leastFailures = 0.02 // share of the requests, above the usual share
-	leastAffected = 3    // failed requests
-	clearly       = 2.0  // standard errors; few are enough because the incident itself is certain
+	leastFailures = 0.02 // minimum increase of the share of failed requests
+	leastAffected = 3    // minimum number of requests that are slower, or that failed
+	clearly       = 2.0  // minimum difference in standard errors; few are enough because the incident itself is certain
 )
 
 // longestUnnoticed is the maximum time for which an incident may have returned before it is reopened.

@@ -18,11 +18,11 @@ import (
 // Limits on the requests that are kept for comparisons. Each request takes 2 to 4 kB.
 const (
 	mostNewlyKept = 512  // requests between two calls of take
-	keptRequests  = 8192 // approximate
+	keptRequests  = 8192 // approximate total
 	keptTypes     = 1024 // request types
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
-	mostOfStrata  = 64 // requests of a type in a stratum
+	mostOfStrata  = 64 // maximum number of requests of a type in a stratum
 )
 
 // Kept holds requests of all request types from the last hours. Each stratum of time has room for the same number, so

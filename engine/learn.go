@@ -19,7 +19,7 @@ import (
 // epochEnd records how many requests had arrived at the end of an epoch in the learning period.
 type epochEnd struct {
 	end  trace.Nanos
-	seen uint64 // observations until then
+	seen uint64 // requests until then
 }
 
 // earlyBytes limits the memory for observations of the learning period, which take about 200 bytes each.

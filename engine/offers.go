@@ -20,7 +20,7 @@ type Offers struct {
 	table       *trace.Table
 	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; the key 0 is for all services, see [Core.Announce]
 	costs       map[trace.Symbol]measuredCost     // by tracepoint
-	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents failed to enable, and when to try them again
+	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents reported as unavailable, and when to try them again
 	removed     map[trace.Symbol]trace.Nanos      // tracepoints that have left the catalogue, and when they did
 	measured    search.Measured
 	at          trace.Nanos // when measured was reported

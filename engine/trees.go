@@ -18,7 +18,7 @@ type Trees struct {
 	aged   trace.Nanos // when old contexts were last deleted
 }
 
-// tree is a calling-context tree with its latest build.
+// tree collects the contexts of one request type, and caches the latest build of their tree.
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree

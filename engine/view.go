@@ -78,7 +78,8 @@ func (v *View) Watched() int { return v.detector.Watched() }
 // Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
 func (v *View) Objectives() []incident.ObjectiveStatus { return v.objectives.Status() }
 
-// typeNameOps is the number of operations in a request type's name that distinguish it from others with the same entry.
+// typeNameOps is the maximum number of operations in a request type's name that distinguish it from others with the
+// same entry.
 const typeNameOps = 3
 
 // TypeSummary returns the fields of the summary of g, a request type, that name it.

@@ -11,9 +11,9 @@ import (
 const (
 	minSplit      = 3   // so that a step at least halves the region
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
-	takeWhole     = 5   // candidates of a region that is taken whole
+	takeWhole     = 5   // maximum number of candidates of a region that is taken whole
 	secondDraw    = 0.8 // of the best draw; a second region whose draw is at least that much is divided too
-	maxUnanchored = 12  // unanchored candidates to try if there are no others, unless half of those without a caller are more
+	maxUnanchored = 12  // unanchored candidates to try if there are no others, or half of those without a known caller if that is more
 	fewUnanchored = 4   // unanchored candidates to try next to functions that divide the region
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// LeaseTime is the time until a tracepoint is switched off unless its lease is renewed.
+// LeaseTime is the time after which a tracepoint is switched off unless its lease is renewed.
 const LeaseTime = 10 * time.Minute
 
 // armSizes are the shares of a plan's arms in sixteenths. Each is the sum of the shares before it, so the first arms

@@ -148,7 +148,7 @@ func nodeHits(t *cct.Tree, i int32) float64 {
 // Overrun is the ratio of measured to estimated cost, at least 1. A zero field stands for 1.
 type Overrun struct{ Bytes, CPU float64 }
 
-// overrunDecay is the fraction of an excess that remains after a call without measurements.
+// overrunDecay is the fraction of the overrun above 1 that remains after a call of [Next] without measurements.
 const overrunDecay = 0.99
 
 // overrun returns the overrun of the current plan. Without measurements the previous overrun decays slowly, so that

@@ -18,7 +18,7 @@ const (
 	// interval may come from a sample that missed the few slow requests. After patience epochs or enoughRequests
 	// requests, any width is accepted.
 	maxHalfWidth = 0.3
-	patience     = 8
+	patience     = 8 // epochs after which more waiting is not expected to improve evidence
 )
 
 // observe merges the evidence in p, collected under the plan that applied. Evidence is kept per batch, the requests

@@ -13,7 +13,7 @@ import (
 // Limits on investigations.
 const (
 	maxSteady         = 2    // chronic problems searched at a time
-	longestTurn       = 16   // maximum number of calls that a changed problem is searched ahead of others
+	longestTurn       = 16   // maximum number of epochs for which a changed problem is searched ahead of others
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including ended investigations
 	graceEpochs       = 2    // consecutive calls without the problem after which an investigation is gone

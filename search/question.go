@@ -121,7 +121,7 @@ func (o *operationScope) bestFunction() int32 {
 	return best
 }
 
-// knownLocation is a known location of a scope.
+// knownLocation names a known location by its scope and its index there.
 type knownLocation struct {
 	scope *operationScope
 	index int32

@@ -27,7 +27,7 @@ func (s *State) Investigation(subject Subject) *Investigation {
 	return nil
 }
 
-// Status is the progress of an investigation.
+// Status tells how far an investigation has got.
 type Status uint8
 
 // The statuses of an investigation.
@@ -51,7 +51,7 @@ func (s Status) Active() bool { return s <= Located }
 // Investigation is the search for the cause of one problem, or for the place of one incident.
 type Investigation struct {
 	Subject            Subject
-	RequestType, Group analysis.Hash // zero: of an incident, which concerns several request types
+	RequestType, Group analysis.Hash // zero for an incident, which concerns several request types
 	Entry              trace.Op
 	Status             Status
 	Reason             string // for the status
@@ -162,7 +162,7 @@ type Override struct {
 	Tracepoint trace.Symbol
 	Kind       OverrideKind
 	Forced     bool        // on even beyond the budget
-	Until      trace.Nanos // 0 if it is on until withdrawn
+	Until      trace.Nanos // 0: until withdrawn
 	By         string
 }
 

@@ -12,7 +12,7 @@ import (
 // Rules of verification.
 const (
 	certain        = 3  // −ln of the probability that all requests that judged a location were unaffected
-	verifyRequests = 60 // limit on the requests that verify locations
+	verifyRequests = 60 // maximum number of requests that must judge a location to verify it
 	whyVerify      = "verifies the location"
 )
 

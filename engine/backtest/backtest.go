@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Result is the result of a backtest.
+// Result has the incidents that the service would have reported for a recording, and their score.
 type Result struct {
 	Table     *trace.Table // with all names used below
 	Traces    int

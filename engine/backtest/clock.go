@@ -51,13 +51,13 @@ type arrivals struct {
 type arrived struct {
 	trace  trace.ID
 	end    trace.Nanos
-	number int // of the span in its file
+	number int // number of the span in its file
 }
 
 // clock holds the ends of the last spans dated by a clock.
 type clock struct {
 	ends   [4]trace.Nanos // latest span first
-	number int            // of the latest of these spans in the file
+	number int            // number of the latest of these spans in its file
 }
 
 // add takes the spans of b, a batch from the file path.

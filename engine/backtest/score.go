@@ -66,7 +66,8 @@ type jsonCase struct {
 // incidentID formats id as the API does.
 func incidentID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// Case is the result for one label.
+// Case is the result for one label: whether and when an incident was raised for it, and where the labelled service
+// ranks.
 type Case struct {
 	Name           string   `json:"name"`
 	Fault          string   `json:"fault"`

@@ -34,7 +34,7 @@ type Counts struct {
 	Decided, ExemplarsLate       atomic.Int64                                // time in ns spent on the decisions of the last epoch; exemplars, or sets of them, not stored in time
 	Encoded                      atomic.Int64                                // time in ns that the last checkpoint blocked the core
 	Downsampled                  atomic.Int64                                // time in ns that storing the last windows blocked the core
-	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
+	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // epochs whose decisions were deleted, and deleted exemplars
 
 	Names atomic.Int64 // names deleted from the dictionary of the core
 

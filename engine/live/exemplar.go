@@ -33,7 +33,7 @@ type exemplarStore struct {
 	whole     *wholeTraces
 }
 
-// groupSample is the sample of one group.
+// groupSample samples the requests of one group, to choose its exemplars.
 type groupSample struct {
 	sample  stats.Stratified[store.Exemplar] // without Records
 	failed  []store.Exemplar                 // recent failed requests, oldest first, without Records; at most as many as exemplarStore.size

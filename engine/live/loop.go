@@ -267,7 +267,7 @@ type query struct {
 	answered chan struct{} // closed when read has returned
 }
 
-// errStopped is returned for queries after the core loop has stopped.
+// errStopped is returned by Ask and Flush once the service has stopped.
 var errStopped = errors.New("the service has stopped")
 
 // Ask calls read with a view of the core and returns when read has returned. The core doesn't change meanwhile. read

@@ -63,7 +63,7 @@ func evidenceOf(core *engine.View) evidence {
 	return e
 }
 
-// keptExemplar is a stored exemplar with its group.
+// keptExemplar is a stored exemplar with the group and the subject that it is kept for.
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash

@@ -61,7 +61,7 @@ type sequencer struct {
 
 	clock    steadyClock // as of the last record or tick
 	epoch    trace.Nanos // end of the current epoch; 0 before the first
-	settings []byte      // the change that made the current settings; nil: no change did
+	settings []byte      // encoded change that made the current settings; nil if there is none
 	covered  uint64      // last record that the restored checkpoint covers
 	renewed  trace.Nanos // start of the current period of the core's dictionary; 0 before the first
 	versions versionBuffer

@@ -70,7 +70,7 @@ type Options struct {
 type Retention struct {
 	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
 	Bytes     int64         // maximum size on disk; beyond it, the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
-	Exemplars int           // number of slow, of typical and of fast traces for each group
+	Exemplars int           // maximum number of traces of each kind (slow, typical, fast, failed) for each group
 }
 
 // Ended describes an epoch that has ended.

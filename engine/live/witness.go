@@ -38,7 +38,7 @@ type keptWitnesses struct {
 }
 
 const (
-	keptPerPlace = 2    // witnesses
+	keptPerPlace = 2    // maximum number of witnesses kept for a place
 	maxWitnessed = 4096 // maximum number of pairs of tracepoint and request type in an epoch
 )
 

@@ -56,7 +56,7 @@ const (
 
 var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
 
-// spoolShare is the ratio between the memory for open traces and the memory for packed observations.
+// spoolShare is the ratio of the memory for open traces to the memory for packed observations.
 const spoolShare = 4
 
 // analyzer holds the state of one call of [Analyze].

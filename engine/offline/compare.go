@@ -37,7 +37,7 @@ type Comparison struct {
 	RequestTypes []TypeChange // in the window: slower types first, by added time
 }
 
-// Side is one side of a [Comparison].
+// Side describes the window or the baseline of a [Comparison].
 type Side struct {
 	Interval history.Interval // open ends are replaced by the start of the first trace, or just after the start of the last one
 	Open     bool             // the range had no end

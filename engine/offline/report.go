@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Report is the result of an analysis.
+// Report has the groups of requests that [Analyze] found in traces, and their problems.
 type Report struct {
 	Table    *trace.Table // with all names used below
 	Traces   int

@@ -23,7 +23,7 @@ import (
 type Spool struct {
 	packer  observation.Packer
 	dir     string
-	limit   int // of kept, beyond which full chunks are written to the file
+	limit   int // maximum of kept; beyond it, full chunks are written to the file
 	kept    int // bytes in memory
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
@@ -31,8 +31,8 @@ type Spool struct {
 	written int64 // bytes in the file
 }
 
-// chunkBytes is the size of a piece of memory. It is large enough to keep the number of chunks low, and small enough
-// that a half-empty chunk wastes little.
+// chunkBytes is the size at which a chunk of memory is full. It is large enough to keep the number of chunks low, and
+// small enough that a half-empty chunk wastes little.
 const chunkBytes = 1 << 20
 
 // New returns an empty Spool that keeps about limit bytes in memory and the rest in a temporary file in dir. An empty
