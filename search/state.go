@@ -27,7 +27,7 @@ func (s *State) Investigation(subject Subject) *Investigation {
 	return nil
 }
 
-// Status tells how far an investigation has got.
+// Status is the stage that an investigation has reached.
 type Status uint8
 
 // The statuses of an investigation.
