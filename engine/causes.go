@@ -167,8 +167,8 @@ func newGroupSample(requestType analysis.Hash) *groupSample {
 	return &groupSample{explain.NewSample(sampledRequests, simulatedSpans), requestType}
 }
 
-// look explains p from its sample. The kth look at a sample has an error probability of alpha/k(k+1), so the error
-// probability of all looks together is at most alpha.
+// look explains p from its sample. The kth look at a sample has an error probability of explainedAlpha/k(k+1), so the
+// error probability of all looks together is at most explainedAlpha.
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.Seen()
 	f.looks++

@@ -90,7 +90,7 @@ func (x *Change) valid() bool {
 	return m == nil || finite(m.Hits, m.Bytes, m.CPU)
 }
 
-// finite reports whether no number is NaN or infinite.
+// finite reports whether all numbers are finite.
 func finite(numbers ...float64) bool {
 	for _, x := range numbers {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -134,7 +134,7 @@ func (c *Core) Apply(x *Change) bool {
 // overrideVerbs are the verbs used in the decision log, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// set replaces the settings by s. It changes nothing and returns false if no strategy is called s.Strategy.
+// set replaces the settings with s. It changes nothing and returns false if no strategy is called s.Strategy.
 func (c *Core) set(s *Settings) bool {
 	strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 	if err != nil {

@@ -103,8 +103,8 @@ type Core struct {
 	forgotten trace.Nanos                                                       // when names were last deleted or, before that, RenewNames was first called; 0 before the first call
 }
 
-// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has
-// the name given in options; see [Options.CheckStrategy].
+// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if options.Strategy
+// names no strategy; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
 	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
@@ -361,7 +361,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	return decisions
 }
 
-// Announce replaces the catalogues of all services by catalogue.
+// Announce replaces the catalogues of all services with catalogue.
 func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.offers.replace(now, catalogue)
 	c.offered()

@@ -17,7 +17,7 @@ type objectives struct {
 	request incident.Request // scratch
 }
 
-// valid reports whether the objectives of s can be judged and its gates are numbers.
+// valid reports whether the objectives of s can be judged and its gates are finite.
 func (s *Settings) valid() bool {
 	for i := range s.Objectives {
 		if !s.Objectives[i].Valid() {

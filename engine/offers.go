@@ -85,7 +85,7 @@ func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	return len(r.Catalogues)+len(r.Costs) > 0
 }
 
-// replace replaces the catalogues of all services by catalogue.
+// replace replaces the catalogues of all services with catalogue.
 func (f *Offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
 	clear(f.services)
 	f.services[0] = catalogue

@@ -73,7 +73,7 @@ func (s *investigationStep) describe(x *Suspect) string {
 	return carries + part(x.Share) + ofProblem + below
 }
 
-// The words of the reason why a suspect is located.
+// Parts of the reason why a suspect is located. WithoutShare looks for them.
 const (
 	carries   = "one location carries "
 	ofProblem = " of the problem, and "

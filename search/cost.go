@@ -117,7 +117,7 @@ func (c *costs) everything() Usage {
 	return all
 }
 
-// treeCost returns the cost of a tracepoint at the nodes at of t, for rate requests per second.
+// treeCost returns the cost of a tracepoint with the nodes `at` in t, for rate requests per second.
 func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	var u Usage
 	for _, i := range at {

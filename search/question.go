@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Minimum shares of a region to be searched.
+// Minimum shares for a region to be searched.
 const (
 	refutedShare = 0.1  // of the leading operation; locations that cannot carry this much are switched off
 	liveShare    = 0.15 // of the best region
@@ -181,7 +181,7 @@ func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded f
 	return c.rejected
 }
 
-// region appends the candidates of region r, whose known location is at, in pre-order. The best function of the scope
+// region appends the candidates of region r, whose known location is `at`, in pre-order. The best function of the scope
 // also gets the candidates that may lie in any region.
 func (c *candidateList) region(o *operationScope, at int32, r int) {
 	best := o.bestFunction() == at
@@ -191,7 +191,7 @@ func (c *candidateList) region(o *operationScope, at int32, r int) {
 	}
 }
 
-// below appends the unknown locations below location at that wanted accepts.
+// below appends the unknown locations below location `at` that wanted accepts.
 func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*location) bool, parent, depth int) {
 	for _, child := range o.locations[at].children {
 		l := &o.locations[child]

@@ -10,7 +10,7 @@ import (
 // wantedRequests is the number of the problem's requests per epoch that a pick should be on for.
 const wantedRequests = 24
 
-// requested returns the index of tp in v.Requested, or -1.
+// requested returns the index of tp in v.Requested, or -1 if it isn't there.
 func (v *Investigation) requested(tp trace.Symbol) int {
 	at, found := slices.BinarySearchFunc(v.Requested, tp, compareRequest)
 	if !found {

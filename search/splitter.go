@@ -17,7 +17,8 @@ type splitter struct {
 	root   float64 // weight of the rest of the region
 }
 
-// newSplitter returns a splitter of the given candidates of one region, with a weight for each.
+// newSplitter returns a splitter of list, which must be candidates of one region in pre-order. weight returns the
+// weight of candidate i.
 func newSplitter(q *Question, list []int, weight func(i int) float64) *splitter {
 	s := &splitter{
 		q: q, list: list, parent: make([]int, len(list)), cost: make([]float64, len(list)),

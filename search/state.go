@@ -142,7 +142,7 @@ type Cooldown struct {
 	Until      trace.Nanos
 }
 
-// OverrideKind is a person's decision about a tracepoint.
+// OverrideKind distinguishes enabling, pinning and forbidding a tracepoint.
 type OverrideKind uint8
 
 // The kinds of override.

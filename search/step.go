@@ -121,7 +121,7 @@ func (s *investigationStep) leadChanged() bool {
 	return s.v.Status == Gone || s.searched[0].score > 1.5*scoreOf(s.problem.Problem, s.v.Lead)
 }
 
-// scoreOf returns the score of the edges of p with the given context.
+// scoreOf returns the total score of the edges of p with context ctx.
 func scoreOf(p *detect.Problem, ctx trace.Context) float64 {
 	score := 0.0
 	for k := range p.Edges {
@@ -238,10 +238,10 @@ func (s *investigationStep) waitsForTurn() bool {
 const longestWait = 36
 
 // awaits reports whether to wait for a tracepoint that the investigation has tried and that showed nothing because its
-// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only
-// below a location that doesn't carry it. An old investigation doesn't wait. An investigation with a clear leader
-// doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop them
-// again.
+// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only below
+// a location that doesn't carry it. An investigation older than longestWait doesn't wait. An investigation with a clear
+// leader doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop
+// them again.
 func (s *investigationStep) awaits() bool {
 	leads := s.leads()
 	return s.v.Epochs < longestWait && s.returns(func(l *location) bool { return !leads || l.layer == cct.Kernel })

@@ -59,7 +59,7 @@ func (s *investigationStep) verify() bool {
 }
 
 // verifyingNeed returns the number of requests that must judge a location so that they almost certainly include
-// affected ones. It is larger the rarer affected requests are in edges, from minRequests to verifyRequests.
+// affected ones. The rarer affected requests are in edges, the larger it is, from minRequests to verifyRequests.
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
@@ -73,8 +73,8 @@ func verifyingNeed(edges []*group.EdgeShare) float64 {
 	return min(max(need, minRequests), verifyRequests)
 }
 
-// judgeAgain keeps or switches the tracepoint of l on until need requests have judged it. It returns false if the
-// tracepoint must stay off.
+// judgeAgain keeps the tracepoint of l on, or switches it on, until need requests have judged it. It returns false if
+// the tracepoint must stay off.
 func (s *investigationStep) judgeAgain(l *location, need uint64) bool {
 	if s.epoch.excluded.always(l.tp) {
 		return false

@@ -102,8 +102,8 @@ func (o *operationScope) creditComputing(table *trace.Table) {
 	})
 }
 
-// largestWait is the share of a scope that the largest kind of waits must carry to explain it, if all kinds together
-// carry most of it.
+// largestWait is the minimum share of a scope that the largest kind of waits must carry to explain it, if all kinds
+// together carry most of it.
 const largestWait = 1.0 / 3
 
 // explainingWaits returns the largest kind of waits in the kernel, and whether it explains the scope because it carries

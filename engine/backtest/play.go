@@ -102,7 +102,7 @@ func (p *Player) Play(t *trace.Trace) {
 	p.play(t, from, to)
 }
 
-// play is like Play, but takes the start of the first span and the end of the last one from its arguments.
+// play is like Play, but takes `from` and `to` as the start of the first span and the end of the last one.
 func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
@@ -200,7 +200,7 @@ func (p *Player) add(t *trace.Trace) {
 	}
 }
 
-// seeVersion records a version that arrived now.
+// seeVersion records that v arrived now.
 func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	seen, known := p.versions[v]
 	if !known {

@@ -146,7 +146,7 @@ func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	return k.options.Store.Kept(e.of, e.group)
 }
 
-// replace replaces the set of stored exemplars that includes e by all.
+// replace replaces the set of stored exemplars that includes e with all.
 func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	if e.of.IsZero() {
 		return k.options.Store.PutExemplars(e.group, all)
