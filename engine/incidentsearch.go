@@ -47,7 +47,7 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether s adds latency, since the search can locate only that, and no failures.
+// losesTime reports whether s adds latency. The search can't locate failures, so only such suspects are searched.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
 // mayBeCallers reports whether most of the time of s passes between its callers' calls and its own spans.

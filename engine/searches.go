@@ -53,8 +53,8 @@ func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	return r.located(s)
 }
 
-// Searched returns the problem by which the search saw subject in the last epoch, or nil if subject is neither a
-// searched incident nor an open problem.
+// Searched returns subject in the form of the problem that was searched in the last epoch, or nil if subject is neither
+// a searched incident nor an open problem.
 func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	for _, s := range r.list {
 		if s.subject() == subject {

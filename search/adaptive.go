@@ -89,8 +89,8 @@ func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	return picks
 }
 
-// priorWeight returns the prior weight of candidate i in its region. An unanchored candidate may lie in another
-// region.
+// priorWeight returns the prior weight of candidate i in its region. It is halved for an unanchored candidate, which
+// may lie in another region.
 func (q *Question) priorWeight(i int) float64 {
 	if q.Candidates[i].Unanchored {
 		return q.Candidates[i].PriorWeight / 2
@@ -108,5 +108,5 @@ func (q *Question) splitCount(n int) int {
 	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n))*q.wait())), minSplit), maxSplit, n)
 }
 
-// wait returns the number of epochs until present picks can be judged, at least 1.
+// wait returns the number of epochs until picks can be judged, from 1 to maxSplit.
 func (q *Question) wait() float64 { return min(max(1, minRequests/q.Requests), maxSplit) }

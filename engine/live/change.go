@@ -87,7 +87,7 @@ func (q *sequencer) applySettings() error {
 	return nil
 }
 
-// recoverChange applies the change in r again, a record of the journal. It counts a record that it can't decode as
+// recoverChange applies the change in r, a record of the journal, again. It counts a record that it can't decode as
 // damaged. It returns an error if the change names a strategy that this version doesn't have, because later decisions
 // would then differ from the logged ones.
 func (q *sequencer) recoverChange(r journal.Record) error {

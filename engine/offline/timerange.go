@@ -158,7 +158,7 @@ func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	return midnight(t).Add(day + since)
 }
 
-// dateTime returns t in UTC, to the second.
+// dateTime formats t in UTC, to the second.
 func dateTime(t trace.Nanos) string {
 	return time.Unix(0, int64(t)).UTC().Format(time.DateTime)
 }
