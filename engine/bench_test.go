@@ -106,8 +106,8 @@ func newBroadApp() *broadApp {
 	return a
 }
 
-// request returns the next request of a type. Its calls run one after the other and take 1 to 2 ms, times a factor. The
-// request is valid until the next one of its type.
+// request returns the next request of requestType. Its calls run one after the other and take 1 to 2 ms, times factor.
+// The request is valid until the next one of its type.
 func (a *broadApp) request(requestType int, at trace.Nanos, factor float64) *trace.Trace {
 	x := a.traces[requestType]
 	a.turn++

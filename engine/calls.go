@@ -22,8 +22,8 @@ func (c *calls) flush() {
 	c.tally = history.NewTally()
 }
 
-// healthy reports whether the spans of an operation in [from, to) belong to the history, that is, whether no incident
-// affects its service.
+// healthy reports whether the history takes spans of op in [from, to), that is, whether no incident affects op's
+// service then.
 func (c *calls) healthy(op trace.Op, from, to trace.Nanos) bool {
 	return !c.Skips(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
 }

@@ -17,10 +17,10 @@ import (
 
 // Limits on explaining open problems.
 const (
-	sampledProblems = 64      // problems whose requests are sampled; those under investigation come first
+	sampledProblems = 64      // problems with a sample; those under investigation come first
 	sampledRequests = 128     // sampled requests per problem
 	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
-	firstLook       = 32      // requests needed for the first explanation; each time the number doubles, there is another one
+	firstLook       = 32      // requests sampled before the first explanation; it is repeated each time their number has doubled
 	explainedAtOnce = 4       // problems explained per epoch
 	explainedAlpha  = 0.02
 )
@@ -66,21 +66,22 @@ func (c *causes) announce(catalogue []cct.Tracepoint) {
 	}
 }
 
-// arrive adds a request to the load of its type if that load is tracked.
+// arrive adds o to the load of its type if that load is tracked.
 func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 	if l := c.loads[requestType]; l != nil {
 		l.Observe(o)
 	}
 }
 
-// observe adds a request to the sample of its group. The given tracepoints were enabled for the request.
+// observe adds o to the sample of group. enabled lists the tracepoints that were on for it. It does nothing if the
+// group has no sample.
 func (c *causes) observe(group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	if s := c.samples[group]; s != nil {
 		s.Observe(o, enabled, simulation)
 	}
 }
 
-// endEpoch closes the epoch of the loads and brings the samples up to date.
+// endEpoch closes an epoch of the loads and adds them to the samples.
 func (c *causes) endEpoch() {
 	for _, l := range c.loads {
 		l.Close()
@@ -90,10 +91,10 @@ func (c *causes) endEpoch() {
 	}
 }
 
-// explain sets the explanations of the problems, which are ranked. It samples requests of the first problems, with
-// problems under investigation at the front, and explains a few problems per call, located ones first.
+// explain sets the explanations of problems, which must be ranked. It samples requests of at most sampledProblems
+// problems, those under investigation first, and explains at most explainedAtOnce of them per call, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
-	investigated := make(map[search.Subject]int) // status and 1
+	investigated := make(map[search.Subject]int) // 1 + status
 	for i := range state.Investigations {
 		if v := &state.Investigations[i]; v.Status.Active() {
 			investigated[v.Subject] = 1 + int(v.Status)
@@ -150,7 +151,7 @@ func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 	c.keepLoads()
 }
 
-// keepLoads drops the loads of request types that are no longer sampled.
+// keepLoads tracks the loads of the request types that are sampled, and drops all others.
 func (c *causes) keepLoads() {
 	sampled := make(map[analysis.Hash]bool, len(c.samples))
 	for _, s := range c.samples {
@@ -166,8 +167,8 @@ func newGroupSample(requestType analysis.Hash) *groupSample {
 	return &groupSample{explain.NewSample(sampledRequests, simulatedSpans), requestType}
 }
 
-// look explains p from its sample. The kth look at a sample has an error probability of alpha/k(k+1), so that all looks
-// together have at most alpha.
+// look explains p from its sample. The kth look at a sample has an error probability of explainedAlpha/k(k+1), so the
+// error probability of all looks together is at most explainedAlpha.
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.Seen()
 	f.looks++

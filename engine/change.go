@@ -28,7 +28,7 @@ type Settings struct {
 	Gates      incident.Gates
 }
 
-// Settings returns the options of o that can change.
+// Settings returns the options of o that can change while a Core is running.
 func (o *Options) Settings() Settings {
 	return Settings{
 		Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention,
@@ -36,8 +36,8 @@ func (o *Options) Settings() Settings {
 	}
 }
 
-// Change is an input to decisions that isn't a trace. Each change is a record of the journal, so decisions remain a
-// function of the journal. Exactly one field is set, apart from By and Text.
+// Change is an input to decisions that isn't a trace. Each change is a record of the journal, so that decisions remain
+// a function of the journal. Exactly one field must be set, apart from By and Text.
 type Change struct {
 	Settings *Settings        `cbor:"settings,omitempty"`
 	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier override of the same tracepoint
@@ -71,7 +71,7 @@ func DecodeChange(b []byte) (x Change, err error) {
 	return x, nil
 }
 
-// valid reports whether the enumerations of x are in range and its measurements are finite.
+// valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives can be judged.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() {
 		return false
@@ -90,7 +90,7 @@ func (x *Change) valid() bool {
 	return m == nil || finite(m.Hits, m.Bytes, m.CPU)
 }
 
-// finite reports whether no number is NaN or infinite.
+// finite reports whether all numbers are finite.
 func finite(numbers ...float64) bool {
 	for _, x := range numbers {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -103,8 +103,8 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// Apply makes a change. It returns false if there is nothing to change, if there are too many overrides, or if no
-// strategy has the given name.
+// Apply makes the change x. It returns false if the override to withdraw or the open incident to accept doesn't exist,
+// if there are [MostOverrides] overrides already, or if no strategy has the given name.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -134,7 +134,7 @@ func (c *Core) Apply(x *Change) bool {
 // overrideVerbs are the verbs used in the decision log, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// set replaces the settings. It returns false if no strategy has the given name.
+// set replaces the settings with s. It changes nothing and returns false if no strategy is called s.Strategy.
 func (c *Core) set(s *Settings) bool {
 	strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 	if err != nil {
@@ -147,8 +147,8 @@ func (c *Core) set(s *Settings) bool {
 	return true
 }
 
-// accept makes the behaviour since the onset of an open incident, and of its problems, the new normal; see
-// [incident.Tracker.Accept].
+// accept makes the behaviour since the onset of the open incident id, and of its changed problems, the new normal. It
+// returns false if there is no such incident; see [incident.Tracker.Accept].
 func (c *Core) accept(id uint64, by, text string) bool {
 	accepted := c.incidents.tracker.Accept(id, by, text)
 	if !accepted {

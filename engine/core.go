@@ -26,14 +26,14 @@ type Options struct {
 	Path     critpath.Options
 	Groups   group.Options
 	Watch    detect.WatchOptions
-	Learning time.Duration // starts at the first request; requests during it count as healthy
-	Epoch    time.Duration // between two decisions
+	Learning time.Duration // length of the learning period, which starts at the first request; requests during it count as healthy
+	Epoch    time.Duration // time between two decisions
 	Budget   search.Budget
 	Strategy string // a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, but at least a
-	// day. If it is 0, groups and incidents are deleted only to make room.
+	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at
+	// least a day. If it is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
 	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
@@ -100,11 +100,11 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	forgotten trace.Nanos                                                       // when names were last deleted, 0 if not since the process started
+	forgotten trace.Nanos                                                       // when names were last deleted or, before that, RenewNames was first called; 0 before the first call
 }
 
-// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has
-// the name given in options; see [Options.CheckStrategy].
+// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if options.Strategy
+// names no strategy; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
 	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
@@ -144,7 +144,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// groups returns the groups; during the learning period, the provisional ones.
+// groups returns the groups, or the provisional groups during the learning period.
 func (c *Core) groups() *group.Grouper {
 	if !c.learning.over {
 		return c.learning.preview.Groups
@@ -152,14 +152,14 @@ func (c *Core) groups() *group.Grouper {
 	return c.detector.Groups
 }
 
-// OnLearned registers f to be called for each request of the learning period when that period ends, with the final
-// request type and group, where Observe returned provisional ones. Either may be nil. f must not retain its arguments.
+// OnLearned registers f, which is called for each request of the learning period when that period ends. f gets the
+// final request type and group; Observe returned provisional ones. Either may be nil. f must not retain its arguments.
 func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
 	c.onLearned = f
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Unusable roots only change the history of
-// sites.
+// Ingest takes a closed trace and returns the number of requests in it. Unusable roots don't count as requests, but
+// their spans and calls enter the history.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	p.Cover(&c.coverage)
@@ -186,14 +186,14 @@ func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
 
 // ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
-// version that appears after the learning period, or equally late in a recorded past, counts as a deploy unless it is
+// new version counts as a deploy if it appears after the learning period, or as late in a recorded past, unless it is
 // the first known version of its service.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	c.versions.observe(seen, c.learning.over, c.options.Learning)
 }
 
-// Observe takes one request and returns its request type and group. The simulation may be nil. A result is nil if there
-// is no room for a new type or group, or if the request is excluded from the statistics. Observe doesn't retain its
+// Observe takes one request and returns its request type and group. simulation may be nil. A result is nil if there is
+// no room for a new type or group, or if the request is excluded from the statistics. Observe doesn't retain its
 // arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	c.objectives.observe(o)
@@ -217,8 +217,8 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	return requestType, group
 }
 
-// observeExplored adds a request that had all tracepoints enabled to the tree of its type. All other statistics leave
-// it out because the tracepoints slowed it down.
+// observeExplored adds a request that had all tracepoints enabled to the tree of its type, if the type is known. All
+// other statistics leave the request out because the tracepoints slowed it down.
 func (c *Core) observeExplored(o *observation.Observation) {
 	if len(o.Behind) > 0 {
 		return
@@ -229,7 +229,7 @@ func (c *Core) observeExplored(o *observation.Observation) {
 	}
 }
 
-// observeTree adds the contexts of a request to the tree of its type.
+// observeTree adds the contexts of o to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
 	a := c.plans.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
@@ -240,7 +240,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	c.trees.observe(requestType, x)
 }
 
-// ContextCounts returns the contexts of a request in the form that package cct takes.
+// ContextCounts converts the contexts of o to the form that package cct takes, in the same order.
 func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
@@ -288,7 +288,8 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 }
 
 // trackIncidents starts the goroutine that ends an epoch of the history of sites and of the incidents. It runs in
-// parallel with the work on the groups of requests: both read the table, and neither changes it.
+// parallel with the work on the groups of requests: both read the table, and neither changes it. The caller must wait
+// for it before it uses incidents.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, arrives, tracked := c.objectives.burns(now, c.detector.Groups), c.learning.arrives(now), &sync.WaitGroup{}
 	c.calls.flush() // this call and the next may add names to the table
@@ -316,8 +317,8 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.problems.causes.explain(c.problems.open, &c.searches.state, c.table, c.options.Seed)
 }
 
-// decide makes the next plan and returns the decisions. The given share of the requests explores, that is, has all
-// tracepoints enabled.
+// decide makes the next plan and returns the decisions, or nil with IncidentsOnly. explore is the share of the requests
+// that explore, that is, have all tracepoints enabled.
 func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
@@ -360,18 +361,18 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	return decisions
 }
 
-// Announce replaces the catalogues of all services.
+// Announce replaces the catalogues of all services with catalogue.
 func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.offers.replace(now, catalogue)
 	c.offered()
 }
 
-// offered propagates a new catalogue to the trees and the explanations.
+// offered tells the trees and the explanations about a new catalogue.
 func (c *Core) offered() {
 	c.trees.outdate()
 	c.problems.causes.announce(c.offers.catalogue)
 }
 
 // NewlyKept returns the traces of requests that [Kept] has taken since the last call, if their journal records are
-// known. These traces should be stored with all attributes, because an [observation.Observation] lacks them.
+// known. The caller should store these traces with all attributes, because an [observation.Observation] lacks them.
 func (c *Core) NewlyKept() []Recorded { return c.kept.take() }

@@ -60,7 +60,7 @@ func (w *world) play() []detect.Problem {
 	return w.core.View().Problems.Open()
 }
 
-// until plays until a time after start.
+// until plays until t after start.
 func (w *world) until(t time.Duration) {
 	for w.now < start.Add(t) {
 		w.play()

@@ -17,7 +17,7 @@ type Deploy struct {
 	Version, Before trace.Symbol // Before is the newest version seen before this one
 }
 
-// VersionSeen is a sighting of one version of a service.
+// VersionSeen records when one version of a service was seen.
 type VersionSeen struct {
 	ingest.ServiceVersion
 	First trace.Nanos // start of its first span
@@ -30,7 +30,7 @@ const (
 	mostDeploys  = 1000 // the oldest ones are deleted first
 )
 
-// versions holds the known versions of services, to detect new ones.
+// versions holds the known versions of services, to detect deploys.
 type versions struct {
 	known   []VersionSeen                 // by first appearance
 	places  map[ingest.ServiceVersion]int // index in known
@@ -42,9 +42,9 @@ func newVersions() versions {
 	return versions{places: make(map[ingest.ServiceVersion]int), newest: make(map[trace.Symbol]trace.Symbol)}
 }
 
-// observe takes versions; see [Core.ObserveVersions]. After the learning period each new version of a known service is
-// a deploy. During the learning period a new version is a deploy only if it first appeared at least one learning period
-// after the first known version, which happens in a recorded past.
+// observe takes the versions in seen; see [Core.ObserveVersions]. After the learning period each new version of a known
+// service is a deploy. During the learning period a new version is a deploy only if it first appeared at least one
+// learning period after the first known version, which happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
 	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
 	for _, x := range seen {
@@ -63,8 +63,9 @@ func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Durat
 	}
 }
 
-// before returns the newest version of the service of x that is older than x, or 0 if there is no older version.
-// Versions that arrive together don't count as successors of each other.
+// before returns the newest known version of x's service, or 0 if there is none. If another version of the service
+// started at the same time as x, before returns that version's predecessor, so that the two don't count as successors
+// of each other.
 func (v *versions) before(x VersionSeen) trace.Symbol {
 	for _, d := range slices.Backward(v.deploys) {
 		if d.At != x.First {
@@ -87,8 +88,8 @@ func (v *versions) add(x VersionSeen) {
 	v.newest[x.Service] = x.Version
 }
 
-// trim deletes the versions beyond the limit. It is called at the end of an epoch and not for each version, so the
-// result doesn't depend on how versions are divided among calls of observe.
+// trim deletes the least recently seen versions beyond mostVersions. It is called at the end of an epoch and not for
+// each version, so that the result doesn't depend on how versions are divided among calls of observe.
 func (v *versions) trim() {
 	over := len(v.known) - mostVersions
 	if over <= 0 {
@@ -102,7 +103,7 @@ func (v *versions) trim() {
 	v.reset(left, v.deploys)
 }
 
-// reset replaces the known versions, which are ordered by first appearance, and the deploys.
+// reset replaces the known versions, which must be ordered by first appearance, and the deploys.
 func (v *versions) reset(known []VersionSeen, deploys []Deploy) {
 	*v = newVersions()
 	v.deploys = deploys

@@ -32,7 +32,7 @@ func newRollouts(t testing.TB, config engine.Options) *rollouts {
 	return r
 }
 
-// run adds spans of versions of a service.
+// run adds spans of versions of service.
 func (r *rollouts) run(service string, versions ...string) {
 	var seen []engine.VersionSeen
 	for _, v := range versions {

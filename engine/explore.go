@@ -11,11 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exploreArm is the arm, present in every plan, of requests that have all tracepoints enabled.
+// exploreArm is the arm of requests that have all tracepoints enabled. It is the same in every plan.
 var exploreArm = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything: true}
 
 // setPathTimes sets the times of counts, which belong to o's contexts, to the inclusive times on the critical path,
-// because shares are based on these. Times of baseline contexts become 0.
+// because shares are relative to these. Times of baseline contexts become 0.
 func setPathTimes(o *observation.Observation, counts []cct.ContextCount) {
 	for i := range counts {
 		counts[i].Nanos = 0
@@ -33,7 +33,8 @@ func setPathTimes(o *observation.Observation, counts []cct.ContextCount) {
 }
 
 // addReferences sets the excess of each share: its mean minus the mean in healthy requests that explored. It leaves out
-// contexts whose reference is too uncertain to resolve a quarter of the edge's excess. The tree may be nil.
+// contexts whose reference is too uncertain to resolve a quarter of the edge's excess. It does nothing if t is nil or
+// has no references.
 func addReferences(p *detect.Problem, t *cct.Tree, on []trace.Symbol, shares []detect.RefinedShare) {
 	if t == nil {
 		return

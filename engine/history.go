@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordHistory adds the evidence of investigations that the decisions located to the trees, once for each context, so
+// recordHistory adds the evidence of the investigations that decisions have located to the trees, once per context, so
 // that the next search starts where causes were found before.
 func (r *Searches) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
@@ -32,7 +32,7 @@ func (r *Searches) learnInside(v *search.Investigation) {
 	}
 }
 
-// resultsOf returns the evidence of an investigation by context.
+// resultsOf returns the evidence of v by context.
 func resultsOf(v *search.Investigation) map[trace.Context]cct.History {
 	own := make(map[trace.Symbol]float64, len(v.Suspects))
 	for _, s := range v.Suspects {

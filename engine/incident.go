@@ -13,8 +13,8 @@ import (
 // Incident is an incident together with the request types and problems that it affects.
 type Incident struct {
 	incident.Incident
-	Types    []AffectedType  // by falling added latency, at most maxAffected
-	Share    float64         // share of all requests since the onset that are of Types; 0: unknown
+	Types    []AffectedType  // by falling loss, at most maxAffected
+	Share    float64         // requests of Types as a share of all requests since the onset; 0: unknown
 	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place
 	// Milestones are the events in its course, in the order they became known.
@@ -26,8 +26,8 @@ type Incident struct {
 // deployLead is the longest time between a deploy and an incident that it may have caused.
 const deployLead = 30 * time.Minute
 
-// Deploys returns the deploys in all of the suspects of x, from half an hour before its onset until its end, in their
-// original order.
+// Deploys returns the deploys of services that x shows as suspects, from half an hour before its onset until its end,
+// in their order in all.
 func (x *Incident) Deploys(all []Deploy) []Deploy {
 	var found []Deploy
 	for _, d := range all {
@@ -39,8 +39,8 @@ func (x *Incident) Deploys(all []Deploy) []Deploy {
 	return found
 }
 
-// SuspectDeploy returns the latest deploy of the first suspect that may have caused x, or the zero value. A deploy
-// after the opening isn't the cause, but it may be the fix.
+// SuspectDeploy returns the latest deploy of the first suspect that may have caused x, or the zero value if there is
+// none. It ignores deploys after x last opened: they aren't the cause, but may be the fix.
 func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 	for _, d := range slices.Backward(x.Deploys(all)) {
 		if d.Service == x.Suspects[0].Service && d.At <= x.LastOpened() {
@@ -72,13 +72,13 @@ func (x *AffectedType) lost() float64 {
 // Fails reports whether x loses more by failures than by added latency.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
 
-// Limits that decide whether an affected type is back to normal.
+// Thresholds below which an affected type is back to normal.
 const (
-	leastLeft = 0.25 // share of the former loss per request that new requests must still have
-	leastMore = 1.25 // times the former loss that continues at a lower level
+	leastLeft = 0.25 // minimum ratio of the new requests' loss per request to the former one
+	leastMore = 1.25 // minimum ratio of the total loss to the former total, for a loss that continues at a lower level
 )
 
-// goesOn reports whether the requests that x has in addition to before are still slow or failing. Healthy requests
+// goesOn reports whether the requests that x has in addition to `before` are still slow or failing. Healthy requests
 // after the end must not dilute the size of an incident.
 func (x *AffectedType) goesOn(before *AffectedType) bool {
 	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()
@@ -86,5 +86,5 @@ func (x *AffectedType) goesOn(before *AffectedType) bool {
 		(lost*float64(before.Requests) >= leastLeft*added*before.lost() || x.lost() >= leastMore*before.lost())
 }
 
-// maxAffected limits the number of request types, and of problems, of an incident.
+// maxAffected limits both the request types and the problems of an incident.
 const maxAffected = 100

@@ -22,7 +22,7 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns the open incidents and the closed ones still remembered, in the order they were opened.
+// All returns all open incidents, and the closed ones not yet forgotten, in the order they were opened.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))
@@ -37,7 +37,7 @@ func (c *Incidents) All() []Incident {
 	return all
 }
 
-// With returns the oldest open incident that contains a problem.
+// With returns the ID of the oldest open incident that contains problem. ok is false if no open incident does.
 func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
 	for _, x := range c.tracker.Incidents() {
 		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
@@ -51,7 +51,7 @@ func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
 // [incident.ChangedCalls].
 func (c *Incidents) ChangedCalls() []incident.ChangedCalls { return c.tracker.ChangedCalls() }
 
-// watch applies new objectives and gates.
+// watch replaces the objectives and the gates.
 func (c *Incidents) watch(o []incident.Objective, g incident.Gates) {
 	c.objectives.Set(o)
 	c.tracker.SetGates(g)
@@ -67,10 +67,11 @@ func (c *Incidents) problems() (all []analysis.Hash) {
 	return all
 }
 
-// leastRetention is the minimum time that closed incidents are kept.
+// leastRetention is the minimum time for which closed incidents are kept.
 const leastRetention = 24 * time.Hour
 
-// forget deletes closed incidents that are older than age, unless age is 0, and the oldest ones if there are too many.
+// forget deletes closed incidents older than age or, if longer, leastRetention, unless age is 0. It also deletes the
+// oldest ones if there are too many.
 func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	before := trace.Nanos(math.MinInt64)
 	if age > 0 {
@@ -79,7 +80,7 @@ func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	c.tracker.Forget(before)
 }
 
-// missesObjective reports whether the requests of g since the onset miss one of the objectives of an incident. Such
+// missesObjective reports whether an objective that x misses applies to g, and g has had requests since the onset. Such
 // requests are affected even if their mean is normal.
 func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
 	for i := range x.Objectives {
@@ -90,7 +91,7 @@ func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since 
 	return false
 }
 
-// affected lists the request types and problems of an incident, and holds its place.
+// affected holds the request types and problems that an incident affects, its place and its milestones.
 type affected struct {
 	Types    []AffectedType
 	since    map[analysis.Hash]*group.Since // all requests of Types since the onset
@@ -103,7 +104,7 @@ type affected struct {
 	Milestones []Milestone
 }
 
-// mostly reports whether requests of one type account for at least half of the loss of all affected requests.
+// mostly reports whether requestType accounts for at least half of the loss of all affected types.
 func (a *affected) mostly(requestType analysis.Hash) bool {
 	own, all := 0.0, 0.0
 	for i := range a.Types {
@@ -116,7 +117,8 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 	return own >= all/2
 }
 
-// mayReturn is the maximum time between the end of an incident and its reopening, except if it takes hours to grow.
+// mayReturn is the maximum time between the end of an incident and its reopening. Incidents that take hours to grow may
+// reopen later.
 const mayReturn = 10 * time.Minute
 
 // follow updates the request types and the problems of the open incidents at the end of an epoch.
@@ -163,16 +165,16 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 
 // Thresholds for affected request types.
 const (
-	leastSlowdown = 1.05 // times the usual mean
-	leastFailures = 0.02 // share of the requests, above the usual share
-	leastAffected = 3    // failed requests
-	clearly       = 2.0  // standard errors; few are enough because the incident itself is certain
+	leastSlowdown = 1.05 // minimum ratio to the usual mean
+	leastFailures = 0.02 // minimum increase of the share of failed requests
+	leastAffected = 3    // minimum number of requests that are slower, or that failed
+	clearly       = 2.0  // minimum difference in standard errors; few are enough because the incident itself is certain
 )
 
-// longestUnnoticed is the maximum time that a returning incident can go on before it is reopened.
+// longestUnnoticed is the maximum time for which an incident may have returned before it is reopened.
 const longestUnnoticed = 2 * incident.Window
 
-// unlearn removes requests learned as healthy after the start of an incident that is opening now.
+// unlearn removes requests that were learned as healthy after the start of x, which is opening or reopening now.
 func unlearn(groups *group.Grouper, x *incident.Incident) {
 	began := x.Onset
 	if x.Reopened() != 0 {
@@ -207,8 +209,8 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	}
 }
 
-// affectTypes updates the request types that x affects; each is updated until its requests are back to normal. Their
-// usual values stay as they were when they joined.
+// affectTypes updates a's request types, which x affects. Each is updated until its requests are back to normal, and
+// keeps the usual values it had when it joined.
 func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper) {
 	now, service, before := groups.Closed(), x.Suspects[0].Service, len(a.Types)
 	a.all.count(groups, x.Onset, now)
@@ -261,7 +263,7 @@ type requestsSince struct {
 	Until    trace.Nanos // 0 before the first count
 }
 
-// count adds the requests from the onset until now that s doesn't contain yet.
+// count adds the requests from onset until now that s doesn't contain yet.
 func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -278,7 +280,7 @@ func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	s.Until = now
 }
 
-// usualType returns the request type of g with its usual values.
+// usualType returns the request type of g with only its usual values set.
 func usualType(g *group.Group) AffectedType {
 	usual := &g.Reference
 	return AffectedType{
@@ -287,7 +289,7 @@ func usualType(g *group.Group) AffectedType {
 	}
 }
 
-// measure sets the values of the requests since the onset.
+// measure sets the values of the requests since the onset. If there were no requests, it sets only Requests and Span.
 func (x *AffectedType) measure(since *group.Since) {
 	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
 		return
@@ -311,10 +313,11 @@ func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
-// leastExplained is the smallest share of a problem that must lie at a suspect for its incident to contain the problem.
+// leastExplained is the share of a problem that a suspect must exceed for its incident to contain the problem.
 const leastExplained = 0.3
 
-// explains returns the open incident whose first suspect accounts for most of a problem, or nil.
+// explains returns the incident in open whose first suspect accounts for the largest share of p, or nil if no share
+// exceeds leastExplained.
 func (c *Incidents) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
 	all, parts := 0.0, make([]float64, len(open)) // by incident
 	for i := range p.Edges {

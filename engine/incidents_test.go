@@ -245,7 +245,7 @@ func (w *world) restart(t *testing.T, options engine.Options) {
 	w.core = restored
 }
 
-// service returns the service that runs a tracepoint.
+// service returns the service that runs tracepoint.
 func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
 	for _, p := range w.app.Catalogue() {
 		if p.ID == tracepoint {
@@ -255,8 +255,8 @@ func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
 	return 0
 }
 
-// placing ingests a request that places an order. A span of orders contains a span of a payment and spends the time
-// after the payment itself. There is no span for the call.
+// placing ingests a request that places an order. A span of orders contains a span of a payment, and spends the time
+// `after` itself once the payment is done. There is no span for the call.
 func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, after float64) {
 	span := func(id, parent trace.SpanID, service, name string, from, to trace.Nanos) trace.Span {
 		s := table.Symbol(service)

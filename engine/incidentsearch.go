@@ -18,8 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// incidentSearch is the part of an open incident's requests that lies inside the operations of its first suspect and in
-// the calls to it. The search sees it as one problem, over all request types, as if each operation were an entry.
+// incidentSearch collects the time that requests spend inside the operations of an open incident's first suspect and in
+// the calls to it. The search treats this as one problem, over all request types, as if each operation were an entry.
 type incidentSearch struct {
 	incident   uint64
 	service    trace.Symbol
@@ -47,10 +47,10 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether the suspect adds latency. The search can't locate failures.
+// losesTime reports whether s adds latency. The search can't locate failures, so only such suspects are searched.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
-// mayBeCallers reports whether most of a suspect's time passes between its callers' calls and its own spans.
+// mayBeCallers reports whether most of the time of s passes between its callers' calls and its own spans.
 func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
@@ -61,8 +61,8 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	}
 }
 
-// addOperations adds the steps that run in the service of s or call it, on the critical paths of all request types. If
-// a caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
+// addOperations adds the steps on the critical paths of all request types that run in the service of s or call it. If a
+// caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
 // suspect's time is of this kind, the steps of such callers are searched too.
 func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
 	for g := range groups.Each() {
@@ -87,7 +87,7 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 	}
 }
 
-// observe adds the times that a request spends inside the operations of s.
+// observe adds the times that a request spends inside the operations of s. inside is the part of the request in them.
 func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.Observation) {
 	s.requests++
 	for i := range inside.Edges {
@@ -99,7 +99,7 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is the latency that an operation adds in requests of all types. Except for the counts, its fields are sums over
+// loss is the latency that an operation adds to requests of all types. All fields but the counts are sums over
 // requests.
 type loss struct {
 	requests, nanos           float64
@@ -149,7 +149,8 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 	return p
 }
 
-// healthyWithout returns the times of an operation that no healthy request of the type ran: zero for each of them.
+// healthyWithout returns the times of an operation that no healthy request of the type ran: one zero per healthy
+// request. It returns the zero value if the type is unknown.
 func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Moments {
 	g := groups.Group(requestType)
 	if g == nil {
@@ -158,7 +159,8 @@ func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Mome
 	return stats.Moments{N: g.Reference.Tally.Total.N}
 }
 
-// add adds requests of one type that ran the operation. If the type has no healthy requests, they are no evidence.
+// add adds requests of one type that ran the operation. If the type has no healthy requests, they don't change the
+// excess.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)
@@ -173,7 +175,7 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the operation's own time, as an edge in a context. Its excess is NaN if no requests were compared.
+// edge returns the operation's own time as an edge of the context `at`. Its excess is NaN if no requests were compared.
 func (x *loss) edge(at trace.Context) group.EdgeShare {
 	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
@@ -187,7 +189,7 @@ func (x *loss) edge(at trace.Context) group.EdgeShare {
 	return e
 }
 
-// usuallySpent returns the own times of the operations of s in healthy requests that ran them.
+// usuallySpent returns the own times of s.operations in healthy requests that ran them.
 func (s *incidentSearch) usuallySpent(groups *group.Grouper, table *trace.Table) map[spentKey]stats.Moments {
 	usual := make(map[spentKey]stats.Moments)
 	for _, id := range s.types() {
@@ -208,7 +210,7 @@ func (s *incidentSearch) usuallySpent(groups *group.Grouper, table *trace.Table)
 	return usual
 }
 
-// mayLocate reports whether an operation calls the first suspect or runs in a service whose steps s searches.
+// mayLocate reports whether op calls the first suspect, or runs in it or in another service whose own steps s searches.
 func (s *incidentSearch) mayLocate(op trace.Op, table *trace.Table) bool {
 	if concerns(table, op, s.service) {
 		return true

@@ -18,16 +18,16 @@ import (
 // Limits on the requests that are kept for comparisons. Each request takes 2 to 4 kB.
 const (
 	mostNewlyKept = 512  // requests between two calls of take
-	keptRequests  = 8192 // approximate
+	keptRequests  = 8192 // approximate total
 	keptTypes     = 1024 // request types
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
-	mostOfStrata  = 64 // requests of a type in a stratum
+	mostOfStrata  = 64 // maximum number of requests of a type in a stratum
 )
 
-// Kept holds requests of all request types from the last hours. Each stratum of time has the same number, so that any
-// requests can be compared with any others, including requests from before a problem or without one. It isn't part of
-// the saved state because no decision depends on it.
+// Kept holds requests of all request types from the last hours. Each stratum of time has room for the same number, so
+// that any requests can be compared with any others, including requests from before a problem or without one. It isn't
+// part of the saved state because no decision depends on it.
 type Kept struct {
 	table    *trace.Table
 	problems *Problems
@@ -36,13 +36,13 @@ type Kept struct {
 	added    []Recorded
 }
 
-// Recorded is a trace with the journal records of its spans.
+// Recorded names a trace and the journal records of its spans.
 type Recorded struct {
 	Trace   trace.ID
 	Records []uint64
 }
 
-// keptRequest is a request without its contexts.
+// keptRequest is a request without its contexts, to save memory.
 type keptRequest struct {
 	*observation.Observation
 	group analysis.Hash // zero if it has no group
@@ -57,7 +57,7 @@ func newKept(table *trace.Table, problems *Problems) *Kept {
 	}
 }
 
-// observe adds a request; group may be nil.
+// observe adds o, unless its sample rejects it or there are too many types; group may be nil.
 func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {
@@ -100,7 +100,8 @@ func (k *Kept) take() []Recorded {
 	return added
 }
 
-// endEpoch deletes old requests, and unknown request types, and divides the room again.
+// endEpoch deletes old requests and the request types that aren't known, and divides the room among the remaining
+// types.
 func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
 		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {
@@ -120,7 +121,7 @@ func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	}
 }
 
-// appendNames appends the names that the requests mention; see [trace.Table.Forget].
+// appendNames appends the names that the requests mention to b; see [trace.Table.Forget].
 func (k *Kept) appendNames(b []byte) []byte {
 	for _, strata := range k.types {
 		for _, s := range strata {
@@ -139,8 +140,8 @@ func (k *Kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Of returns requests of a group or request type in random order: its sample, if it has a problem, and the kept
-// requests from the last hours, which lack contexts.
+// Of returns requests of g, a group or request type, in pseudo-random order: its sample, if it has a problem, and the
+// kept requests of the last hours, which lack contexts.
 func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))
@@ -159,7 +160,7 @@ func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	return all
 }
 
-// Frequencies compares the attributes of two disjoint sets of requests returned by Of; see [explain.Frequencies].
+// Frequencies compares the attributes of a and b, disjoint sets of requests returned by Of; see [explain.Frequencies].
 func (k *Kept) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
 	if s := k.problems.causes.samples[group]; s != nil {
 		return s.Frequencies(a, b, k.table)

@@ -16,17 +16,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// epochEnd marks the end of an epoch in the learning period.
+// epochEnd records how many requests had arrived at the end of an epoch in the learning period.
 type epochEnd struct {
 	end  trace.Nanos
-	seen uint64 // observations until then
+	seen uint64 // requests until then
 }
 
 // earlyBytes limits the memory for observations of the learning period, which take about 200 bytes each.
 const earlyBytes = 256 << 20
 
-// learning is the learning period. It keeps all requests until the end, because the request types are only known then.
-// Until then, statistics are provisional.
+// learning holds the state of the learning period. It keeps requests, up to earlyBytes, until the period ends, because
+// the request types are only known then. Until then, statistics are provisional.
 type learning struct {
 	over     bool
 	epoch    time.Duration    // time between two decisions
@@ -38,7 +38,7 @@ type learning struct {
 	dropped  uint64 // requests dropped because there was no room
 }
 
-// observe stores a request and returns its provisional request type and group.
+// observe stores o, or drops it if earlyBytes are used up, and returns its provisional request type and group.
 func (l *learning) observe(o *observation.Observation) (requestType, group *group.Group) {
 	l.preview.Groups.Types.Learn(o)
 	if l.requests.Bytes() < earlyBytes {
@@ -52,7 +52,7 @@ func (l *learning) observe(o *observation.Observation) (requestType, group *grou
 	return l.preview.Groups.Observe(o)
 }
 
-// endEpoch ends an epoch.
+// endEpoch ends an epoch of the provisional groups, and records it if any request has arrived so far.
 func (l *learning) endEpoch(now trace.Nanos) {
 	l.preview.Groups.Close(now)
 	if l.seen > 0 {
@@ -61,16 +61,16 @@ func (l *learning) endEpoch(now trace.Nanos) {
 	}
 }
 
-// pastEpochs is the number of epochs within which all of a recorded past must arrive.
+// pastEpochs is the number of epochs within which a recorded past must arrive completely.
 const pastEpochs = 2
 
-// arrives reports whether more of a recorded past may still arrive. If so, nothing is judged yet.
+// arrives reports whether more of a recorded past may still arrive, so that nothing can be judged yet.
 func (l *learning) arrives(now trace.Nanos) bool {
 	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
 
-// elapsed returns the length of the time covered by the requests seen until now. It starts at the first epoch with a
-// request, or at the start of a recorded past that arrived at once.
+// elapsed returns the length of the time covered by the requests seen until now, or 0 before the first request. It
+// counts from the first epoch with a request, or from the start of a recorded past that arrived at once.
 func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration {
 	switch elapsed := now.Sub(l.began); {
 	case l.began == 0:
@@ -142,7 +142,7 @@ type earlyEpochs struct {
 	seen    uint64      // requests already assigned to an epoch
 }
 
-// divide returns the epochs of the learning period, which ends now.
+// divide returns the epochs of the learning period, which must end now.
 func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	e := &earlyEpochs{arrived: l.epochs, length: l.epoch}
 	if sites.Covered(now) <= now.Sub(l.began) {
@@ -159,8 +159,8 @@ func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	return e
 }
 
-// of returns the epoch of the next request as an index of ends. It uses the arrival of requests that claim to have
-// ended before the past or after their arrival, because their clock is wrong.
+// of returns the epoch of o, which must be the next request, as an index of ends. If o claims to have ended before the
+// past started or after o arrived, its clock is wrong, so its arrival counts.
 func (e *earlyEpochs) of(o *observation.Observation) int {
 	for e.seen == e.arrived[0].seen {
 		e.arrived = e.arrived[1:]
@@ -188,7 +188,8 @@ func (l *learning) save(s *savedCore) {
 	}
 }
 
-// appendRequests appends the requests of the learning period with their provisional groups. It appends nothing later.
+// appendRequests appends the requests of the learning period with their provisional groups. It appends nothing after
+// the learning period.
 func (l *learning) appendRequests(b []byte) []byte {
 	if l.over {
 		return b

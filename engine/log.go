@@ -11,22 +11,23 @@ import (
 // actionLog collects the actions of people since the last epoch for the decision log.
 type actionLog []string
 
-// add adds an action to the log.
+// add adds an action to the log; an empty `by` means "a person".
 func (l *actionLog) add(by, did string) { *l = append(*l, cmp.Or(by, "a person")+" "+did) }
 
-// addOverride adds an action on a tracepoint to the log.
+// addOverride adds an action on tracepoint to the log.
 func (l *actionLog) addOverride(by, verb, tracepoint string) {
 	l.add(by, verb+" "+strconv.Quote(tracepoint))
 }
 
-// take returns the entries and removes them.
+// take removes and returns the entries.
 func (l *actionLog) take() []string {
 	entries := *l
 	*l = nil
 	return entries
 }
 
-// decisions returns and removes the actions since the last epoch, as decisions carried out by the given plan.
+// decisions removes the actions since the last epoch and returns them as decisions carried out by version plan of the
+// plan.
 func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
 	for _, entry := range l.take() {
 		list = append(list, search.Decision{At: now, Plan: plan, Strategy: o.Strategy, Budget: o.Budget, Reason: entry})

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Milestone is an event in the course of an incident: a problem opened, or a place was located. It doesn't change
+// Milestone is an event in the course of an incident: a problem opened, or a place was located. It must not be changed
 // later.
 type Milestone struct {
 	At    trace.Nanos
@@ -22,10 +22,10 @@ type Milestone struct {
 	Kind        detect.ProblemKind
 }
 
-// maxPlaces limits the places in the course of an incident. The number of problems is limited by maxAffected.
+// maxPlaces limits the places among an incident's milestones. The number of problems is limited by maxAffected.
 const maxPlaces = 20
 
-// addProblem adds a problem to an incident. A chronic problem is no milestone because it started before the incident.
+// addProblem adds p to the incident. A chronic problem isn't a milestone, because it started before the incident.
 func (a *affected) addProblem(p *detect.Problem) {
 	a.Problems = append(a.Problems, p.ID)
 	if p.Onset == detect.Changed {
@@ -37,7 +37,8 @@ func (a *affected) addProblem(p *detect.Problem) {
 	}
 }
 
-// addPlace adds the place located now, unless it was also the last one.
+// addPlace adds a.Place as a milestone at time now, unless it is also the last place among the milestones, or there are
+// maxPlaces already.
 func (a *affected) addPlace(now trace.Nanos) {
 	places := 0
 	for _, m := range slices.Backward(a.Milestones) {

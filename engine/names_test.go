@@ -133,7 +133,7 @@ func TestForgetKeepsNamesOfState(t *testing.T) {
 
 const testStart trace.Nanos = 1_700_000_000_000_000_000
 
-// named reports whether an identity of a type has a name.
+// named reports whether id, an identity of type `of`, has a name.
 func named(table *trace.Table, of reflect.Type, id uint64) bool {
 	switch of {
 	case identityTypes[0]:

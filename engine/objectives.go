@@ -17,7 +17,7 @@ type objectives struct {
 	request incident.Request // scratch
 }
 
-// valid reports whether the objectives of s can be judged and its gates are numbers.
+// valid reports whether the objectives of s can be judged and its gates are finite.
 func (s *Settings) valid() bool {
 	for i := range s.Objectives {
 		if !s.Objectives[i].Valid() {
@@ -27,7 +27,7 @@ func (s *Settings) valid() bool {
 	return finite(s.Gates.Growth, s.Gates.Failing, s.Gates.Score)
 }
 
-// observe counts a request for the objectives of its entry.
+// observe counts o for the objectives of its entry.
 func (j *objectives) observe(o *observation.Observation) {
 	if !j.Watches(o.Entry) {
 		return
@@ -54,7 +54,7 @@ func (j *objectives) observe(o *observation.Observation) {
 	j.Observe(r)
 }
 
-// burns returns the objectives that are burning, with the services that their requests run through.
+// burns returns the objectives whose error budgets are burning, with the services that their requests run through.
 func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Burn {
 	burns := j.Step(now)
 	for i := range burns {
@@ -63,8 +63,8 @@ func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Bu
 	return burns
 }
 
-// servicesOf returns the services that the requests of an objective spend time in or wait for, ascending. During the
-// learning period it returns the service of the entry.
+// servicesOf returns the services that the requests of m's objective spend time in or wait for, ascending. During the
+// learning period it returns only the service of the entry.
 func (j *objectives) servicesOf(m *incident.Missed, groups *group.Grouper) []trace.Symbol {
 	services := map[trace.Symbol]bool{m.Service: true}
 	add := func(step trace.Op) {

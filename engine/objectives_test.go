@@ -33,7 +33,7 @@ func newCheckout(objectives ...incident.Objective) *checkout {
 	return &checkout{core: engine.NewCore(table, options), table: table, rng: rand.New(rand.NewPCG(1, 2)), now: start, rate: 5}
 }
 
-// play plays the given time.
+// play plays for d.
 func (c *checkout) play(d time.Duration) {
 	for end := c.now.Add(d); c.now < end; {
 		for i := range 10 * c.rate {

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// measuredEpochs is the number of epochs that a measurement by agents stays valid. Agents report less often than epochs
-// end.
+// measuredEpochs is the number of epochs for which a measurement by agents stays valid. It is more than one because
+// agents report less often than epochs end.
 const measuredEpochs = 3
 
 // Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
@@ -20,7 +20,7 @@ type Offers struct {
 	table       *trace.Table
 	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; the key 0 is for all services, see [Core.Announce]
 	costs       map[trace.Symbol]measuredCost     // by tracepoint
-	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents failed to enable, and when to try them again
+	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents reported as unavailable, and when to try them again
 	removed     map[trace.Symbol]trace.Nanos      // tracepoints that have left the catalogue, and when they did
 	measured    search.Measured
 	at          trace.Nanos // when measured was reported
@@ -45,7 +45,7 @@ func newOffers(table *trace.Table) *Offers {
 	}
 }
 
-// Catalogue returns the tracepoints that agents have announced.
+// Catalogue returns the tracepoints that agents have announced, with measured costs.
 func (f *Offers) Catalogue() []cct.Tracepoint { return f.catalogue }
 
 // Services returns the services whose agents have announced tracepoints, in any order.
@@ -57,10 +57,11 @@ func (f *Offers) Services() []string {
 	return names
 }
 
-// Measured returns the latest measurement of agents, or the zero value before the first.
+// Measured returns the agents' latest measurement, or the zero value before the first.
 func (f *Offers) Measured() search.Measured { return f.measured }
 
-// apply applies a report of agents with effect from the end of the epoch. It reports whether the catalogue changed.
+// apply applies r, a report of agents, with effect from the end of the epoch. It reports whether the catalogue or the
+// costs of tracepoints may have changed.
 func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {
 		for i := range r.Catalogues {
@@ -84,14 +85,14 @@ func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	return len(r.Catalogues)+len(r.Costs) > 0
 }
 
-// replace replaces the catalogues of all services.
+// replace replaces the catalogues of all services with catalogue.
 func (f *Offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
 	clear(f.services)
 	f.services[0] = catalogue
 	f.update(now)
 }
 
-// set replaces the catalogue of a service.
+// set replaces the catalogue of from's service, or deletes it if it is empty.
 func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)
 	if len(from.Tracepoints) == 0 {
@@ -119,7 +120,7 @@ func (f *Offers) set(from *search.Catalogue) {
 	f.services[service] = list
 }
 
-// operation returns the identity that the spans of an operation will have.
+// operation returns the operation that spans of service with this name and kind will have.
 func (f *Offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
 	return f.table.Op(service, f.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
 }
@@ -142,7 +143,7 @@ func (f *Offers) merge() {
 	f.indexed = cct.NewCatalogue(f.catalogue, f.table)
 }
 
-// update merges the catalogues and records the tracepoints that are no longer in any of them.
+// update merges the catalogues, and records the tracepoints that have just left all of them.
 func (f *Offers) update(now trace.Nanos) {
 	before := f.catalogue
 	f.merge()
@@ -159,7 +160,7 @@ func (f *Offers) update(now trace.Nanos) {
 	}
 }
 
-// setCosts records the measured costs of tracepoints that are in a catalogue.
+// setCosts records the measured costs of tracepoints that are in a catalogue, and ignores the others.
 func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	present := make(map[trace.Symbol]bool, len(f.catalogue))
 	for i := range f.catalogue {
@@ -173,12 +174,12 @@ func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	f.update(at)
 }
 
-// returnsSoon is the maximum time that the search waits for a tracepoint that can't be enabled now.
+// returnsSoon is the maximum time for which the search waits for a tracepoint that can't be enabled now.
 const returnsSoon = 2 * time.Minute
 
-// withdrawn returns three ascending lists of tracepoints: those that can't be enabled at time now; among them, the
-// unproven ones, which agents failed to enable while the plan had them; and among those, the ones that can be enabled
-// again soon.
+// withdrawn returns three ascending lists of tracepoints: list has all that can't be enabled at time now, unproven has
+// those among them that agents have reported as unavailable for a while, and returning has those among unproven that
+// can be enabled again within returnsSoon.
 func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
@@ -193,8 +194,8 @@ func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.S
 	return slices.Compact(list), unproven, returning
 }
 
-// usage returns the usage that agents measured under a plan, or the zero value if there is no measurement of that plan
-// younger than age.
+// usage returns the usage that agents measured under version plan of the plan, or the zero value if their latest
+// measurement is of another version or older than age.
 func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
 	if f.measured.Plan != plan || now.Sub(f.at) > age {
 		return search.Usage{}
@@ -202,7 +203,7 @@ func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Us
 	return search.Usage{Hits: f.measured.Hits, Bytes: f.measured.Bytes, CPU: f.measured.CPU}
 }
 
-// savedHeard is the state that agents' reports change. Each list is ascending.
+// savedHeard is the saved form of [Offers] and of the action log. Lists of services and tracepoints are ascending.
 type savedHeard struct {
 	Services []savedService
 	Costs    []savedCost

@@ -8,16 +8,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Place is the place of an incident as it was located. Later requests don't change its numbers.
+// Place is the place of an incident at the time it was located. Later requests don't change its numbers.
 type Place struct {
 	Operation trace.Op // 0 before a place is located
-	Share     float64  // share of the added latency; 0 if unknown, e.g. if only the variance has grown
+	Share     float64  // of the added latency; 0 if unknown, e.g. if only the variance has grown
 	At        trace.Nanos
 	Of        search.Subject // subject whose investigation located it: the incident or one of its problems
 	Reason    Reason
 }
 
-// Reason explains why requests are slower at a place, as seen by the kernel. It is the zero value while unknown.
+// Reason explains why requests are slower at a place, as seen by the kernel. The zero value means unknown.
 type Reason struct {
 	Wait     trace.Op     // kernel waits that account for most of the added latency; 0: unknown
 	Share    float64      // share of the added latency in those waits; 0: unknown
@@ -26,8 +26,8 @@ type Reason struct {
 	Computes bool         // the threads don't wait in the kernel
 }
 
-// rememberPlaces sets the places of the open incidents whose investigations have located one. It clears the place of an
-// incident whose first suspect has become another service.
+// rememberPlaces sets the places of open incidents that an investigation has located. It clears a place that the search
+// of its incident can no longer locate, because another service has become the first suspect.
 func (r *Searches) rememberPlaces(now trace.Nanos, sites *compare.Comparer) {
 	tracked := r.incidents.tracker.Incidents()
 	for i := range tracked {
@@ -53,8 +53,8 @@ func (r *Searches) placeOf(x *incident.Incident, place Place, now trace.Nanos, s
 }
 
 // lostAt returns the share of the added latency of all suspects of x that lies at the place located by v, or 0 if it's
-// unknown. The shares in v refer to less: to the added latency of the first suspect, to the slowdown of one request
-// type, or to the variance of its durations.
+// unknown. It has to convert v's shares, because they are relative to less: to the added latency of the first suspect,
+// to the slowdown of one request type, or to the variance of its durations.
 func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
 	p := r.Searched(v.Subject)
@@ -71,8 +71,8 @@ func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64
 	return share / max(share, slowdownIn(r.table, p, x.Suspects[0].Service)) * whole
 }
 
-// slowdownIn returns the share of p's slowdown that lies in a service or in its callers' waits for it, or 1 if the mean
-// hasn't grown.
+// slowdownIn returns the share of p's slowdown that lies in service or in its callers' waits for it, or 1 if no edge's
+// mean has grown.
 func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) float64 {
 	total, in := 0., 0.
 	for i := range p.Edges {
@@ -91,8 +91,8 @@ func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) flo
 	return in / total
 }
 
-// ShareOf converts a share of the whole of v, an investigation of x, to a share of the added latency of x; 0 means
-// unknown. If v located the place stored in x, it scales by the stored share so that all texts agree.
+// ShareOf converts share, which is relative to the whole of v, an investigation of x, to a share of x's added latency;
+// 0 means unknown. If v located the place stored in x, it scales by the stored share so that all texts agree.
 func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
@@ -102,7 +102,7 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 
 // slowdownShare returns the share of p's slowdown at the place located by v, whose shares refer to the variance. We
 // need it because incidents are about added latency. Within an edge, the slowdown is assumed to be divided like the
-// variance. The result is 0 if the mean hasn't grown.
+// variance. It returns 0 if the mean hasn't grown there.
 func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
@@ -128,7 +128,7 @@ func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigatio
 	return excess / total * min(1, v.AnswerShare()/score)
 }
 
-// searched reports whether the search of an incident can locate an operation.
+// searched reports whether a search of x can locate op.
 func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
 	if s := r.of(x.ID); s != nil {
 		return s.mayLocate(op, r.table)
@@ -136,8 +136,8 @@ func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
 	return concerns(r.table, op, x.Suspects[0].Service)
 }
 
-// reasonOf returns the kernel's reason for an explained place. share is the place's share of the added latency, 0 if it
-// is unknown. Probes of other agents have their own names and aren't kernel waits.
+// reasonOf returns the kernel's reason for the place that v explained. share is the place's share of the added latency,
+// 0 if it is unknown. If v.Wait isn't a kernel wait, such as a probe of another agent, only Computes is set.
 func (r *Searches) reasonOf(v *search.Investigation, share float64, now trace.Nanos, sites *compare.Comparer) Reason {
 	if detect.WaitClass(r.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// passes reports whether requests of g spend time in a service or in waiting for it.
+// passes reports whether requests of g spend time in service or wait for it.
 func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
 	for _, e := range g.Edges() {
 		if touches(table, table.EdgeInfo(e), service) {
@@ -17,13 +17,13 @@ func passes(table *trace.Table, g *group.Group, service trace.Symbol) bool {
 	return false
 }
 
-// touches reports whether an edge is time spent in a service or waiting for it.
+// touches reports whether e is time spent in service or waiting for it.
 func touches(table *trace.Table, e trace.EdgeInfo, service trace.Symbol) bool {
 	places := placesOf(table, e)
 	return slices.Contains(places[:], service)
 }
 
-// placesOf returns the services that run or are called in an edge. Unused elements are 0.
+// placesOf returns the services that the steps of e run in and call. Unused elements are 0.
 func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
 	for i, step := range [...]trace.Op{table.Context(e.Context).Op, e.Before, e.After} {
 		places[2*i], places[2*i+1] = servicesAt(table, step)
@@ -31,7 +31,7 @@ func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
 	return places
 }
 
-// servicesAt returns the service that a step runs in and the service that it calls, or 0 for either.
+// servicesAt returns the service that step runs in and the service that it calls. Either may be 0.
 func servicesAt(table *trace.Table, step trace.Op) (runs, called trace.Symbol) {
 	if step == 0 {
 		return 0, 0
@@ -43,7 +43,7 @@ func servicesAt(table *trace.Table, step trace.Op) (runs, called trace.Symbol) {
 	return o.Service, called
 }
 
-// concerns reports whether a step runs in a service or calls it.
+// concerns reports whether step runs in service or calls it.
 func concerns(table *trace.Table, step trace.Op, service trace.Symbol) bool {
 	runs, called := servicesAt(table, step)
 	return service != 0 && (runs == service || called == service)

@@ -25,13 +25,13 @@ func learned(fault sim.Fault) *world {
 	return w
 }
 
-// enable adds an override that enables a tracepoint in every arm of the next plan.
+// enable adds an override that enables tracepoint in every arm of the next plan.
 func (w *world) enable(tracepoint trace.Symbol) {
 	w.core.Apply(&engine.Change{Override: &search.Override{Tracepoint: tracepoint, Kind: search.Enable}})
 	w.play()
 }
 
-// late ingests the requests of an epoch under a plan, which may be nil, without ending the epoch.
+// late ingests the requests of an epoch under plan, which may be nil, without ending the epoch.
 func (w *world) late(plan *sim.Plan) {
 	end := w.now.Add(w.epoch)
 	for t := range w.app.Requests(w.now, end, plan) {
@@ -51,7 +51,7 @@ func (w *world) trees() map[analysis.Hash]*cct.Tree {
 	return all
 }
 
-// requestsWith returns the number of requests with a tracepoint enabled, and whether the tree has the tracepoint.
+// requestsWith returns the number of requests with tracepoint enabled, and whether t has the tracepoint.
 func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found bool) {
 	i := slices.IndexFunc(t.Nodes, func(n cct.Node) bool { return n.Tracepoint == tracepoint })
 	if i < 0 {

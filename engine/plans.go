@@ -11,12 +11,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// plan holds the arms that a plan assigns requests to.
+// plan holds the arms of one version of the plan.
 type plan struct {
 	version int64
 	since   trace.Nanos
 	arms    []arm
-	shares  *protocol.Plan // with the shares of arms only; nil if no arm has probes
+	shares  *protocol.Plan // with only the shares of the arms; nil if no arm has probes
 }
 
 // arm is the set of tracepoints of one arm. Arms of different plans with equal sets share their statistics.
@@ -29,16 +29,16 @@ type arm struct {
 	probes     []trace.Symbol // the probes among on, ascending
 }
 
-// plans holds the latest plans, the current one last.
+// plans holds the latest versions of the plan, the current one last.
 type plans struct {
 	offers *Offers
 	all    []plan // not empty
 }
 
-// keptPlans is the number of plans kept for requests that started under an earlier plan.
+// keptPlans is the maximum number of plans, which are kept for requests that started under an earlier plan.
 const keptPlans = 16
 
-// adopt makes p the current plan at time now.
+// adopt makes p the current plan at time now, unless its version is current already.
 func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	if p.Version == r.all[len(r.all)-1].version {
 		return
@@ -67,7 +67,7 @@ func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	r.all = r.all[max(0, len(r.all)-keptPlans):]
 }
 
-// setOf returns the hash of an ascending set of tracepoints.
+// setOf returns the hash of `on`, which must be ascending.
 func setOf(on []trace.Symbol) (set uint64) {
 	for _, tp := range on {
 		set = trace.Mix(set, uint64(tp))
@@ -75,8 +75,8 @@ func setOf(on []trace.Symbol) (set uint64) {
 	return set
 }
 
-// arm returns the arm of a request, excluding tracepoints of services that had not applied the request's plan. It
-// returns the empty arm if the plan is no longer known.
+// arm returns the arm of o, without the tracepoints of services that had not applied o's plan. It returns an empty arm
+// if the plan isn't known.
 func (r *plans) arm(o *observation.Observation) *arm {
 	a := r.planned(o)
 	if len(o.Behind) == 0 || a.everything {
@@ -89,13 +89,13 @@ func (r *plans) arm(o *observation.Observation) *arm {
 	return a.part(on)
 }
 
-// part returns arm a restricted to the given tracepoints. Its requests are a separate sample.
+// part returns arm a restricted to the tracepoints `on`, with another name because its requests are a separate sample.
 func (a *arm) part(on []trace.Symbol) *arm {
 	set := setOf(on)
 	return &arm{name: a.name ^ trace.Symbol(trace.Mix(a.set, set)), on: on, set: set}
 }
 
-// planned returns the arm that the plan assigned to a request.
+// planned returns the arm that o's plan assigned to o, or an empty arm if the plan or the arm isn't known.
 func (r *plans) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
@@ -117,12 +117,13 @@ func (r *plans) planned(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// settling allows for the time that agents take to apply a plan and for differences between clocks.
+// settling is the age at which a plan is assumed to apply everywhere. It allows for the time that agents take and for
+// differences between clocks.
 const settling = 2 * time.Second
 
-// probed returns the arm of a request that names no plan because the service it started in has no agent. Kernel agents
-// don't need one: they select requests by trace ID. So their probes are on for the arm that the plan of that time gives
-// to the trace ID.
+// probed returns the arm of o, which names no plan because the service it started in has no agent. Kernel agents don't
+// need one: they select requests by trace ID. So their probes are on for the arm that the plan of that time assigns to
+// the trace ID. It returns an empty arm if no probes were on, or the plan was still settling.
 func (r *plans) probed(o *observation.Observation) *arm {
 	for i := range slices.Backward(r.all) {
 		p := &r.all[i]
@@ -140,7 +141,7 @@ func (r *plans) probed(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// share sets p.shares if an arm has probes.
+// share sets p.shares if any arm has probes.
 func (p *plan) share() {
 	if !slices.ContainsFunc(p.arms, func(a arm) bool { return len(a.probes) > 0 }) {
 		return
@@ -151,7 +152,7 @@ func (p *plan) share() {
 	}
 }
 
-// ofProbes returns the arm a restricted to its probes.
+// ofProbes returns arm a restricted to its probes.
 func (a *arm) ofProbes() *arm {
 	if len(a.probes) == len(a.on) && !a.everything {
 		return a

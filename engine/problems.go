@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Problems holds the open problems and the statistics that refine and explain them.
+// Problems holds the open problems, and the statistics that refine and explain them.
 type Problems struct {
 	open        []detect.Problem               // as of the last epoch, ranked
 	refinements map[analysis.Hash]*refinements // by group or request type of an open problem
@@ -32,7 +32,8 @@ func newProblems(plans *plans, trees *Trees) *Problems {
 // Open returns the open problems as of the last epoch, ranked.
 func (p *Problems) Open() []detect.Problem { return p.open }
 
-// Sampled returns a uniform sample of a group's requests since its problem opened, or nil if the group isn't sampled.
+// Sampled returns a uniform sample of the group's requests since its sample started, usually when its problem opened,
+// or nil if the group isn't sampled.
 func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
 	if s := p.causes.samples[group]; s != nil {
 		return s.Requests()
@@ -40,8 +41,8 @@ func (p *Problems) Sampled(group analysis.Hash) []*observation.Observation {
 	return nil
 }
 
-// Findings returns the findings about a problem that is open or closed in the last epoch, or nil if it wasn't
-// explained.
+// Findings returns the findings about a problem that is open or was closed in the last epoch, or nil if it hasn't been
+// explained yet.
 func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	if f := cmp.Or(p.causes.found[problem], p.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
 		return &f.findings
@@ -49,12 +50,12 @@ func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	return nil
 }
 
-// affect reports whether a request type has an open problem. If so, its requests can't serve as a reference.
+// affect reports whether requestType has an open problem, so that its requests can't serve as a reference.
 func (p *Problems) affect(requestType analysis.Hash) bool {
 	return slices.ContainsFunc(p.open, func(x detect.Problem) bool { return x.RequestType == requestType })
 }
 
-// observe adds a request to the problems of its type and group. Its simulation and group may be nil.
+// observe adds o to the open problems of its type and group. group and simulation may be nil.
 func (p *Problems) observe(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
 	p.causes.arrive(requestType.ID, o)
 	p.refine(requestType.ID, o, simulation, true)
@@ -63,7 +64,7 @@ func (p *Problems) observe(requestType, group *group.Group, o *observation.Obser
 	}
 }
 
-// refine adds a request to the statistics of a group's open problem, if it has one.
+// refine adds o to the statistics of the group's open problem, if it has one.
 func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
 	r := p.refinements[group]
 	if r == nil {
@@ -77,8 +78,8 @@ func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simul
 	r.add(o, a, p.plans, coarse)
 }
 
-// attachRefinements adds the shares measured by the current plan's tracepoints to each problem. It drops the statistics
-// of earlier plans and closed problems.
+// attachRefinements sets the shares measured by the current plan's tracepoints in each open problem. It drops the
+// statistics of earlier plans and closed problems.
 func (p *Problems) attachRefinements(usesPairs bool) {
 	open := make(map[analysis.Hash]*refinements, len(p.open))
 	for i := range p.open {
@@ -109,7 +110,8 @@ func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 	return times
 }
 
-// accept makes the behaviour of some changed problems the new normal from now on and returns these problems.
+// accept makes the behaviour of the changed problems selected by `which` the new normal from now on, and returns these
+// problems.
 func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool) (accepted []*detect.Problem) {
 	for i := range p.open {
 		if x := &p.open[i]; x.Onset == detect.Changed && which(x) && by.Accept(x.Group, now) {
@@ -119,9 +121,9 @@ func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*dete
 	return accepted
 }
 
-// settle makes the behaviour of problems that have been open for a day the new normal. A change that nobody was
-// notified of and that lasts a day is neither a peak nor a nightly job. It leaves out the problems in others, which
-// belong to open incidents: people are notified of those and can accept them. It returns entries for the decision log.
+// settle makes the behaviour of changed problems that have been open for a day the new normal. A change that nobody was
+// notified of and that lasts a day is neither a peak nor a nightly job. It skips the problems in others, which belong
+// to open incidents: people are notified of those and can accept them. It returns entries for the decision log.
 func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysis.Hash) (entries []string) {
 	lasting := func(x *detect.Problem) bool {
 		return now.Sub(x.Opened) >= incident.Day && !slices.Contains(others, x.ID)

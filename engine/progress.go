@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Progress reports how much of its learning a core has done, and when it will judge each kind of change.
+// Progress reports how far a core has learned, and when it will judge each kind of change.
 type Progress struct {
 	learning *learning
 	sites    *history.Sites
@@ -76,8 +76,8 @@ func (p Progress) knownLeft(after time.Duration) time.Duration {
 	return max(0, after-p.ended.Sub(p.learning.began))
 }
 
-// Provisional returns the instances that have differed from their siblings throughout the history, until changes that
-// take days are judged. Sibyl may have been started during an incident.
+// Provisional returns the instances that have differed from their siblings throughout the history, because Sibyl may
+// have been started during an incident. It returns nil once changes that take days are judged.
 func (p Progress) Provisional() []compare.UnequalInstance {
 	if p.GrowthLeft() == 0 {
 		return nil

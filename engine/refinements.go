@@ -13,10 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// refinements holds the statistics of one problem by set of enabled tracepoints.
+// refinements holds the statistics of one problem, by hash of the set of enabled tracepoints.
 type refinements struct {
 	bySet map[uint64]*detect.Refinement
-	bare  stats.Moments // durations of requests without tracepoints under plans that have some
+	bare  stats.Moments // durations of requests with no tracepoint on, while the plan had arms
 	pairs *detect.Pairs // nil if the strategy doesn't use pairs
 }
 
@@ -24,7 +24,7 @@ func newRefinements() *refinements {
 	return &refinements{bySet: make(map[uint64]*detect.Refinement)}
 }
 
-// add adds a request in arm a to r.
+// add adds o, a request in arm a, to r.
 func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse bool) {
 	if a.set == 0 {
 		if o.Plan > 0 && len(o.Behind) == 0 && len(of.current()) > 0 {
@@ -40,8 +40,8 @@ func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse 
 	refinement.Observe(o, coarse)
 }
 
-// attach adds the shares measured by the tracepoints of the present arms to p and drops the statistics of other arms.
-// The tree holds the references from healthy requests; it may be nil.
+// attach sets the shares of p that the tracepoints of the present arms measured, and drops the statistics of other
+// arms. t holds the references from healthy requests; it may be nil.
 func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
 	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {
@@ -53,7 +53,7 @@ func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
 	p.Attribute()
 }
 
-// partsOf returns the parts of the given arms that r has statistics for, ascending by set.
+// partsOf returns the parts of arms that r has statistics for, ascending by set.
 func (r *refinements) partsOf(arms []arm) (parts []arm) {
 	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
 		name, on := r.bySet[set].Arm()
@@ -67,7 +67,7 @@ func (r *refinements) partsOf(arms []arm) (parts []arm) {
 	return parts
 }
 
-// shares returns the shares of p that the tracepoints of the given arms measured.
+// shares returns the shares of p that the tracepoints of arms measured.
 func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detect.RefinedShare {
 	var shares []detect.RefinedShare
 	seen := make(map[uint64]bool) // arms with equal sets share their statistics
@@ -85,7 +85,7 @@ func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detec
 	return shares
 }
 
-// armTimes returns the request durations of a subject by arm.
+// armTimes returns the request durations of subject with no tracepoint on, then by arm.
 func (r *refinements) armTimes(subject search.Subject, arms []arm) []search.ArmTimes {
 	times := []search.ArmTimes{bareTimes(subject, r.bare)}
 	seen := make(map[uint64]bool)

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// stateWith returns the state of c after changing its last section, which is the small and simple part.
+// stateWith returns the state of c after change has changed its last section, which is a savedCore.
 func stateWith(c *Core, change func(*savedCore)) []byte {
 	state := c.AppendState(nil)
 	r := codec.NewReader(state)

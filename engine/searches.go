@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Searches holds the state of the search, which looks for the places of incidents and the causes of problems, and the
-// statistics of open incidents that it needs.
+// Searches holds the state of the search for the places of incidents and the causes of problems, and the statistics of
+// open incidents that it needs.
 type Searches struct {
 	table     *trace.Table
 	trees     *Trees
@@ -34,8 +34,8 @@ func (r *Searches) Plan() *search.Plan { return &r.state.Plan }
 // State returns the state of the search.
 func (r *Searches) State() *search.State { return &r.state }
 
-// Investigation returns the investigation of a subject, or nil. If an incident has no search of its own, this is the
-// investigation of a problem of the incident that located the cause.
+// Investigation returns the investigation of subject, or nil if there is none. For an incident without an investigation
+// of its own, it returns the investigation of one of its problems that located the cause.
 func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	id, ofIncident := subject.Incident()
 	if v := r.state.Investigation(subject); v != nil || !ofIncident {
@@ -53,8 +53,8 @@ func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	return r.located(s)
 }
 
-// Searched returns a subject as the search saw it in the last epoch, or nil if it was neither an open incident nor an
-// open problem.
+// Searched returns subject in the form of the problem that was searched in the last epoch, or nil if subject is neither
+// a searched incident nor an open problem.
 func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	for _, s := range r.list {
 		if s.subject() == subject {
@@ -69,7 +69,7 @@ func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	return nil
 }
 
-// Tree returns the tree used to search an incident, or nil if it isn't searched. Its contexts start at operations of
+// Tree returns the tree used to search the incident, or nil if it isn't searched. Its contexts start at operations of
 // the first suspect.
 func (r *Searches) Tree(incident uint64) *cct.Tree {
 	if s := r.of(incident); s != nil {
@@ -78,7 +78,7 @@ func (r *Searches) Tree(incident uint64) *cct.Tree {
 	return nil
 }
 
-// Entries returns the entry operations of the requests under investigation, the longest-running investigations first.
+// Entries returns the entry operations of the requests under active investigation, the oldest investigations first.
 // There may be duplicates.
 func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	var entries []trace.Op
@@ -100,7 +100,7 @@ func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	return entries
 }
 
-// of returns the search of an incident, or nil.
+// of returns the search of incident id, or nil if it isn't searched.
 func (r *Searches) of(id uint64) *incidentSearch {
 	for _, s := range r.list {
 		if s.incident == id {
@@ -113,7 +113,7 @@ func (r *Searches) of(id uint64) *incidentSearch {
 // maxSearched limits the number of incidents that are searched at the same time.
 const maxSearched = 16
 
-// follow starts and ends searches, and updates their problems.
+// follow starts and ends the searches of incidents, and updates their problems and trees.
 func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *group.Grouper) {
 	before := make(map[uint64]*incidentSearch, len(r.list))
 	for _, s := range r.list {
@@ -141,7 +141,7 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 	}
 }
 
-// observe adds a request to the searches that it concerns.
+// observe adds o to the searches with operations that it ran.
 func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation) {
 	for _, s := range r.list {
 		if o.Inside(s.operations, &r.inside) {
@@ -154,9 +154,9 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 // subjects returns the problems that the search sees: incidents first, then problems outside of incidents.
 //
 // Problems in taken aren't searched separately. A problem of an incident is taken because the incident's own search
-// covers it, unless the problem's cause is already located. An incident needs no search of its own if the search of one
-// of its problems has located a cause in the first suspect. If the place of an open incident is located, all problems
-// without a located cause are taken, too: somebody is working on the incident, and other slowdowns are probably its
+// covers it, unless the problem's cause is already located. An incident isn't searched if the search of one of its
+// problems has located a cause in the first suspect. If the place of an open incident is located, all problems without
+// a located cause are taken, too: somebody is working on the incident, and other slowdowns are probably its
 // consequences or can wait.
 //
 // Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
@@ -201,9 +201,9 @@ func (r *Searches) hasLocated() bool {
 }
 
 // located returns the first investigation of one of the incident's problems that located a cause in the first suspect,
-// or nil. It prefers slow problems to variable ones. It ignores problems that are chronic or older than the incident,
-// because they have another cause. It also ignores problems of request types with a small part of the loss, because
-// they may differ from the rest, unless the incident's place came from them.
+// or nil if there is none. It prefers slow problems to variable ones. It ignores problems that are chronic or older
+// than the incident, because they have another cause. It also ignores problems of request types with a small part of
+// the loss, because they may differ from the rest, unless the incident's place came from them.
 func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	a := r.incidents.affected[s.incident]
 	for i := range r.problems.open {
@@ -224,9 +224,9 @@ func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	return found
 }
 
-// builtTrees returns the trees of the request types with a problem or an incident. If there is a budget it returns the
-// trees of all types, because a tracepoint has a cost in every type that runs it. Trees of types without a problem may
-// be stale.
+// builtTrees returns the up-to-date trees of the request types with a problem or a searched incident. If there is a
+// budget, it also returns the trees of all other types, which may be stale, because a tracepoint has a cost in every
+// type that runs it.
 func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	if budget != (search.Budget{}) {
@@ -253,8 +253,8 @@ func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree 
 	return trees
 }
 
-// armTimes returns the request durations of every subject by arm of the current plan. The search estimates the overhead
-// of tracepoints from them.
+// armTimes returns the request durations of every subject by arm of the current plan, or nil if it has no arms. The
+// search estimates the overhead of tracepoints from them.
 func (r *Searches) armTimes() []search.ArmTimes {
 	arms := r.plans.current()
 	if len(arms) == 0 {
@@ -267,7 +267,8 @@ func (r *Searches) armTimes() []search.ArmTimes {
 	return times
 }
 
-// override sets the override of a tracepoint, replacing any earlier one. It returns false if there are too many.
+// override adds o, replacing an earlier override of the same tracepoint. It returns false if there are [MostOverrides]
+// others.
 func (r *Searches) override(o search.Override) bool {
 	r.withdraw(o.Tracepoint)
 	if len(r.state.Overrides) >= MostOverrides {
@@ -277,7 +278,7 @@ func (r *Searches) override(o search.Override) bool {
 	return true
 }
 
-// withdraw ends the override of a tracepoint. It reports whether there was one.
+// withdraw deletes the override of tracepoint. It reports whether there was one.
 func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
 	var left []search.Override // a new slice because the state owns the old one
 	for _, o := range r.state.Overrides {
@@ -297,7 +298,7 @@ func (r *Searches) save(s *savedCore) {
 	}
 }
 
-// restore implements section. The problems of the searches are computed at the end of the epoch.
+// restore implements section. The problems and trees of the searches are computed at the end of the next epoch.
 func (r *Searches) restore(saved *savedCore) error {
 	for i := range saved.Searches {
 		x := &saved.Searches[i]

@@ -22,20 +22,22 @@ type seriesSet struct {
 	common []explain.CommonEdges
 }
 
-// typeSeries holds the requests of one type in the last epochs, at most [explain.SeriesWindows], the latest one last.
+// typeSeries holds the number of requests of one type in each of the last epochs, at most [explain.SeriesWindows], the
+// latest last.
 type typeSeries struct {
 	id     analysis.Hash
 	counts []uint64
 	edges  []edgeSeries
 }
 
-// edgeSeries holds the time of all requests in one edge per epoch, in ns.
+// edgeSeries holds the total time of requests in one edge per epoch, in ns.
 type edgeSeries struct {
 	edge  trace.Edge
 	nanos []uint64
 }
 
-// observe adds the epoch that is about to end. Each time the series has filled up, it chooses types and edges again.
+// observe adds the epoch that is about to end. Every [explain.SeriesWindows] epochs, it first chooses types and edges
+// again.
 func (s *seriesSet) observe(groups *group.Grouper) {
 	if s.epochs%explain.SeriesWindows == 0 {
 		s.choose(groups)
@@ -54,7 +56,7 @@ func (s *seriesSet) observe(groups *group.Grouper) {
 	}
 }
 
-// appendWindow appends the value of an epoch and drops the oldest value if there are too many.
+// appendWindow appends x, the value of an epoch, and drops the oldest values beyond [explain.SeriesWindows].
 func appendWindow(values []uint64, x uint64) []uint64 {
 	values = append(values, x)
 	return slices.Delete(values, 0, max(0, len(values)-explain.SeriesWindows))
@@ -93,7 +95,7 @@ func (s *seriesSet) choose(groups *group.Grouper) {
 	}
 }
 
-// nanosOf returns the series of an edge, or zeros for an edge without a series.
+// nanosOf returns the series of e, or one zero per window if e has no series or t is nil.
 func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	if t != nil {
 		if i := slices.IndexFunc(t.edges, func(x edgeSeries) bool { return x.edge == e }); i >= 0 {
@@ -120,7 +122,7 @@ func leadingEdges(g *group.Group) []trace.Edge {
 	return leading
 }
 
-// compare updates the common edges every few epochs, as long as there is a problem that needs them.
+// compare updates the common edges every commonEpochs epochs while they are needed, and clears them otherwise.
 func (s *seriesSet) compare(needed bool) {
 	switch {
 	case !needed:
@@ -130,7 +132,7 @@ func (s *seriesSet) compare(needed bool) {
 	}
 }
 
-// series returns the series in the form that package explain takes.
+// series converts the series to the form that package explain takes.
 func (s *seriesSet) series() []explain.EdgeSeries {
 	var all []explain.EdgeSeries
 	for _, t := range s.types {

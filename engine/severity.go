@@ -19,21 +19,21 @@ const (
 	Critical
 )
 
-// String returns the name of a severity in the API.
+// String returns the name of s in the API.
 func (s Severity) String() string { return [...]string{"minor", "major", "critical"}[s] }
 
-// Limits of the severities.
+// Minimum values for the severities.
 const (
 	criticalScore = 0.5  // of the first suspect: half of the requests' usual time, or half of the requests; not for queues
 	majorScore    = 0.1  // of the first suspect
 	majorFailing  = 0.25 // share of the requests of a type, above the usual share
 )
 
-// Grounds is a severity and the value that determined it: Objective or Failing, if one of them is set, or else the
+// Grounds is a severity with the value that determined it: Objective or Failing if one of them is set, otherwise the
 // score of the first suspect.
 type Grounds struct {
 	Severity  Severity
-	Bound     float64          // limit that the score or share of failures reaches; for Minor, the limit that the score stays below
+	Bound     float64          // minimum that the score or the share of failures reaches or, for Minor, that the score misses; 0 with Objective
 	Objective *incident.Missed // set if it determined the severity
 	Failing   *AffectedType    // set if it determined the severity
 }
@@ -70,7 +70,7 @@ type Impact struct {
 	Failed float64 // failed requests above the usual number
 }
 
-// Impact returns the impact of x until now, or until its end.
+// Impact returns the impact of x until now, or until its end if it has ended.
 func (x *Incident) Impact(now trace.Nanos) Impact {
 	if !x.IsOpen() {
 		now = x.End()

@@ -19,7 +19,7 @@ import (
 // coreVersion is the first byte of an encoded [Core].
 const coreVersion = 1
 
-// savedCore is the part of a Core that is small and simple. Its field names are part of the format.
+// savedCore is the part of a Core's state that is encoded by reflection. Its field names are part of the format.
 type savedCore struct {
 	Settings      Settings
 	Learned       bool
@@ -52,7 +52,7 @@ type savedPart struct {
 }
 
 // AppendState appends the state that a Core needs to continue after a restart to b. Cores with equal input append equal
-// bytes. Only those entries of the table that the state mentions are included.
+// bytes. It includes only the table entries that the state mentions.
 func (c *Core) AppendState(b []byte) []byte { return append(b, c.snapshot(c.table).Encode()...) }
 
 // Snapshot is the state of a core at one point in time.
@@ -63,7 +63,7 @@ type Snapshot struct {
 }
 
 // Snapshot returns the current state of c. Another goroutine may encode it while c is used and changed. Call
-// [Core.Release] after that.
+// [Core.Release] once it is encoded.
 func (c *Core) Snapshot() *Snapshot { return c.snapshot(c.table.Freeze()) }
 
 func (c *Core) snapshot(table *trace.Table) *Snapshot {
@@ -74,7 +74,7 @@ func (c *Core) snapshot(table *trace.Table) *Snapshot {
 // Release ends the use of the last snapshot.
 func (c *Core) Release() { c.table.Thaw() }
 
-// Encode returns the bytes that [Core.AppendState] would have appended. It shares memory with s.
+// Encode returns the bytes that [Core.AppendState] would have appended. They share memory with s.
 func (s *Snapshot) Encode() []byte {
 	names := s.table.AppendMentioned(nil, s.bytes[s.room:])
 	head := codec.AppendSection([]byte{coreVersion}, func(b []byte) []byte { return append(b, names...) })
@@ -95,7 +95,7 @@ func (c *Core) appendStatistics(b []byte) []byte {
 	return b
 }
 
-// section is a part of a core that owns a part of savedCore.
+// section is a part of a core that saves and restores its own fields of savedCore.
 type section interface {
 	save(s *savedCore)
 	// restore is the inverse of save. An error wraps [codec.ErrCorrupt].
@@ -121,8 +121,8 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
 }
 
-// Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. The options of c
-// continue to apply, but its [Settings] come from the encoded core. An error wraps [codec.ErrCorrupt] or is an
+// Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. c keeps its options,
+// except that its [Settings] come from the encoded core. An error wraps [codec.ErrCorrupt] or is an
 // [UnknownStrategyError]; c is then unusable. Restore doesn't retain b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
@@ -186,7 +186,7 @@ func decodeSaved(b []byte) (*savedCore, error) {
 	return s, nil
 }
 
-// valid reports whether all counts and enumerations are in range.
+// valid reports whether the counts and enumerations of s are in range and its measurements are finite.
 func (s *savedCore) valid() bool {
 	for i := range s.Problems {
 		if p := &s.Problems[i]; p.Kind > detect.KindShifted || p.Onset > detect.Chronic || p.Level > group.LevelGroup {

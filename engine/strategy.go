@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// UnknownStrategyError is returned for settings that name an unknown strategy.
+// UnknownStrategyError reports that options or settings name an unknown strategy.
 type UnknownStrategyError struct{ Name string }
 
 // yardsticks are strategies of earlier versions that only the benchmarks still have.
@@ -24,8 +24,8 @@ func (e *UnknownStrategyError) Error() string {
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }
 
-// StrategyNamed returns the strategy with the given name, either a published one or one in more. The empty name means
-// the default. An error is an [UnknownStrategyError].
+// StrategyNamed returns the strategy called name, either a published one or one in more. The empty name means the
+// default. An error is an [UnknownStrategyError].
 func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// troubled returns a world with an open problem that is being investigated with the given strategy.
+// troubled returns a world with an open problem that is being investigated with strategy.
 func troubled(t *testing.T, strategy string) (*world, engine.Options) {
 	t.Helper()
 	options := engine.DefaultOptions()

@@ -18,14 +18,14 @@ type Trees struct {
 	aged   trace.Nanos // when old contexts were last deleted
 }
 
-// tree is a calling-context tree with its latest build.
+// tree collects the contexts of one request type, and caches the latest build of their tree.
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
 	grown   bool // since the latest build
 }
 
-// observe adds the contexts of a request to the tree of its type.
+// observe adds x, the contexts of a request, to the tree of its type.
 func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 	t := r.byType[requestType]
 	if t == nil {
@@ -36,7 +36,7 @@ func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 	t.builder.Observe(x)
 }
 
-// Of returns the up-to-date tree of a request type, or nil.
+// Of returns the up-to-date tree of requestType, building it if necessary, or nil if the type has no tree.
 func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t := r.byType[requestType]
 	if t == nil {
@@ -48,7 +48,8 @@ func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// Built returns the latest build of a request type's tree, nil if it was never built, and whether the type has a tree.
+// Built returns the latest build of the tree of requestType, or nil if it was never built. some reports whether the
+// type has a tree.
 func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := r.byType[requestType]
 	if t == nil {
@@ -68,7 +69,7 @@ func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	}
 }
 
-// inside returns the tree of some operations, joined over the request types that ran them.
+// inside returns the tree inside operations, joined over types.
 func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct.Tree {
 	var joined cct.Builder
 	for _, id := range types {
@@ -79,7 +80,7 @@ func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct
 	return joined.Build(r.offers.indexed, r.table)
 }
 
-// learn adds the evidence from an investigation to the tree of a request type.
+// learn adds results, the evidence from an investigation, to the tree of requestType, if there is one.
 func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.History) {
 	if t := r.byType[requestType]; t != nil {
 		for ctx, h := range results {
@@ -89,7 +90,7 @@ func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.H
 	}
 }
 
-// learnInside adds the evidence from an investigation inside some operations to the trees of the types that ran them.
+// learnInside adds results, the evidence from an investigation inside operations, to the trees of types.
 func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool, results map[trace.Context]cct.History) {
 	for _, id := range types {
 		if t := r.byType[id]; t != nil && t.builder.LearnInside(operations, results) {
@@ -98,7 +99,7 @@ func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool,
 	}
 }
 
-// outdate marks all trees as to be built again.
+// outdate makes Of rebuild every tree.
 func (r *Trees) outdate() {
 	for _, t := range r.byType {
 		t.grown = true
@@ -108,7 +109,7 @@ func (r *Trees) outdate() {
 // treeAging is the time between two deletions of old contexts from trees.
 const treeAging = time.Hour
 
-// age deletes the trees of types that are no longer known and, once an hour, old contexts from the others.
+// age deletes the trees of types that aren't known and, every treeAging, old contexts from the others.
 func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool) {
 	maps.DeleteFunc(r.byType, func(id analysis.Hash, _ *tree) bool { return !known(id) })
 	if now.Sub(r.aged) < treeAging {

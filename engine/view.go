@@ -72,16 +72,17 @@ func (c *Core) View() *View {
 	}
 }
 
-// Watched returns the number of groups and request types that have an expectation.
+// Watched returns the number of groups and request types with an expectation.
 func (v *View) Watched() int { return v.detector.Watched() }
 
 // Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.
 func (v *View) Objectives() []incident.ObjectiveStatus { return v.objectives.Status() }
 
-// typeNameOps is the number of operations in a request type's name that distinguish it from others with the same entry.
+// typeNameOps is the maximum number of operations in a request type's name that distinguish it from others with the
+// same entry.
 const typeNameOps = 3
 
-// TypeSummary returns the part of a request type's summary that names it.
+// TypeSummary returns the fields of the summary of g, a request type, that name it.
 func (v *View) TypeSummary(g *group.Group) group.Summary {
 	types := v.detector.Groups.Types
 	return group.Summary{
@@ -89,7 +90,7 @@ func (v *View) TypeSummary(g *group.Group) group.Summary {
 	}
 }
 
-// AffectedTypes returns the summaries from TypeSummary for the request types that incidents affect, sorted by ID.
+// AffectedTypes returns the [View.TypeSummary] of each known request type that an incident affects, sorted by ID.
 func (v *View) AffectedTypes() []group.Summary {
 	var all []group.Summary
 	for _, a := range v.Incidents.affected {
@@ -103,7 +104,7 @@ func (v *View) AffectedTypes() []group.Summary {
 	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
 }
 
-// Rate returns the requests per second of a type in the judged window, or 0 if the type is unknown.
+// Rate returns the requests per second of requestType in the judged window, or 0 if the type is unknown.
 func (v *View) Rate(requestType analysis.Hash) float64 { return rateOf(v.detector.Groups, requestType) }
 
 func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
@@ -113,10 +114,10 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the period of [group.Period] that is over if the next epoch ends at now, and its requests by
-// group. Call it before [Core.Epoch], which merges them with others. It returns false if the period isn't over or
-// groups are still provisional. A value is only valid until the next one is yielded. The values depend on nothing but
-// the state of the core.
+// EndedPeriod returns the start of the period, of length [group.Period], that is over if the next epoch ends at now,
+// and its requests by group. Call it before [Core.Epoch], which merges them with others. ended is false if no period is
+// over or groups are still provisional. Each yielded value is valid only until the next one is yielded. The values
+// depend on nothing but the state of the core.
 func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	if v.Ended == 0 || !v.Progress.Learned() {
 		return 0, nil, false

@@ -47,7 +47,7 @@ func newShop() *shop {
 	return s
 }
 
-// enabled reports whether the kernel agents send waits of a class for a request under the current plan.
+// enabled reports whether the kernel agents send waits of class for the request id under the current plan.
 func (s *shop) enabled(class string, id trace.ID) bool {
 	from := s.core.View().Searches.Plan()
 	var p protocol.Plan

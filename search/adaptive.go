@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Limits of the picks of adaptive.
+// Limits on the picks of adaptive.
 const (
 	minSplit      = 3   // so that a step at least halves the region
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
-	takeWhole     = 5   // candidates of a region that is taken whole
-	secondDraw    = 0.8 // of the best draw, above which a second region is divided too
-	maxUnanchored = 12  // unanchored candidates to try if there are no others, unless half of those without a caller are more
+	takeWhole     = 5   // maximum number of candidates of a region that is taken whole
+	secondDraw    = 0.8 // of the best draw; a second region whose draw is at least that much is divided too
+	maxUnanchored = 12  // unanchored candidates to try if there are no others, or half of those without a known caller if that is more
 	fewUnanchored = 4   // unanchored candidates to try next to functions that divide the region
 )
 
@@ -28,7 +28,7 @@ const (
 //     of them may turn out to carry most. Below a leaf many are tried at once: half of the candidates with unknown
 //     callers.
 //
-// Its picks are enabled for as many requests as a verdict needs, not for all.
+// Its picks are enabled only for the requests that a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
 	rng := rand.New(rand.NewPCG(q.Seed, 2))
 	draws := make([]float64, len(q.Regions))
@@ -79,7 +79,7 @@ func (q *Question) divide(r int) []Pick {
 	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
 }
 
-// split picks the n candidates of list that divide region r best, best first.
+// split returns picks of the n candidates in list that divide region r best, best first.
 func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	s := newSplitter(q, list, q.priorWeight)
 	var picks []Pick
@@ -89,8 +89,8 @@ func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	return picks
 }
 
-// priorWeight returns the prior weight of candidate i in its region. An unanchored candidate may lie in another
-// region.
+// priorWeight returns the prior weight of candidate i in its region. It is halved for an unanchored candidate, which
+// may lie in another region.
 func (q *Question) priorWeight(i int) float64 {
 	if q.Candidates[i].Unanchored {
 		return q.Candidates[i].PriorWeight / 2
@@ -98,9 +98,9 @@ func (q *Question) priorWeight(i int) float64 {
 	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns the number of n candidates to pick at once, which is about the number of candidates in each
-// resulting part. If requests are rare and a step lasts several epochs, it picks proportionally more: time is scarce
-// then, and spans are cheap.
+// splitCount returns how many of n candidates to pick at once, about as many as each resulting part then contains. If
+// requests are rare and a step lasts several epochs, it picks proportionally more: time is scarce then, and spans are
+// cheap.
 func (q *Question) splitCount(n int) int {
 	if n <= takeWhole {
 		return n
@@ -108,5 +108,5 @@ func (q *Question) splitCount(n int) int {
 	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n))*q.wait())), minSplit), maxSplit, n)
 }
 
-// wait returns the number of epochs until present picks can be judged, at least 1.
+// wait returns the number of epochs until picks can be judged, from 1 to maxSplit.
 func (q *Question) wait() float64 { return min(max(1, minRequests/q.Requests), maxSplit) }

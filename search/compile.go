@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// LeaseTime is the time until a tracepoint is switched off unless its lease is renewed.
+// LeaseTime is the time after which a tracepoint is switched off unless its lease is renewed.
 const LeaseTime = 10 * time.Minute
 
 // armSizes are the shares of a plan's arms in sixteenths. Each is the sum of the shares before it, so the first arms
@@ -34,8 +34,8 @@ func ArmName(name trace.Symbol) string {
 // ExploreArm is the name of the arm with everything on.
 const ExploreArm = "x"
 
-// maxExplore limits the share of the requests with everything on. Their durations are biased, so statistics exclude
-// them.
+// maxExplore limits the share of the requests with everything on, because their durations are biased and statistics
+// exclude them.
 const maxExplore = 0.1
 
 // newArms returns the arms of a plan, which together cover all requests: the arms to which tracepoints are assigned
@@ -51,7 +51,7 @@ func newArms(explore float64) []Arm {
 	return list
 }
 
-// shareOf returns the share of the requests in the arms of mask.
+// shareOf returns the share of the requests that run in the arms of mask.
 func shareOf(mask uint32) float64 {
 	sixteenths := 0
 	for i, size := range armSizes {
@@ -62,9 +62,9 @@ func shareOf(mask uint32) float64 {
 	return float64(sixteenths) / 16
 }
 
-// armsFor returns arms with about the given share of the requests, at least 0.7 of it. They are the first arms of a
-// plan, so that of any two results one contains the other. A tracepoint that is on for few requests is therefore on
-// together with tracepoints that are on for many.
+// armsFor returns the mask of the fewest arms with at least 0.7 of share, or of all arms. It always takes the first
+// arms of a plan, so one of any two results contains the other. A tracepoint that is on for few requests is therefore
+// on together with tracepoints that are on for many.
 func armsFor(share float64) uint32 {
 	for k := range armSizes {
 		mask := uint32(1)<<(k+1) - 1
@@ -75,7 +75,8 @@ func armsFor(share float64) uint32 {
 	return allArms
 }
 
-// Ranks of the tracepoints in a plan, most important first. The rank of an investigation adds the problem's onset.
+// Ranks of the tracepoints in a plan, most important first. Tracepoints of an investigation rank at rankChanged plus
+// the problem's onset.
 const (
 	rankForced = iota
 	rankPinned
@@ -141,7 +142,8 @@ func (s *epochStep) compile() {
 	}
 }
 
-// planEntries returns the tracepoints requested by overrides and investigations, each once.
+// planEntries returns one entry per tracepoint that an override or an investigation requests, except forbidden and
+// unavailable tracepoints.
 func (s *epochStep) planEntries() []planEntry {
 	at := make(map[trace.Symbol]int)
 	var list []planEntry
@@ -190,8 +192,8 @@ func (o *Override) planEntry() planEntry {
 	return e
 }
 
-// leases returns the leases of e in the plan that follows p. They are renewed while the override or investigation
-// lives. Expired leases are omitted.
+// leases returns the leases of e in the plan that follows p, one per arm. It renews them while the override or the
+// investigation lives, and omits expired leases.
 func (p *Plan) leases(e planEntry, now trace.Nanos) []Lease {
 	var list []Lease
 	for arm := range armSizes {
@@ -218,7 +220,7 @@ func compareLeases(a, b Lease) int {
 	return cmp.Or(cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// samePlan reports whether a and b have the same tracepoints on for the same requests.
+// samePlan reports whether a and b enable the same tracepoints in the same arms.
 func samePlan(a, b *Plan) bool {
 	return slices.EqualFunc(a.Leases, b.Leases, func(x, y Lease) bool { return compareLeases(x, y) == 0 }) &&
 		slices.Equal(a.Arms, b.Arms)
@@ -241,8 +243,8 @@ func (s *epochStep) evict(e planEntry) {
 	}
 }
 
-// recordEviction records that tp is over budget. It adds the record to the decision of the investigation, or to a new
-// decision if the investigation has none in this epoch.
+// recordEviction records that tp is over budget, in subject's decision of this epoch or, if subject has none yet, in a
+// new decision.
 func (s *epochStep) recordEviction(subject Subject, tp trace.Symbol) {
 	k := slices.IndexFunc(s.decisions, func(d Decision) bool { return d.Subject == subject })
 	if k < 0 {

@@ -12,16 +12,16 @@ import (
 
 // Rules for ending searches.
 const (
-	leastShare     = 0.1 // of the problem, that the first located suspect must carry
-	explainedShare = 0.5 // of the leading operation, that an explanation must account for
+	leastShare     = 0.1 // of the problem; the first suspect must carry at least this to be located
+	explainedShare = 0.5 // of the leading operation; an explanation must account for at least this
 	maxExplaining  = 4   // variables switched on for a located suspect
 	explainEpochs  = 3   // calls of Next that wait for a variable to explain a located suspect
 )
 
-// conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
-// a known location inside. Two kinds of operations need no known location inside: calls of something that emits no
-// spans, and spans started by the application itself within an operation, because their author named the place. If the
-// best suspect isn't located, the search is exhausted for the given reason.
+// conclude ends the search. If located, it locates the best suspect, unless this carries less than leastShare or is an
+// operation without a known location inside. Two kinds of operations need no known location inside: calls of something
+// that emits no spans, and spans started by the application itself within an operation, because their author named the
+// place. Otherwise the search is exhausted, for the given reason if located is false.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -39,8 +39,8 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	s.settle(Exhausted, reason)
 }
 
-// inside reports whether a suspect is a span within an operation of its service, neither an entry nor a call. The
-// operations of an incident have no callers. In that case the service must have an entry.
+// inside reports whether x is a span within an operation of its service, neither an entry nor a call. The operations of
+// an incident have no callers. For them, the service must have an entry among the operations searched or the suspects.
 func (s *investigationStep) inside(x *Suspect) bool {
 	table := s.epoch.in.Table
 	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
@@ -55,13 +55,13 @@ func (s *investigationStep) inside(x *Suspect) bool {
 		slices.ContainsFunc(s.v.Suspects, func(o Suspect) bool { return isEntry(o.Op) })
 }
 
-// betweenServices reports whether the own time of a step is spent on the way to another service and back.
+// betweenServices reports whether step calls another service, so its own time is spent on the way there and back.
 func (s *investigationStep) betweenServices(step trace.Op) bool {
 	table := s.epoch.in.Table
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
 }
 
-// describe returns the reason why a suspect is located.
+// describe returns the reason why x is located.
 func (s *investigationStep) describe(x *Suspect) string {
 	below := "no candidate below it is left"
 	switch {
@@ -73,14 +73,14 @@ func (s *investigationStep) describe(x *Suspect) string {
 	return carries + part(x.Share) + ofProblem + below
 }
 
-// The words of the reason why a suspect is located.
+// Parts of the reason why a suspect is located. WithoutShare looks for them.
 const (
 	carries   = "one location carries "
 	ofProblem = " of the problem, and "
 )
 
-// WithoutShare returns the reason of an investigation without the share of the place. Texts about incidents state that
-// share in relation to more than the problem.
+// WithoutShare returns reason, the reason of an investigation, without the share of the place. Texts about incidents
+// state that share in relation to more than the problem.
 func WithoutShare(reason string) string {
 	if _, rest, found := strings.Cut(reason, ofProblem); found && strings.HasPrefix(reason, carries) {
 		return rest
@@ -88,7 +88,7 @@ func WithoutShare(reason string) string {
 	return reason
 }
 
-// part formats a share. Because of noise, an estimate may exceed 1.
+// part formats share, which noise may push above 1.
 func part(share float64) string {
 	if share >= 0.995 {
 		return "all"
@@ -96,8 +96,8 @@ func part(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// exhaust handles the end of candidates. The best suspects are watched for more requests until one stands out, or
-// until more requests would not change the result.
+// exhaust decides what to do when no candidates are left. The best suspects are watched for more requests until one
+// stands out, or until more requests would not change the result.
 func (s *investigationStep) exhaust() {
 	v := s.v
 	v.Idle++
@@ -114,7 +114,7 @@ func (s *investigationStep) exhaust() {
 	}
 }
 
-// watch switches the best suspects on for all requests.
+// watch switches the two best suspects on for all requests.
 func (s *investigationStep) watch() {
 	for k := range s.v.Suspects[:min(len(s.v.Suspects), 2)] {
 		x := &s.v.Suspects[k]
@@ -149,7 +149,7 @@ func (s *investigationStep) endRequests() {
 	s.v.Requested = nil
 }
 
-// explain looks for an explanation of a located suspect: its layer, or a variable.
+// explain looks for an explanation of the located suspect: waits in the kernel, computing, or a variable.
 func (s *investigationStep) explain() {
 	v := s.v
 	if why := s.explanation(); why != "" {
@@ -173,8 +173,8 @@ func (s *investigationStep) explain() {
 }
 
 // explanation describes the cause that accounts for much of the leading operation: waits in the kernel, or a variable
-// that explains at least half of the durations or of an edge of the operation. A function that doesn't wait in the
-// kernel computes. The explanation is empty if nothing is known.
+// that explains at least half of the durations or of an edge of the operation. If neither does and a function carries
+// much without waiting in the kernel, the cause is that it computes. It returns "" if no explanation is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""
@@ -197,7 +197,7 @@ func (s *investigationStep) explanation() string {
 	return ""
 }
 
-// isCall reports whether an operation is a call, whose time is spent elsewhere.
+// isCall reports whether op is a call, so its time may be spent elsewhere.
 func (s *investigationStep) isCall(op trace.Op) bool {
 	if s.epoch.in.Table == nil {
 		return false
@@ -206,7 +206,8 @@ func (s *investigationStep) isCall(op trace.Op) bool {
 	return kind == trace.Client || kind == trace.Producer
 }
 
-// variables returns the variables that are off at the located suspect and above it, nearest first.
+// variables returns the variables at the located suspect and above it that may be switched on, nearest first and at
+// most maxExplaining.
 func (s *investigationStep) variables() []trace.Symbol {
 	var list []trace.Symbol
 	for k := s.tree.Find(s.v.Suspects[0].Context); k >= 0; k = s.tree.Nodes[k].Parent {

@@ -45,10 +45,10 @@ func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64
 	return c
 }
 
-// of returns the expected cost of tp in the given arms, over all request types.
+// of returns the expected cost of tp in the arms of mask, over all request types.
 func (c *costs) of(tp trace.Symbol, mask uint32) Usage { return c.scaled(c.price(tp).total, mask) }
 
-// scaled converts u from all arms to the given arms, and applies the overrun.
+// scaled converts u from all arms to the arms of mask, and applies the overrun.
 func (c *costs) scaled(u Usage, mask uint32) Usage {
 	share := shareOf(mask)
 	return Usage{Tracepoints: u.Tracepoints, Hits: u.Hits * share, Bytes: u.Bytes * share * c.scale.Bytes, CPU: u.CPU * share * c.scale.CPU}
@@ -117,7 +117,7 @@ func (c *costs) everything() Usage {
 	return all
 }
 
-// treeCost returns the cost of a tracepoint at nodes of t.
+// treeCost returns the cost of a tracepoint with the nodes `at` in t, for rate requests per second.
 func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	var u Usage
 	for _, i := range at {
@@ -127,7 +127,7 @@ func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	return u
 }
 
-// usageOf returns the cost of hits per second. Bytes and cost of a hit are 0 if not known.
+// usageOf returns the cost of hits per second. bytes and cost are per hit; 0 stands for the defaults.
 func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	return Usage{
 		Hits: hits, Bytes: hits * float64(cmp.Or(bytes, defaultBytes)), CPU: hits * cmp.Or(cost, defaultCost).Seconds(),
@@ -135,7 +135,7 @@ func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 }
 
 // nodeHits returns the spans that a request is expected to emit at node i. This is the hit rate of the nearest node at
-// or above i that requests have run.
+// or above i with requests that could run it, or 1 if there is no such node.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {
@@ -145,10 +145,10 @@ func nodeHits(t *cct.Tree, i int32) float64 {
 	return 1
 }
 
-// Overrun is the ratio of measured to estimated cost. It is at least 1, or 0 if nothing has been measured.
+// Overrun is the ratio of measured to estimated cost, at least 1. A zero field stands for 1.
 type Overrun struct{ Bytes, CPU float64 }
 
-// overrunDecay is the fraction of an excess that remains after a call without measurements.
+// overrunDecay is the fraction of the overrun above 1 that remains after a call of [Next] without measurements.
 const overrunDecay = 0.99
 
 // overrun returns the overrun of the current plan. Without measurements the previous overrun decays slowly, so that
@@ -193,7 +193,7 @@ func newLedger(c *costs, b *Budget) *ledger {
 	return &ledger{costs: c, budget: b, services: make(map[trace.Symbol]Usage)}
 }
 
-// fits reports whether the budget allows for tp in the given arms as well.
+// fits reports whether the budget also allows tp in the arms of mask.
 func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)
@@ -203,7 +203,7 @@ func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	return p.service == 0 || l.budget.Service.allows(l.services[p.service].plus(u))
 }
 
-// add adds tp in the given arms.
+// add adds the cost of tp in the arms of mask.
 func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)
@@ -211,8 +211,8 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	l.services[p.service] = l.services[p.service].plus(u)
 }
 
-// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows it. It ignores the
-// limits of services, because their parts of the cost are unknown.
+// explore adds the cost of all tracepoints for share of the requests and returns true, or returns false if that exceeds
+// the budget. It ignores the limits of services, because their parts of the cost are unknown.
 func (l *ledger) explore(share float64) bool {
 	u := l.costs.everything().times(share).overrun(l.costs.scale)
 	if !l.budget.total().allows(l.total.plus(u)) {

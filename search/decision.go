@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Decision is a change of the plan or of an investigation's status, with the evidence for it. A decision without an
-// investigation follows from overrides, agents or the budget.
+// Decision records a change of the plan or of an investigation's status, with the evidence for it. A decision without
+// an investigation follows from overrides, agents or the budget.
 type Decision struct {
 	At       trace.Nanos
 	Plan     int64   // version of the plan that carries it out
@@ -29,7 +29,7 @@ type Decision struct {
 	Overhead Overhead // of instrumentation on the problem's requests; zero if unknown
 }
 
-// GroupEvidence holds the problem's statistics at the time of a decision.
+// GroupEvidence holds a problem's statistics at the time of a decision.
 type GroupEvidence struct {
 	Group, RequestType analysis.Hash
 	Kind               detect.ProblemKind
@@ -66,7 +66,7 @@ type Pick struct {
 	Region     int           // index of the region that it divides
 	Score      float64       // expected share revealed, per cost; comparable within a decision
 	Need       uint64        // requests needed to judge it; 0 for as few as possible
-	Whole      bool          // on for all requests, not only for as many as a verdict needs
+	Whole      bool          // on for all requests, not only for those that a verdict needs
 	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
 	Cost       Usage         // estimate
 	Reason     string
@@ -85,7 +85,7 @@ func (u Usage) plus(v Usage) Usage {
 	return u
 }
 
-// times returns u for a share of the requests, without the number of tracepoints.
+// times returns u scaled to share of the requests, without the number of tracepoints.
 func (u Usage) times(share float64) Usage {
 	return Usage{Hits: u.Hits * share, Bytes: u.Bytes * share, CPU: u.CPU * share}
 }
@@ -131,7 +131,7 @@ const (
 	WhyOverrideEnd = "the override ended"
 )
 
-// Bounds of the lists in a decision.
+// Limits on the lists in a decision.
 const (
 	maxRejected = 16
 	maxSuspects = 10

@@ -9,21 +9,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of evidence.
+// Limits on evidence.
 const (
-	minRequests    = 8    // with a tracepoint on before it is judged
+	minRequests    = 8    // minimum with a tracepoint on to judge it
 	enoughRequests = 300  // more do not change a verdict
 	maxEvidence    = 8192 // entries kept for an investigation
-	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted. A wider interval may
-	// come from a sample that missed the few slow requests. After patience decisions, or enoughRequests, any width is
-	// accepted.
+	// maxHalfWidth is the largest half width of a share's 95 % interval at which the share counts as known. A wider
+	// interval may come from a sample that missed the few slow requests. After patience epochs or enoughRequests
+	// requests, any width is accepted.
 	maxHalfWidth = 0.3
-	patience     = 8
+	patience     = 8 // epochs after which more waiting is not expected to improve evidence
 )
 
 // observe merges the evidence in p, collected under the plan that applied. Evidence is kept per batch, the requests
-// with the same set of tracepoints on, because contexts within a batch look alike. For each batch, the evidence from
-// the most requests is kept, even if p no longer contains it. Evidence from unproven tracepoints is dropped.
+// with the same set of tracepoints on, because contexts within a batch look alike. Of several results for one context
+// in one batch, it keeps the one from the most requests, even if p no longer contains it. Evidence from unproven
+// tracepoints is dropped.
 func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[trace.Symbol]bool) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -62,7 +63,8 @@ func compareEvidence(a, b *Evidence) int {
 		cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to the share of p. For steady slowness without a change this is the share of the mean.
+// evidenceOf reduces r to its share of p. If p is chronic slowness, or the share isn't finite, it uses the share of the
+// mean.
 func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
@@ -91,8 +93,8 @@ func finite(x float64) float64 {
 	return 0
 }
 
-// implied returns shares of 0 for tracepoints that have long been on without evidence: no request of the problem
-// reached an agent that has them.
+// implied returns shares of 0 for tracepoints that have been on for more than patience epochs but were judged by fewer
+// than minRequests requests: requests of the problem don't reach an agent that has them.
 func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
 	var list []Evidence
@@ -105,7 +107,7 @@ func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	return list
 }
 
-// weigh sets the shares of the locations of the scope from evidence:
+// weigh derives the shares of the scope's locations from evidence:
 //
 //  1. Evidence is mapped to locations by projection, that is, to the locations of its tracepoint whose path includes
 //     everything that appeared above it.
@@ -157,7 +159,7 @@ type batchKey struct {
 	batch uint64
 }
 
-// batchesOf returns the requests of each batch with a tracepoint on.
+// batchesOf returns the number of requests in each batch, per tracepoint.
 func batchesOf(evidence []Evidence) map[batchKey]uint64 {
 	most := make(map[batchKey]uint64)
 	for i := range evidence {
@@ -173,7 +175,7 @@ type sampleKey struct {
 	batch    uint64
 }
 
-// sample is an estimate of a share, with the square of half its interval.
+// sample estimates a share. square is the square of half its 95 % interval.
 type sample struct{ share, square float64 }
 
 // credit adds e to the samples of the locations that it may come from, divided by how often they run. The interval is

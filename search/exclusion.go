@@ -7,12 +7,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CooldownPeriod is the time that a tracepoint that explained nothing stays off for the same problem.
+// CooldownPeriod is the time for which a tracepoint that explained nothing stays off for the same problem.
 const CooldownPeriod = 30 * time.Minute
 
-// exclusions are the tracepoints that may not be switched on.
+// exclusions holds the tracepoints that may not be switched on.
 type exclusions struct {
-	forbidden   map[trace.Symbol]bool // by a person
+	forbidden   map[trace.Symbol]bool // by an override
 	unavailable map[trace.Symbol]bool // in agents
 	unproven    map[trace.Symbol]bool // see Input
 	returning   map[trace.Symbol]bool // see Input
@@ -56,7 +56,7 @@ func newExclusions(in *Input) exclusions {
 // always reports whether tp must be off for all problems.
 func (x *exclusions) always(tp trace.Symbol) bool { return x.forbidden[tp] || x.unavailable[tp] }
 
-// reason returns why tp may not be switched on for a problem, or "" if it may.
+// reason returns why tp may not be switched on for subject, or "" if it may.
 func (x *exclusions) reason(subject Subject, tp trace.Symbol) string {
 	switch {
 	case x.forbidden[tp]:
@@ -69,7 +69,7 @@ func (x *exclusions) reason(subject Subject, tp trace.Symbol) string {
 	return ""
 }
 
-// coolDown keeps tp off for a subject for [CooldownPeriod], unless it is kept off already.
+// coolDown keeps tp off for subject for [CooldownPeriod]. It doesn't extend a cooldown.
 func (x *exclusions) coolDown(subject Subject, tp trace.Symbol, now trace.Nanos) {
 	if k := (coolingKey{subject, tp}); !x.cooling[k] {
 		x.cooling[k] = true
@@ -77,7 +77,7 @@ func (x *exclusions) coolDown(subject Subject, tp trace.Symbol, now trace.Nanos)
 	}
 }
 
-// endCooldowns ends the cooldowns of a subject.
+// endCooldowns ends all cooldowns of subject.
 func (x *exclusions) endCooldowns(subject Subject) {
 	x.cooldowns = slices.DeleteFunc(x.cooldowns, func(c Cooldown) bool { return c.Subject == subject })
 	for k := range x.cooling {

@@ -45,14 +45,14 @@ type Cost struct {
 	Bytes int32
 }
 
-// Unavailable marks a tracepoint that cannot be switched on for a while. If For is 0, the tracepoint is available
-// again.
+// Unavailable marks a tracepoint that cannot be switched on for the duration For. If For is 0, the tracepoint is
+// available again.
 type Unavailable struct {
 	ID  string
 	For time.Duration
 }
 
-// Measured is the cost of a plan measured by all agents together.
+// Measured is the cost of a plan, as measured by all agents together.
 type Measured struct {
 	Plan             int64   // version
 	Hits, Bytes, CPU float64 // per second; CPU in seconds

@@ -41,7 +41,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// play runs a strategy on the worlds of the given seeds.
+// play runs the strategy called name in worlds seeded with 0 to seeds-1.
 func play(name string, size int, rate float64, seeds int) *tally {
 	var y tally
 	for seed := range seeds {

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of investigations.
+// Limits on investigations.
 const (
-	maxSteady         = 2    // of steady problems that are searched at a time
-	longestTurn       = 16   // maximum number of calls that a changed problem is searched ahead of others
+	maxSteady         = 2    // chronic problems searched at a time
+	longestTurn       = 16   // maximum number of epochs for which a changed problem is searched ahead of others
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including ended investigations
-	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
+	graceEpochs       = 2    // consecutive calls without the problem after which an investigation is gone
 )
 
 // Next decides which tracepoints are on until the next call. It returns the state to pass to that call, and a decision
@@ -34,7 +34,7 @@ func Next(in Input) (State, []Decision) {
 	return s.state, s.decisions
 }
 
-// epochStep is one call of [Next].
+// epochStep holds the state of one call of [Next].
 type epochStep struct {
 	in        *Input
 	strategy  Strategy
@@ -44,7 +44,7 @@ type epochStep struct {
 	decisions []Decision
 	onset     map[Subject]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
-	steady    int                      // steady problems that are searched
+	steady    int                      // chronic problems that are being searched
 	changing  map[trace.Symbol]bool    // services of the requests of better-ranked changed problems that are searched
 	opening   bool                     // the search of an incident starts in this call
 }
@@ -68,7 +68,7 @@ func newEpochStep(in *Input) *epochStep {
 	return s
 }
 
-// holds reports whether o hasn't ended at time now.
+// holds reports whether o is still in force at now.
 func (o *Override) holds(now trace.Nanos) bool { return o.Until == 0 || o.Until > now }
 
 // investigate advances the investigation of p by one step. If there is room, it opens a new investigation or resumes
@@ -101,8 +101,8 @@ func (s *epochStep) investigate(p *Problem) {
 	}
 }
 
-// hasTurn reports whether v, which investigates a changed problem, is searched before others. If it takes long because
-// requests are rare or records are missing, it no longer blocks the others.
+// hasTurn reports whether v, which must investigate a changed problem, is searched before others. After longestTurn
+// epochs without a change of its status, for example because requests are rare, it no longer blocks them.
 func (s *epochStep) hasTurn(v *Investigation) bool {
 	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
@@ -140,7 +140,7 @@ func (s *epochStep) inTurn(p *Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
 
-// countSteady counts the steady problems that are searched.
+// countSteady counts the chronic problems that are being searched.
 func (s *epochStep) countSteady() {
 	chronic := make(map[Subject]bool)
 	for i := range s.in.Problems {
@@ -155,8 +155,8 @@ func (s *epochStep) countSteady() {
 	}
 }
 
-// makeRoom reports whether one more investigation can be active. For a changed problem it makes room by ending the
-// lowest-ranked investigation of a chronic problem.
+// makeRoom reports whether an investigation of p can become active. If p is a changed problem, makeRoom may end the
+// lowest-ranked active investigation of a chronic problem.
 func (s *epochStep) makeRoom(p *Problem) bool {
 	active := 0
 	for i := range s.state.Investigations {
@@ -181,7 +181,7 @@ func (s *epochStep) makeRoom(p *Problem) bool {
 	return false
 }
 
-// open starts an investigation. It returns nil if too many are kept.
+// open starts an investigation of p. It returns nil if maxKept investigations are kept already.
 func (s *epochStep) open(p *Problem) *Investigation {
 	if len(s.state.Investigations) >= maxKept {
 		return nil
@@ -216,7 +216,7 @@ func (s *epochStep) endMissing() {
 	s.state.Investigations = kept
 }
 
-// end ends v for a reason.
+// end ends v and returns the decision, with the given reason.
 func (s *epochStep) end(v *Investigation, reason string) Decision {
 	d := Decision{At: s.in.Now, Subject: v.Subject, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: reason}
 	d.Suspects = slices.Clone(v.Suspects[:min(len(v.Suspects), maxSuspects)])

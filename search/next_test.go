@@ -24,7 +24,7 @@ func problem(id analysis.Hash, onset detect.Onset, kind detect.ProblemKind) Prob
 	return ProblemOf(&detect.Problem{ID: id, Onset: onset, Kind: kind})
 }
 
-// statuses returns the number of active investigations, and the status and reason of one.
+// statuses returns the number of active investigations, and the status and reason of the investigation of subject.
 func statuses(st *State, subject Subject) (active int, status Status, reason string) {
 	for i := range st.Investigations {
 		if st.Investigations[i].Status.Active() {

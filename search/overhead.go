@@ -21,7 +21,7 @@ type ArmTimes struct {
 // Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests,
 // so their durations differ only by instrumentation.
 type Overhead struct {
-	More, Less   int     // tracepoints on in the arms compared
+	More, Less   int     // tracepoints on in the two arms compared
 	Requests     uint64  // of both
 	Nanos        float64 // mean with More minus mean with Less
 	Low, High    float64 // 95 % interval (Welch's, normal)
@@ -29,7 +29,7 @@ type Overhead struct {
 	Significance float64 // Nanos in standard errors
 }
 
-// leastCompared is the number of requests that an arm needs to be compared.
+// leastCompared is the minimum number of requests in an arm to compare it.
 const leastCompared = 8
 
 // OverheadOf compares the arms with the most tracepoints on to the arms with the fewest. It is zero unless two arms
@@ -62,7 +62,7 @@ func OverheadOf(arms []ArmTimes) Overhead {
 	return o
 }
 
-// pooled returns a and b as one sample.
+// pooled merges the samples a and b.
 func pooled(a, b ArmTimes) ArmTimes {
 	n, m := float64(a.N), float64(b.N)
 	mean := (n*a.Mean + m*b.Mean) / (n + m)
@@ -71,7 +71,7 @@ func pooled(a, b ArmTimes) ArmTimes {
 	return b
 }
 
-// overheadFor returns the overhead on the requests of a problem. It is zero if unknown.
+// overheadFor returns the overhead on the requests of subject, or the zero value if unknown.
 func overheadFor(subject Subject, times []ArmTimes) Overhead {
 	var arms []ArmTimes
 	for _, a := range times {

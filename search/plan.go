@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget limits the cost of a plan, in total and in each service. A zero field is no limit.
+// Budget limits the cost of a plan, in total and in each service. A zero field means no limit.
 type Budget struct {
 	Tracepoints int     // on at the same time
 	Bytes       float64 // of additional trace data per second
@@ -17,7 +17,7 @@ type Budget struct {
 	Service     Limit   // of each service, all its agents together
 }
 
-// Limit limits part of the cost of a plan. A zero field means unlimited.
+// Limit limits part of the cost of a plan. A zero field means no limit.
 type Limit struct {
 	Tracepoints int
 	Bytes       float64
@@ -46,8 +46,8 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
-	// Everything means that all tracepoints are on, whatever the leases: the arm explores. Its requests are slower
-	// than others, so statistics of durations exclude them.
+	// Everything means that the arm explores: all tracepoints are on, whatever the leases. Its requests are slower than
+	// others, so statistics of durations exclude them.
 	Everything bool
 }
 
@@ -58,7 +58,7 @@ type Plan struct {
 	Leases  []Lease // ascending by (Arm, Tracepoint)
 }
 
-// explores returns the share of the requests with everything on.
+// explores returns the share of the requests in the arm with everything on, or 0 if there is no such arm.
 func (p *Plan) explores() float64 {
 	for i := range p.Arms {
 		if p.Arms[i].Everything {
@@ -78,24 +78,24 @@ func (p *Plan) has(tp trace.Symbol) bool {
 	return false
 }
 
-// Problem is a subject in the form in which it is searched: an open problem, or an incident as one problem.
+// Problem is the input for the search of one subject: an open problem, or an incident presented as one problem.
 type Problem struct {
 	*detect.Problem
 	Subject Subject
-	Tree    *cct.Tree // of an incident, over several request types; nil: that of the request type
+	Tree    *cct.Tree // of an incident, over several request types; nil to use the tree of the request type
 	// Pairs are the pairs of edges that vary together, the largest share first. Only strategies with UsesPairs read
 	// them.
 	Pairs []detect.PairShare
 }
 
-// ProblemOf returns an open problem in the form in which it is searched.
+// ProblemOf returns the input for the search of p, an open problem.
 func ProblemOf(p *detect.Problem) Problem { return Problem{Problem: p, Subject: OfProblem(p.ID)} }
 
 // Input holds the arguments of [Next].
 type Input struct {
 	Now         trace.Nanos
 	Problems    []Problem                   // ranked
-	Taken       map[Subject]bool            // open problems that are not in Problems because an incident stands for them
+	Taken       map[Subject]bool            // open problems missing from Problems because their incident is searched instead
 	Trees       map[analysis.Hash]*cct.Tree // by request type
 	Rates       map[analysis.Hash]float64   // requests per second, by request type
 	Table       *trace.Table                // names contexts that are not in a tree, to match them by edit distance; may be nil
@@ -104,7 +104,7 @@ type Input struct {
 	Measured    Usage          // by agents, for State.Plan; zero if unknown
 	Arms        []ArmTimes     // durations of requests by arm of State.Plan, for every problem; may be empty
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or no longer have
-	// Unproven are the tracepoints in Unavailable whose agents missed records. The absence of evidence from them
+	// Unproven are the tracepoints in Unavailable whose agents missed records. So the absence of evidence from them
 	// proves nothing.
 	Unproven []trace.Symbol
 	// Returning are the tracepoints in Unproven that can soon be enabled again.
@@ -112,7 +112,7 @@ type Input struct {
 	Strategy  Strategy // the default strategy if zero
 	Seed      uint64
 	Epoch     time.Duration // until the next call
-	// Explore is the share of the requests with everything on, from 0 to 0.1. It lets trees record locations and their
-	// usual durations. Overrides and investigations come first in the budget.
+	// Explore is the share of the requests with everything on, from 0 to 0.1. Exploring lets trees record locations and
+	// their usual durations. It gets only the budget that overrides and investigations leave.
 	Explore float64
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Regions with smaller shares are not searched.
+// Minimum shares for a region to be searched.
 const (
-	refutedShare = 0.1  // of the leading operation: a location that cannot carry more is switched off
+	refutedShare = 0.1  // of the leading operation; locations that cannot carry this much are switched off
 	liveShare    = 0.15 // of the best region
 )
 
-// Question is the choice that a [Strategy] makes.
+// Question is the input of a [Strategy], which picks some of its candidates.
 type Question struct {
 	Regions    []Region           // that may carry the problem, best first
 	Candidates []Candidate        // of all regions; a region's candidates are adjacent and in pre-order
@@ -25,8 +25,8 @@ type Question struct {
 	Seed       uint64
 }
 
-// Region is a known location with the unknown locations below it, down to the next known locations: a part of the
-// problem that nothing explains yet.
+// Region is a part of the problem that nothing explains yet: a known location with the unknown locations below it, down
+// to the next known ones.
 type Region struct {
 	Tracepoint trace.Symbol // 0 for a baseline operation
 	Op         trace.Op
@@ -48,9 +48,9 @@ type Candidate struct {
 	Depth       int // 1 directly below the region's location
 	Layer       cct.Layer
 	Kind        cct.TracepointKind
-	PriorWeight float64 // for the cause being here and not below
+	PriorWeight float64 // weight of the cause being here rather than below
 	Hits        float64 // expected spans per request
-	Inside      bool    // can lie between the neighbours of the edges
+	Inside      bool    // can lie between the neighbours of the region's edges
 	Unanchored  bool    // may run anywhere in the operation
 }
 
@@ -85,7 +85,7 @@ func (q *Question) Within(r int) []int {
 	return inside
 }
 
-// open returns the candidates in the region of each location. Candidates that may lie in any region are added to every
+// open counts the candidates in the region of each location. Candidates that may lie in any region are added to every
 // function with enough own share. excluded returns a reason for tracepoints that may not be switched on.
 func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	counts, anywhere := make([]int, len(o.locations)), 0
@@ -121,7 +121,7 @@ func (o *operationScope) bestFunction() int32 {
 	return best
 }
 
-// knownLocation is a known location of a scope.
+// knownLocation names a known location by its scope and its index there.
 type knownLocation struct {
 	scope *operationScope
 	index int32
@@ -130,8 +130,8 @@ type knownLocation struct {
 // share returns the location's own share of the problem.
 func (k knownLocation) share() float64 { return k.scope.score * k.scope.locations[k.index].own }
 
-// regionsOf returns the regions that may carry the problem, best first and without candidates, and their known
-// locations.
+// regionsOf returns the regions that may carry the problem, best first and without candidates, and the known location
+// of each.
 func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) {
 	var known []knownLocation
 	most := 0.0
@@ -164,8 +164,8 @@ type candidateList struct {
 	rejected   []Rejected
 }
 
-// fill sets the candidates of q, whose regions belong to the given known locations. It returns the tracepoints that
-// may not be switched on.
+// fill sets the candidates of q. Location at[r] must belong to q.Regions[r]. It returns the tracepoints that may not be
+// switched on.
 func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string) []Rejected {
 	size := 0
 	for _, o := range scopes {
@@ -181,8 +181,8 @@ func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded f
 	return c.rejected
 }
 
-// region appends the candidates of region r, which belongs to location at, in pre-order. The best function of the
-// scope also gets the candidates that may lie in any region.
+// region appends the candidates of region r, whose known location is `at`, in pre-order. The best function of the scope
+// also gets the candidates that may lie in any region.
 func (c *candidateList) region(o *operationScope, at int32, r int) {
 	best := o.bestFunction() == at
 	c.below(o, at, r, func(l *location) bool { return !l.anyRegion || best && at == 0 }, -1, 1)
@@ -191,7 +191,7 @@ func (c *candidateList) region(o *operationScope, at int32, r int) {
 	}
 }
 
-// below appends the unknown locations below a location that are wanted.
+// below appends the unknown locations below location `at` that wanted accepts.
 func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*location) bool, parent, depth int) {
 	for _, child := range o.locations[at].children {
 		l := &o.locations[child]
@@ -208,7 +208,7 @@ func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*l
 	}
 }
 
-// add appends l, unless it may not be switched on, and returns its index, or -1.
+// add appends l and returns its index, or returns -1 if l may not be switched on.
 func (c *candidateList) add(l *location, r, parent, depth int) int {
 	if why := c.excluded(l.tp); why != "" {
 		c.rejected = append(c.rejected, Rejected{l.tp, why})

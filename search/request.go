@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wantedRequests is the number of the problem's requests in an epoch that a picked tracepoint should be on for.
+// wantedRequests is the number of the problem's requests per epoch that a pick should be on for.
 const wantedRequests = 24
 
-// requested returns the index of tp in v.Requested, or -1.
+// requested returns the index of tp in v.Requested, or -1 if it isn't there.
 func (v *Investigation) requested(tp trace.Symbol) int {
 	at, found := slices.BinarySearchFunc(v.Requested, tp, compareRequest)
 	if !found {
@@ -28,8 +28,8 @@ func (v *Investigation) settled(tp trace.Symbol) bool {
 	return at < 0 || v.Epochs-v.Requested[at].Epoch > patience
 }
 
-// pending returns the requested tracepoints that too few requests have judged. It quadruples their share of the
-// requests if the share was too small.
+// pending returns the requested tracepoints whose share is still uncertain, or that too few requests have judged. It
+// quadruples the share of the requests they are on for if that was too small.
 func (s *investigationStep) pending() map[trace.Symbol]bool {
 	v := s.v
 	pending := make(map[trace.Symbol]bool)
@@ -75,7 +75,7 @@ func (s *investigationStep) pick() bool {
 	return len(s.decision.Picks) > 0
 }
 
-// armsFor returns arms with about the given number of the problem's requests in an epoch.
+// armsFor returns arms that get about the given number of the problem's requests per epoch.
 func (s *investigationStep) armsFor(requests float64) uint32 {
 	return armsFor(requests / (s.problem.Rate * s.epoch.in.Epoch.Seconds()))
 }
@@ -89,7 +89,7 @@ func (s *investigationStep) requestPicks() {
 	}
 }
 
-// request keeps the tracepoint of p on from now on.
+// request adds p to the requested and tried tracepoints, unless it is already requested.
 func (s *investigationStep) request(p *Pick) {
 	v := s.v
 	at, found := slices.BinarySearchFunc(v.Requested, p.Tracepoint, compareRequest)
@@ -105,8 +105,8 @@ func (s *investigationStep) request(p *Pick) {
 }
 
 // switchOff ends the requests for tracepoints that explain nothing or were never executed. These cool down. It also
-// ends the requests for tracepoints that are known well enough: frugal strategies keep only the locations of regions.
-// It reports whether any tracepoint was never executed.
+// ends the requests for tracepoints that are known well enough. Frugal strategies keep only the tracepoints of regions.
+// Tracepoints in waiting stay on. It reports whether any tracepoint was never executed.
 func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []Region) (never bool) {
 	carried := carriedBy(s.searched)
 	dividing := make(map[trace.Symbol]bool)
@@ -144,7 +144,7 @@ func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []R
 // upper bound of its inclusive share, and own is its own share.
 type carried struct{ high, own float64 }
 
-// carriedBy returns the shares of the tracepoints that were executed.
+// carriedBy returns the shares of the tracepoints that are known and were executed.
 func carriedBy(scopes []*operationScope) map[trace.Symbol]carried {
 	all := make(map[trace.Symbol]carried)
 	for _, o := range scopes {

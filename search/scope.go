@@ -11,15 +11,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of the part of a tree that an investigation searches.
+// Limits on the part of a tree that an investigation searches.
 const (
 	maxScopes    = 4       // operations searched at a time
 	maxLocations = 1 << 16 // within one operation
-	scopeFloor   = 0.25    // share of the leading operation's score that an operation needs to be searched
+	scopeFloor   = 0.25    // minimum share of the leading operation's score for an operation to be searched
 )
 
-// operationScope is a baseline operation that carries part of a problem, in all its calling contexts, with the
-// locations inside: the switchable calling contexts below the operation, down to the next baseline operation.
+// operationScope is a baseline operation that carries part of a problem, in all its calling contexts. Its locations are
+// the switchable calling contexts below it, down to the next baseline operation.
 type operationScope struct {
 	op        trace.Op
 	score     float64 // Σ score of edges: the share of the problem that the operation spends itself
@@ -30,8 +30,8 @@ type operationScope struct {
 	locations []location     // locations[0] is the operation itself; parents come before children
 }
 
-// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. Plans do
-// not distinguish between these nodes.
+// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation, because
+// plans cannot distinguish between these nodes.
 type location struct {
 	parent      int32
 	children    []int32
@@ -43,11 +43,11 @@ type location struct {
 	kind        cct.TracepointKind
 	unanchored  bool    // the location or one above it may run anywhere in the scope
 	hits        float64 // expected per request of the type
-	priorWeight float64 // for the cause being here
+	priorWeight float64 // weight of the cause being here
 	history     float64 // the part of priorWeight that is due to past causes; may be negative
 	inside      bool    // can lie between the neighbours of the scope's edges
 
-	executed    bool // by requests that had it on
+	executed    bool // by requests with its tracepoint on
 	known       bool // its share is known, possibly as 0
 	requests    float64
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
@@ -57,8 +57,7 @@ type location struct {
 	computing   bool    // waits for a CPU that count as own time of the function around them
 }
 
-// scopesOf returns the operations that carry p, best first, divided into the operations to search, with their
-// locations, and the rest.
+// scopesOf returns the operations that carry p, best first: those to search, with their locations, and the rest.
 func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
 	byOp := make(map[trace.Op]*operationScope)
 	var all []*operationScope
@@ -93,7 +92,8 @@ func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, res
 	return searched, rest
 }
 
-// leavesApplication reports whether an operation is a call of something that emits no spans, such as a database.
+// leavesApplication reports whether step calls something that emits no spans, such as a database. It returns false if
+// table is nil.
 func leavesApplication(table *trace.Table, step trace.Op) bool {
 	return table != nil && table.Operation(step).Kind == trace.Client && table.Operation(table.Target(step)).Kind == trace.External
 }
@@ -121,7 +121,7 @@ func matchEdge(t *cct.Tree, e *group.EdgeShare, table *trace.Table) cct.Match {
 	return m
 }
 
-// add adds e, which matches m in t.
+// add adds e to the scope, with m, its matches in t.
 func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.score += e.Score
 	o.edges = append(o.edges, e)
@@ -211,7 +211,7 @@ func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace
 	return i
 }
 
-// atMost returns an upper bound of the number of locations below the roots, at most maxLocations.
+// atMost returns an upper bound on the number of locations below the roots, capped at maxLocations.
 func (o *operationScope) atMost(t *cct.Tree) int {
 	n := 0
 	for _, i := range o.roots {
@@ -292,8 +292,8 @@ func compareSiblings(a, b *cct.Node) int {
 		cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// expectedHits returns the spans that a request is expected to emit at nodes: the mean of the observed hit rates, or
-// else as many as at their parent.
+// expectedHits returns the spans that a request is expected to emit at nodes: the sum of the observed hit rates, or
+// above, the rate at their parent, if no request could run the nodes.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {
@@ -310,7 +310,7 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 
 // prior returns the weight of the cause being at nodes rather than at any other location. The weight is 1 without
 // history, more if past causes were there, and small if requests that could run the nodes didn't. It is never 0, so a
-// wrong prior can't hide the cause. history is the part of the weight that is due to past causes.
+// wrong prior can't hide the cause. history is the part of weight that is due to past causes.
 func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	var h cct.History
 	requests, hits := uint64(0), uint64(0)
@@ -332,7 +332,7 @@ func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	return weight, history
 }
 
-// Fractions of the history of a location that count for its neighbours.
+// Fractions of a location's history that count for its neighbours.
 const (
 	historyOfParent   = 0.25
 	historyOfSiblings = 0.25
@@ -378,7 +378,8 @@ func (o *operationScope) markOutside(t *cct.Tree) {
 	}
 }
 
-// reaches reports whether node i has no baseline operations below it, or one of the nearest is in near.
+// reaches reports whether one of the nearest baseline operations below node i is in near, or there are no baseline
+// operations below it.
 func reaches(t *cct.Tree, i int32, near map[trace.Op]bool) bool {
 	none := true
 	for k := i + 1; k < t.Nodes[i].End; {

@@ -17,7 +17,8 @@ type splitter struct {
 	root   float64 // weight of the rest of the region
 }
 
-// newSplitter returns a splitter of the given candidates of one region, with a weight for each.
+// newSplitter returns a splitter of list, which must be candidates of one region in pre-order. weight returns the
+// weight of candidate i.
 func newSplitter(q *Question, list []int, weight func(i int) float64) *splitter {
 	s := &splitter{
 		q: q, list: list, parent: make([]int, len(list)), cost: make([]float64, len(list)),
@@ -66,13 +67,13 @@ func (s *splitter) next() int {
 	return s.list[best]
 }
 
-// gain returns the information per cost from picking k in a part with the given weight: the variance of whether the
-// cause is below k, times the weight.
+// gain returns the information per cost from picking k in a part of weight whole: the variance of whether the cause is
+// below k, times whole.
 func (s *splitter) gain(k int, whole float64) float64 {
 	return s.below[k] * (1 - s.below[k]/whole) / s.cost[k]
 }
 
-// take marks k as picked and moves its subtree out of the part that it was in.
+// take marks k as picked and splits its subtree off as a new part.
 func (s *splitter) take(k int) {
 	from := s.part[k]
 	for j := s.parent[k]; j >= 0 && j != from; j = s.parent[j] {

@@ -12,12 +12,12 @@ import (
 type State struct {
 	Plan           Plan
 	Investigations []Investigation // in the order they were opened
-	Cooldowns      []Cooldown      // ascending by (Problem, Tracepoint)
+	Cooldowns      []Cooldown      // ascending by (Subject, Tracepoint)
 	Overrides      []Override      // added and removed by the caller
 	Overrun        Overrun         // as last measured
 }
 
-// Investigation returns the investigation of a subject, or nil.
+// Investigation returns the investigation of subject, or nil if there is none.
 func (s *State) Investigation(subject Subject) *Investigation {
 	for i := range s.Investigations {
 		if s.Investigations[i].Subject == subject {
@@ -27,7 +27,7 @@ func (s *State) Investigation(subject Subject) *Investigation {
 	return nil
 }
 
-// Status is the progress of an investigation.
+// Status is the stage that an investigation has reached.
 type Status uint8
 
 // The statuses of an investigation.
@@ -51,7 +51,7 @@ func (s Status) Active() bool { return s <= Located }
 // Investigation is the search for the cause of one problem, or for the place of one incident.
 type Investigation struct {
 	Subject            Subject
-	RequestType, Group analysis.Hash // zero: of an incident, which concerns several request types
+	RequestType, Group analysis.Hash // zero for an incident, which concerns several request types
 	Entry              trace.Op
 	Status             Status
 	Reason             string // for the status
@@ -79,7 +79,7 @@ func (v *Investigation) Answer() trace.Op {
 	return v.place().Op
 }
 
-// place returns the located suspect as of when it was located. The requests of a located place continue, but the
+// place returns the located suspect with its share at the time it was located. Later shares would be wrong, because the
 // tracepoints that showed it are off. place is zero if v is nil or has located nothing.
 func (v *Investigation) place() Suspect {
 	if v == nil || v.Status != Located && v.Status != Explained {
@@ -109,11 +109,11 @@ type TracepointRequest struct {
 	Cause      string
 }
 
-// Evidence is the share of an edge that a tracepoint showed. It is a [detect.RefinedShare] reduced to the fields that
-// the search uses, kept after the tracepoint was switched off.
+// Evidence is the share of an edge at a tracepoint. It is a [detect.RefinedShare] reduced to the fields that the search
+// uses, kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge
-	Context, Parent trace.Context // as they appeared; Context is 0 if no request with the tracepoint on executed it
+	Context, Parent trace.Context // as they appeared; Context is 0 if no request executed the tracepoint while it was on
 	Op              trace.Op
 	Tracepoint      trace.Symbol
 	Batch           uint64  // hash of the set of tracepoints that was on
@@ -135,14 +135,14 @@ type Suspect struct {
 	Open       int           // untried candidates below it
 }
 
-// Cooldown keeps a tracepoint off for a subject that it did not explain.
+// Cooldown keeps a tracepoint off for a subject because it did not explain it.
 type Cooldown struct {
 	Subject    Subject
 	Tracepoint trace.Symbol
 	Until      trace.Nanos
 }
 
-// OverrideKind is a person's decision about a tracepoint.
+// OverrideKind distinguishes enabling, pinning and forbidding a tracepoint.
 type OverrideKind uint8
 
 // The kinds of override.
@@ -162,7 +162,7 @@ type Override struct {
 	Tracepoint trace.Symbol
 	Kind       OverrideKind
 	Forced     bool        // on even beyond the budget
-	Until      trace.Nanos // 0 if it is on until withdrawn
+	Until      trace.Nanos // 0: until withdrawn
 	By         string
 }
 

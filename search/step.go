@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// idleEpochs is the number of consecutive calls without progress until an investigation gives up.
+// idleEpochs is the number of consecutive calls without progress after which an investigation gives up.
 const idleEpochs = 6
 
-// investigationStep is one step of one investigation.
+// investigationStep advances one investigation in one call of [Next].
 type investigationStep struct {
 	epoch    *epochStep
 	v        *Investigation
@@ -65,7 +65,7 @@ func (s *investigationStep) excluded(tp trace.Symbol) string {
 	return s.epoch.excluded.reason(s.v.Subject, tp)
 }
 
-// begin sets the evidence of the decision.
+// begin starts the decision with its evidence.
 func (s *investigationStep) begin() {
 	p := s.problem
 	s.decision = Decision{
@@ -107,8 +107,8 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 	s.v.Reason = reason
 }
 
-// leadChanged reports whether an operation other than the one searched clearly leads the problem, or the problem has
-// returned.
+// leadChanged reports whether an operation other than the one searched clearly leads the problem, or the investigation
+// was gone. It returns false if no operation stands out.
 func (s *investigationStep) leadChanged() bool {
 	if len(s.searched) == 0 {
 		return false
@@ -121,7 +121,7 @@ func (s *investigationStep) leadChanged() bool {
 	return s.v.Status == Gone || s.searched[0].score > 1.5*scoreOf(s.problem.Problem, s.v.Lead)
 }
 
-// scoreOf returns the score of the edges of p with the given context.
+// scoreOf returns the total score of the edges of p with context ctx.
 func scoreOf(p *detect.Problem, ctx trace.Context) float64 {
 	score := 0.0
 	for k := range p.Edges {
@@ -188,7 +188,7 @@ func (s *investigationStep) search() {
 }
 
 // prepare makes the question for the strategy and switches off tracepoints that need not stay on. It returns the
-// tracepoints that wait for requests.
+// tracepoints that still need requests.
 func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
 	regions, live := regionsOf(s.searched)
@@ -205,8 +205,8 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 }
 
 // follows reports whether the operation that leads this investigation is already searched for a better-ranked problem
-// of another request type or level. One cause often opens several problems, and its tracepoints give evidence to all
-// of them. An investigation follows for patience calls at most.
+// of another request type or level. One cause often opens several problems, and its tracepoints give evidence to all of
+// them. An investigation older than patience calls doesn't follow.
 func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
@@ -234,21 +234,21 @@ func (s *investigationStep) waitsForTurn() bool {
 	return false
 }
 
-// longestWait is the maximum number of calls that an investigation waits for tracepoints.
+// longestWait is the age, in calls, at which an investigation no longer waits for tracepoints.
 const longestWait = 36
 
 // awaits reports whether to wait for a tracepoint that the investigation has tried and that showed nothing because its
-// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only
-// below a location that doesn't carry it. An old investigation doesn't wait. An investigation with a clear leader
-// doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop them
-// again.
+// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only below
+// a location that doesn't carry it. An investigation older than longestWait doesn't wait. An investigation with a clear
+// leader doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop
+// them again.
 func (s *investigationStep) awaits() bool {
 	leads := s.leads()
 	return s.v.Epochs < longestWait && s.returns(func(l *location) bool { return !leads || l.layer == cct.Kernel })
 }
 
-// returns reports whether a location that counts has a tracepoint whose records are missing and that can soon be tried
-// again.
+// returns reports whether counts accepts an unknown location that may carry the problem and whose tracepoint was tried,
+// misses records, and can soon be tried again.
 func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	return slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {
@@ -261,8 +261,8 @@ func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	})
 }
 
-// leads reports whether the first suspect carries most of the leading operation, surely more than any other, and has
-// no candidate below it.
+// leads reports whether the first suspect carries at least half of the leading operation, surely more than any other
+// suspect, and has no candidate below it.
 func (s *investigationStep) leads() bool {
 	top := &s.v.Suspects[0]
 	return top.Low > s.runnerUp() && top.Share >= s.searched[0].score/2 && top.Open == 0
@@ -276,8 +276,8 @@ func (s *investigationStep) runnerUp() float64 {
 	return s.v.Suspects[1].Share
 }
 
-// doubtful reports whether the leading operation may be no slower than before. This happens in the first epochs of a
-// small change, when another operation often leads because of noise. The doubt ends after some calls.
+// doubtful reports whether the leading operation may not have become slower at all. This happens in the first epochs of
+// a small change, when another operation often leads because of noise. The doubt ends after 2·patience calls.
 func (s *investigationStep) doubtful() bool {
 	return doubtfulExcess(s.problem.Problem, s.searched[0].edges) && s.v.Epochs < 2*patience
 }

@@ -1,16 +1,16 @@
 package search
 
-// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published ones; a caller of
-// [Next] may supply another. The zero value stands for the default strategy.
+// Strategy picks the tracepoints to switch on next. [Strategies] returns the published strategies; a caller of [Next]
+// may supply another. The zero value stands for the default strategy.
 type Strategy struct {
 	Name string // in decisions and investigations
 
-	// Pick returns the tracepoints to switch on, best first and each with a reason. It is pure and picks no candidate
-	// twice.
+	// Pick returns the tracepoints to switch on, best first and each with a reason. It must be pure and must not pick a
+	// candidate twice.
 	Pick func(q *Question) []Pick
 
-	// Frugal switches a known location off unless its region is searched. Otherwise the location stays on while its own
-	// share is a tenth of the leading operation's.
+	// Frugal switches a known location off unless its region is searched. Without it, the location stays on while its
+	// own share is at least a tenth of the leading operation's.
 	Frugal bool
 
 	// UsesPairs means that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
@@ -42,5 +42,5 @@ func StrategyNames() []string {
 	return names
 }
 
-// PicksAtOnce bounds the picks of strategies without a bound of their own.
+// PicksAtOnce limits the picks of strategies without a limit of their own.
 const PicksAtOnce = 8

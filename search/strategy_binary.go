@@ -1,6 +1,6 @@
 package search
 
-// binary picks the candidate that halves the leading region with any, and one for each half.
+// binary picks up to three candidates: one that halves the first region with candidates, and one for each half.
 func binary(q *Question) []Pick {
 	for r := range q.Regions {
 		list := q.Within(r)

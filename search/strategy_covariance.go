@@ -9,8 +9,8 @@ import (
 )
 
 // covariance picks tracepoints that are candidates in two operations whose edges vary together, because a common part
-// may be the cause. Those with the largest share of the variance in pairs come first. Without any it picks like
-// [Hierarchical].
+// may be the cause. Tracepoints with the largest share of the variance in pairs come first. If there are none, it picks
+// like [Hierarchical].
 func covariance(q *Question) []Pick {
 	type common struct {
 		at    int // the first of its candidates
@@ -33,7 +33,7 @@ func covariance(q *Question) []Pick {
 	return picks
 }
 
-// spansByTracepoint returns the candidates that are spans, ascending for each tracepoint.
+// spansByTracepoint returns the candidates that are spans, by tracepoint and in ascending order.
 func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 	byTP := make(map[trace.Symbol][]int)
 	for i := range q.Candidates {
@@ -45,8 +45,7 @@ func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 	return byTP
 }
 
-// commonShare returns the share of the pairs of edges, of different operations, that both contain one of the given
-// candidates.
+// commonShare returns the total share of the pairs of edges of two operations that both contain one of candidates.
 func (q *Question) commonShare(candidates []int) float64 {
 	operation := make(map[trace.Edge]*group.EdgeShare) // for each edge the first one of its operation
 	for _, i := range candidates {

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/cct"
 )
 
-// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without any
-// it picks like [Hierarchical].
+// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has either. If no
+// region does, it picks like [Hierarchical].
 func crossLayer(q *Question) []Pick {
 	for r := range q.Regions {
 		for _, layer := range []cct.Layer{cct.Runtime, cct.Kernel} {

@@ -23,13 +23,13 @@ const (
 	IncidentSubject
 )
 
-// OfProblem returns the subject of the search for the cause of a problem.
+// OfProblem returns the subject for the problem id.
 func OfProblem(id analysis.Hash) Subject { return Subject{ProblemSubject, id} }
 
-// OfIncident returns the subject of the search for the place of an incident.
+// OfIncident returns the subject for the incident number id.
 func OfIncident(id uint64) Subject { return Subject{IncidentSubject, analysis.Hash{Lo: id}} }
 
-// Incident returns the number of the incident that s is; false if s is none.
+// Incident returns the number of the incident s. ok is false if s isn't an incident.
 func (s Subject) Incident() (id uint64, ok bool) { return s.ID.Lo, s.Kind == IncidentSubject }
 
 // IsZero reports whether s is neither a problem nor an incident.
@@ -38,12 +38,12 @@ func (s Subject) IsZero() bool { return s == Subject{} }
 // Valid reports whether the kind of s exists.
 func (s Subject) Valid() bool { return s.Kind <= IncidentSubject }
 
-// Compare orders subjects by kind and identity.
+// Compare orders subjects by kind, then by ID.
 func (s Subject) Compare(o Subject) int {
 	return cmp.Or(cmp.Compare(s.Kind, o.Kind), s.ID.Compare(o.ID))
 }
 
-// String returns the identity of s as the API shows it: 32 hexadecimal digits of a problem, 16 of an incident.
+// String returns the identity of s as the API shows it: 32 hexadecimal digits for a problem, 16 for an incident.
 func (s Subject) String() string {
 	if id, ok := s.Incident(); ok {
 		return fmt.Sprintf("%016x", id)

@@ -8,13 +8,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits for the verdict about suspects.
+// Limits on the verdict about suspects.
 const (
-	keptShare  = 0.8 // of the operations' share that located suspects must keep
+	keptShare  = 0.8 // of the leading operations' share; located suspects must keep at least this
 	maxLocated = 3   // suspects that are located together
 )
 
-// ranking is the suspects of an investigation, with the scopes that were searched for them.
+// ranking holds the suspects of an investigation and the scopes that were searched for them.
 type ranking struct {
 	scopes   []*operationScope // the leading one first; never empty
 	suspects []Suspect         // best first; never empty
@@ -22,7 +22,7 @@ type ranking struct {
 
 // suspectsOf returns the locations that may be the cause, best first. These are the known locations of the searched
 // operations by their own share, summed over the contexts of one tracepoint or operation, and the operations in rest.
-// open returns the candidates below each location of a scope.
+// open counts the candidates below each location of a scope.
 func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []int) []Suspect {
 	type key struct {
 		op trace.Op
@@ -64,7 +64,7 @@ func (o *operationScope) suspect(i int32, open int) Suspect {
 	}
 }
 
-// merge adds t, the same suspect in other contexts, to s. The context of the larger share is kept.
+// merge adds t, the same suspect in another context, to s. It keeps the context with the larger share.
 func (s *Suspect) merge(t Suspect) {
 	if t.Share > s.Share {
 		s.Context = t.Context
@@ -77,9 +77,9 @@ func (s *Suspect) merge(t Suspect) {
 	s.Open += t.Open
 }
 
-// outstanding returns how many of the first suspects, at most [maxLocated], together keep most of the share of the
-// leading operations and differ from the next suspect. If closed, they must also have no candidates below them. It
-// returns 0 if no number qualifies.
+// outstanding returns how many of the first suspects, at most [maxLocated], are needed to keep keptShare of the leading
+// operations' share. The last of them must clearly exceed the next suspect. If closed, they must also have no
+// candidates below them. It returns 0 if these conditions don't hold.
 func (r ranking) outstanding(closed bool) int {
 	total := 0.0
 	for _, o := range r.scopes {
@@ -104,8 +104,8 @@ func (r ranking) outstanding(closed bool) int {
 	return 0
 }
 
-// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, or nil if one
-// does alone. It takes more requests to rank them than to distinguish them from the others.
+// rivals returns the tracepoints of the suspects that stand out only together, or nil if one stands out alone or no
+// suspect does. It takes more requests to rank them than to distinguish them from the others.
 func (r ranking) rivals() []trace.Symbol {
 	n := r.outstanding(false)
 	if n < 2 {
@@ -118,8 +118,8 @@ func (r ranking) rivals() []trace.Symbol {
 	return list
 }
 
-// undivided reports whether the first suspect is an operation without any known location inside, because there are no
-// tracepoints or they may not be switched on.
+// undivided reports whether the first suspect is an operation without any known location inside, so no tracepoint has
+// divided it.
 func (r ranking) undivided() bool {
 	top := &r.suspects[0]
 	for _, o := range r.scopes {
@@ -130,7 +130,7 @@ func (r ranking) undivided() bool {
 	return top.Tracepoint == 0
 }
 
-// missing returns the operations among the first suspects: no tracepoint divides them further.
+// missing returns the operations of the first suspects, at most maxLocated, that carry part of the problem.
 func (r ranking) missing() []trace.Op {
 	var ops []trace.Op
 	for _, s := range r.suspects[:min(len(r.suspects), maxLocated)] {

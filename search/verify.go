@@ -12,7 +12,7 @@ import (
 // Rules of verification.
 const (
 	certain        = 3  // −ln of the probability that all requests that judged a location were unaffected
-	verifyRequests = 60 // at most, to judge the locations below an inner one before it is located
+	verifyRequests = 60 // maximum number of requests that must judge a location to verify it
 	whyVerify      = "verifies the location"
 )
 
@@ -58,8 +58,8 @@ func (s *investigationStep) verify() bool {
 	return verifying
 }
 
-// verifyingNeed returns the number of requests that must judge a location to include affected requests almost
-// certainly. The rarer affected requests are in edges, the larger it is.
+// verifyingNeed returns the number of requests that must judge a location so that they almost certainly include
+// affected ones. The rarer affected requests are in edges, the larger it is, from minRequests to verifyRequests.
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
@@ -73,8 +73,8 @@ func verifyingNeed(edges []*group.EdgeShare) float64 {
 	return min(max(need, minRequests), verifyRequests)
 }
 
-// judgeAgain keeps the tracepoint of l on, or switches it on if it may be, until need requests have judged it. It
-// reports whether it will be on.
+// judgeAgain keeps the tracepoint of l on, or switches it on, until need requests have judged it. It returns false if
+// the tracepoint must stay off.
 func (s *investigationStep) judgeAgain(l *location, need uint64) bool {
 	if s.epoch.excluded.always(l.tp) {
 		return false

@@ -12,11 +12,11 @@ import (
 // hostAttributes name the machine or the instance that a span ran on, the most readable first.
 var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"}}
 
-// leastHost is the fraction of the variance that a host must account for to be named.
+// leastHost is the minimum fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or, if it
-// is 0, the service, and the host if one stands out.
+// waitSentence describes w, the waits in the kernel that carry a share of p: their class, their service, function
+// unless it is 0, and the host if one stands out.
 func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
 		return part(w.Share) + " of it is " + detect.Waiting("")
@@ -31,8 +31,8 @@ func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace
 	return text + hostOf(p)
 }
 
-// functionOf returns the function that contains waits: the function in which they were seen, or else the innermost
-// function that is known to carry as much. It returns 0 if neither is known.
+// functionOf returns the function that contains the waits w: the function in which they were seen, or else the
+// innermost function known to carry keptShare of them. It returns 0 if neither is known, or table is nil.
 func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function trace.Op) {
 	if table == nil {
 		return 0
@@ -67,7 +67,7 @@ func hostOf(p *detect.Problem) string {
 	return ""
 }
 
-// leastComputing is the own time of a function, relative to its waits for a CPU, from which the waits are considered a
+// leastComputing is the minimum own time of a function, relative to its waits for a CPU, for the waits to count as a
 // consequence of computing.
 const leastComputing = 1.0 / 3
 
@@ -102,21 +102,21 @@ func (o *operationScope) creditComputing(table *trace.Table) {
 	})
 }
 
-// largestWait is the share of a scope that the largest kind of waits must carry to explain it, if all kinds together
-// carry most of it.
+// largestWait is the minimum share of a scope that the largest kind of waits must carry to explain it, if all kinds
+// together carry most of it.
 const largestWait = 1.0 / 3
 
-// explainingWaits returns the waits in the kernel that explain the scope, which carry at least half of it, and whether
-// there are any. If two kinds follow each other, such as waits for a disk and then for a busy CPU, neither may carry
-// half. In that case the larger kind explains the scope.
+// explainingWaits returns the largest kind of waits in the kernel, and whether it explains the scope because it carries
+// at least half of it. If two kinds follow each other, such as waits for a disk and then for a busy CPU, neither may
+// carry half. In that case the larger kind explains the scope.
 func (o *operationScope) explainingWaits(table *trace.Table) (most Suspect, explain bool) {
 	most, all := o.waits(table)
 	return most, most.Share >= explainedShare*o.score || most.Share >= largestWait*o.score && all >= keptShare*o.score
 }
 
-// waits returns the known waits in the kernel within the scope that carry most of it, as one suspect, and the share of
-// all waits. Classes that sentences don't distinguish count together; Op and Context belong to the largest. Both
-// results are zero if no waits are known.
+// waits returns the largest kind of known waits in the kernel within the scope, as one suspect, and the share of all
+// known waits. Classes that sentences don't distinguish are one kind; Op and Context belong to the largest of them.
+// Both results are zero if no waits are known.
 func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
 	for i := range o.locations {
@@ -140,7 +140,7 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	return most, all
 }
 
-// kindOfWait returns the same operation for waits of one service that sentences don't distinguish.
+// kindOfWait maps op, a wait, to one operation for all waits of its service that sentences don't distinguish.
 func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 	if table == nil {
 		return op
@@ -155,9 +155,9 @@ func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 // rareWait is the prior weight of waits that seldom make requests slow, relative to the weight of the others.
 const rareWait = 0.25
 
-// preferCommonWaits makes the search start with the classes of waits that slow most applications down: waits for a
-// CPU, a lock, the disk, or the network. There are many classes, and, unlike functions, all of them may occur in any
-// place.
+// preferCommonWaits makes the search start with the classes of waits that slow most applications down: waits for a CPU,
+// a lock, the disk, or the network. It matters because there are many classes and, unlike functions, all of them may
+// occur anywhere.
 func (o *operationScope) preferCommonWaits(table *trace.Table) {
 	if table == nil {
 		return
@@ -170,12 +170,12 @@ func (o *operationScope) preferCommonWaits(table *trace.Table) {
 	}
 }
 
-// leastClasses is the number of classes of waits that must be known before a place counts as not waiting.
+// leastClasses is the minimum number of wait classes that must be known for a place to count as not waiting.
 const leastClasses = 8
 
-// neverWaits reports whether the threads of the scope's service are known to wait in the kernel for hardly any of its
-// time: all offered classes were on and together carry next to nothing. At least one wait must have been seen, since
-// otherwise the records may not have arrived.
+// neverWaits reports whether waits in the kernel are known to carry hardly any of the scope's time: all offered classes
+// were on and together carry less than 1 - keptShare. At least one wait must have been seen, since otherwise the
+// records may not have arrived.
 func (o *operationScope) neverWaits() bool {
 	known, seen, share, square := make(map[trace.Symbol]bool), false, 0.0, 0.0
 	for i := range o.locations {

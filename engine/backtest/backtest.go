@@ -20,11 +20,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Result is the result of a backtest.
+// Result has the incidents that the service would have reported for a recording, and their score.
 type Result struct {
-	Table     *trace.Table // has all names used below
+	Table     *trace.Table // with all names used below
 	Traces    int
-	Misdated  int               // traces that were not played because their clocks were wrong, not counted in Traces
+	Misdated  int               // traces not played because their clocks were wrong; not in Traces
 	Coverage  trace.Coverage    // how their spans were used
 	From, To  trace.Nanos       // start of the first span, end of the last; 0 if there are no traces
 	Learned   trace.Nanos       // start of reporting incidents; 0: the recording is too short
@@ -33,8 +33,9 @@ type Result struct {
 	Score     *Score            // nil if there are no labels
 }
 
-// Files plays the traces of files and directories. It returns an error if a path can't be read, if there is no room for
-// temporary files, if ctx ends, or if there are labels but no label can be scored. It doesn't use Options.Table.
+// Files plays the traces of the files and directories in paths. It returns an error if a path can't be read, if there
+// is no room for temporary files, if ctx ends, or if there are traces and labels but no label can be scored. It doesn't
+// use Options.Table.
 //
 // Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
 // would follow them.

@@ -13,11 +13,11 @@ import (
 // clock wrong. It allows for inaccurate arrival times and for files that were merged.
 const clockTolerance = 10 * time.Minute
 
-// Limits of an [arrivals].
+// Limits on an [arrivals].
 const (
 	arrivalsBefore = 16384   // spans that determine the time of a later one: many batches, so that all services are included
-	arrivalsAfter  = 256     // spans after it, at least: the first spans after a pause of the recording don't have a wrong clock
-	leastClocks    = 3       // fewer have no majority
+	arrivalsAfter  = 256     // minimum number of spans read after it before it is judged, because the first spans after a pause of the recording don't have a wrong clock
+	leastClocks    = 3       // minimum number of clocks; fewer have no majority
 	maxFast        = 1 << 21 // maximum number of traces from fast clocks; the others keep their times
 )
 
@@ -41,7 +41,7 @@ type arrivals struct {
 	clocks  map[trace.Symbol]clock
 	now     trace.Nanos   // time of arrival; 0: unknown
 	times   []trace.Nanos // scratch
-	inOrder int           // spans that ended when they arrived
+	inOrder int           // spans that ended about when they arrived
 	// Arrival times of the traces with a span from a fast clock: in this file, and in all earlier files.
 	found, fast map[trace.ID]trace.Nanos
 	lately      []arrived // spans from fast clocks among the last arrivalsBefore spans
@@ -51,16 +51,16 @@ type arrivals struct {
 type arrived struct {
 	trace  trace.ID
 	end    trace.Nanos
-	number int // of the span in its file
+	number int // number of the span in its file
 }
 
 // clock holds the ends of the last spans dated by a clock.
 type clock struct {
 	ends   [4]trace.Nanos // latest span first
-	number int            // of the latest of these spans in the file
+	number int            // number of the latest of these spans in its file
 }
 
-// add takes the spans of a batch from a file.
+// add takes the spans of b, a batch from the file path.
 func (a *arrivals) add(path string, b *ingest.Batch) {
 	if path != a.path {
 		a.end()
@@ -88,7 +88,7 @@ func (a *arrivals) add(path string, b *ingest.Batch) {
 	}
 }
 
-// judge judges the first n of the waiting spans.
+// judge judges the first n waiting spans and removes them.
 func (a *arrivals) judge(n int) {
 	before := a.now
 	if a.tell(); before != 0 && a.now.Sub(before) > clockTolerance {
@@ -123,7 +123,7 @@ func (a *arrivals) rehabilitate() {
 	a.lately = a.lately[:0]
 }
 
-// tell computes the current arrival time.
+// tell computes the current arrival time, or 0 with fewer than leastClocks clocks.
 func (a *arrivals) tell() {
 	a.times = a.times[:0]
 	for of, c := range a.clocks {
@@ -140,7 +140,8 @@ func (a *arrivals) tell() {
 	}
 }
 
-// end ends a file.
+// end judges the remaining spans of the file. It keeps the arrival times found unless the file isn't in the order of
+// arrival or there are more than maxFast.
 func (a *arrivals) end() {
 	a.judge(len(a.waiting))
 	if 2*a.inOrder > a.seen && len(a.fast)+len(a.found) <= maxFast {
@@ -173,7 +174,7 @@ func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	return from, to
 }
 
-// Extent returns the start of the first span of t and the end of the last span.
+// Extent returns the earliest start and the latest time of the spans of t, or [math.MaxInt64] and 0 if t has no spans.
 func Extent(t *trace.Trace) (from, to trace.Nanos) {
 	from = math.MaxInt64
 	for i := range t.Spans {

@@ -30,7 +30,7 @@ const (
 // newVersion reports whether the new version of items serves the current request.
 func (d *deployed) newVersion() bool { return d.requests >= int(deployAfter/time.Second) }
 
-// work returns how long a service works.
+// work returns how long service works.
 func (d *deployed) work(service string) time.Duration {
 	usual := deployedWorks
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Label is a known fault.
+// Label describes a known fault, with which incidents are compared.
 type Label struct {
 	Name   string
 	Fault  string // kind of fault, for totals by kind
@@ -32,17 +32,17 @@ type Target struct {
 	Detail    string `json:"detail"`    // text for people
 }
 
-// ErrNoLabels is returned for a file without labels.
+// ErrNoLabels reports that a label file has no labels.
 var ErrNoLabels = errors.New("no known faults, want one JSON object per line")
 
-// maxLabelLine is the longest line of labels.
+// maxLabelLine is the maximum length of a line in a label file, in bytes.
 const maxLabelLine = 1 << 20
 
 // maxLabels limits the size of a label file in bytes.
 const maxLabels = 256 << 20
 
-// ReadLabels reads a label file with one JSON object per line. The file may be compressed, or [file.Stdin]. An error
-// names the line and the field.
+// ReadLabels reads a label file with one JSON object per line. The file may be compressed, or [file.Stdin]. Errors
+// about its contents name the line.
 func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
 	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {
@@ -51,7 +51,8 @@ func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, err
 	return ParseLabels(path, data)
 }
 
-// ParseLabels parses the contents of a label file. The path is only used in errors.
+// ParseLabels parses data, the contents of a label file. path is only used in errors. An error wraps [ErrNoLabels] if
+// there are no labels.
 func ParseLabels(path string, data []byte) ([]Label, error) {
 	var labels []Label
 	known := make(map[Label]int) // line of each label
@@ -84,8 +85,7 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 }
 
 // during returns the labels that at least partly lie in the recorded time, and the names of the other labels. It
-// returns an error if all of them lie outside, or if a time is so far from the recorded time that it must be in another
-// unit.
+// returns an error if all labels lie outside, or if one starts so early that its time must be in another unit.
 func during(labels []Label, recorded history.Interval) (within []Label, outside []string, err error) {
 	for _, l := range labels {
 		w := l.Window

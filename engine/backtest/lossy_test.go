@@ -51,7 +51,7 @@ func (l *lossy) emit(id, parent trace.SpanID, service, name string, kind trace.K
 	return s
 }
 
-// work returns the time that a service takes.
+// work returns the time that service takes, about usual without a fault.
 func (l *lossy) work(service string, usual time.Duration) time.Duration {
 	if l.hit && l.slow == service {
 		return l.about(usual) + l.about(300*ms)
@@ -59,7 +59,7 @@ func (l *lossy) work(service string, usual time.Duration) time.Duration {
 	return l.about(usual)
 }
 
-// serve is a service's work for a request, including the calls that it makes.
+// serve returns the work of service for a request, including calls, the calls that it makes.
 func (l *lossy) serve(service, name string, calls ...part) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		id := l.id()
@@ -75,7 +75,7 @@ func (l *lossy) serve(service, name string, calls ...part) part {
 	}
 }
 
-// call is a call from one service to another.
+// call returns a call between the services `from` and `to`.
 func (l *lossy) call(from, to, name string, calls ...part) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		id, below := l.id(), trace.SpanID(0)
@@ -95,7 +95,7 @@ func (l *lossy) call(from, to, name string, calls ...part) part {
 	}
 }
 
-// between returns the time from a call of a service to its work, or from its work to the answer.
+// between returns the time from a call of service `to` to its work, or from its work to the answer.
 func (l *lossy) between(to, what string) time.Duration {
 	if to != "orders" {
 		return l.about(ms)
@@ -103,7 +103,7 @@ func (l *lossy) between(to, what string) time.Duration {
 	return l.work(what, ms)
 }
 
-// db is a call to the database.
+// db returns a call of the service `from` to the database.
 func (l *lossy) db(from string) part {
 	return func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed bool) {
 		end = at.Add(l.work("postgresql", 5*ms))
@@ -240,7 +240,7 @@ func TestHop(t *testing.T) {
 	}
 }
 
-// expect checks that there is one incident with the service first, or no incident if first is empty.
+// expect checks that r has one incident, with first as its first suspect, or no incident if first is empty.
 func (l *lossy) expect(t *testing.T, r *Result, first string) {
 	t.Helper()
 	var names, want []string

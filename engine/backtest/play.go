@@ -15,14 +15,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure a [Player] in the same way as the service.
+// Options configure a [Player] as the service is configured.
 type Options struct {
-	Table    *trace.Table // names of the traces; the engine adds contexts and edges
+	Table    *trace.Table // with the names of the traces; the engine adds contexts and edges
 	Core     engine.Options
 	Assembly assemble.OnlineOptions
 }
 
-// core is the part of [engine.Core] and its view that a Player uses.
+// core lists the methods of [engine.Core] and its view that a Player uses, so that tests can replace it.
 type core interface {
 	Ingest(t *trace.Trace) (requests int)
 	ObserveVersions(seen []engine.VersionSeen)
@@ -71,7 +71,7 @@ type Player struct {
 	version  trace.Symbol                                 // attribute key
 }
 
-// NewPlayer returns a Player. If labels is nil, there is no score.
+// NewPlayer returns a Player that only looks for incidents. If labels is nil, there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
 	// We don't look for chronic problems: they are older than any incident, and looking for them takes a sixth of the
@@ -92,16 +92,17 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 	return p
 }
 
-// versionKey is the attribute with a service's version. It is kept by default.
+// versionKey is the attribute with a service's version. The default configuration keeps it.
 const versionKey = "service.version"
 
-// Play advances the time to the end of t and then takes t. Traces must come in the order they end. It doesn't retain t.
+// Play advances the time to the end of t and then takes t. Call it for traces in the order they end. It doesn't retain
+// t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
 	p.play(t, from, to)
 }
 
-// play is like Play, but takes the start of the first span and the end of the last one from its arguments.
+// play is like Play, but takes `from` and `to` as the start of the first span and the end of the last one.
 func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
@@ -118,14 +119,14 @@ func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	p.ingest(p.now)
 }
 
-// endOfEpoch returns the end of the epoch that contains a time. Epochs end at multiples of their length, as in the
+// endOfEpoch returns the end of the epoch that contains `at`. Epochs end at multiples of their length, as in the
 // service.
 func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
 	length := trace.Nanos(p.options.Core.Epoch)
 	return at/length*length + length
 }
 
-// pass ends the epochs until a time.
+// pass advances the time to `to` and ends the epochs until then.
 func (p *Player) pass(to trace.Nanos) {
 	last := min(to, p.now.Add(longestGap))
 	if p.now == 0 {
@@ -143,7 +144,7 @@ func (p *Player) pass(to trace.Nanos) {
 	p.ingest(to)
 }
 
-// endEpoch ends an epoch.
+// endEpoch ends the epoch that ends at `at`.
 func (p *Player) endEpoch(at trace.Nanos) {
 	p.ingest(at)
 	p.core.ObserveVersions(slices.Collect(maps.Values(p.versions)))
@@ -158,8 +159,8 @@ func (p *Player) endEpoch(at trace.Nanos) {
 	}
 }
 
-// follow takes the incidents as of the end of an epoch. An open incident that is no longer listed was merged into
-// another one, so it ends.
+// follow records the current incidents as of `at`, the end of an epoch. An open incident that is no longer listed was
+// merged into another one, so follow marks it as merged.
 func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	listed := make(map[uint64]bool, len(current))
 	for _, x := range current {
@@ -199,7 +200,7 @@ func (p *Player) add(t *trace.Trace) {
 	}
 }
 
-// seeVersion records a version that arrived now.
+// seeVersion records that v arrived now.
 func (p *Player) seeVersion(v ingest.ServiceVersion) {
 	seen, known := p.versions[v]
 	if !known {
@@ -212,7 +213,8 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 // Now returns the time that p has reached.
 func (p *Player) Now() trace.Nanos { return p.now }
 
-// ingest passes the traces that are due to the core, as the service does.
+// ingest passes the settled traces that are due to the core, as the service does, and only counts the spans of the
+// others.
 func (p *Player) ingest(now trace.Nanos) {
 	for p.open.Next(now, &p.closed) {
 		if p.closed.Reason.Settled() {

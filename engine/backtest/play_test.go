@@ -179,7 +179,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// play plays an empty request every 10 s for the given number of seconds, with scripted incidents.
+// play plays an empty request every 10 s for seconds, with the scripted incidents.
 func (c *fakeCore) play(labels []Label, seconds trace.Nanos) *Result {
 	p := c.player(labels)
 	for at := second; at < seconds*second; at += 10 * second {

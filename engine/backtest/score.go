@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is the time after a labelled window during which its fault can still open an incident. The suspects are judged
+// Grace is the time after a labelled window within which its fault can still open an incident. The suspects are judged
 // at the end of this time.
 const Grace = time.Minute
 
@@ -27,8 +27,8 @@ type Score struct {
 	False        []uint64 // IDs of the false incidents, in the order of opening
 	HealthyHours float64  // time after Result.Learned outside the labelled windows and Grace
 	ByFault      map[string]Sum
-	// Outside has the names of labels that aren't cases because no incident can open for them. They lie outside the
-	// recording or end before Result.Learned.
+	// Outside has the names of labels that aren't cases because no incident can open for them: they lie outside the
+	// recording, or end with Grace before Result.Learned.
 	Outside []string
 }
 
@@ -63,10 +63,11 @@ type jsonCase struct {
 	Incident *string `json:"incident"` // nil: not raised
 }
 
-// incidentID returns the ID of an incident as used in the API.
+// incidentID formats id as the API does.
 func incidentID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// Case is the result for one label.
+// Case is the result for one label: whether and when an incident was raised for it, and where the labelled service
+// ranks.
 type Case struct {
 	Name           string   `json:"name"`
 	Fault          string   `json:"fault"`
@@ -88,7 +89,7 @@ type Sum struct {
 	Top3   float64 `json:"top3"` // it is among the first three suspects
 }
 
-// scorer records the suspects of incidents when they are judged.
+// scorer records incidents until their suspects are judged, to compare them with the labels.
 type scorer struct {
 	labels []Label
 	table  *trace.Table
@@ -103,10 +104,10 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 	return s
 }
 
-// deadline returns when the suspects for a window are judged.
+// deadline returns the time at which the suspects for window are judged.
 func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
-// epoch takes the incidents as of the end of an epoch.
+// epoch records the incidents as of `at`, the end of an epoch.
 func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	for i := range s.labels {
 		w := s.labels[i].Window
@@ -121,7 +122,8 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	}
 }
 
-// rank returns the rank of the labelled service among an incident's suspects, or 0 if it isn't among them.
+// rank returns the rank, starting at 1, of the service of labels[label] among the suspects of incident id, or 0 if it
+// isn't among them.
 func (s *scorer) rank(label int, id uint64) int {
 	x := s.judged[label][id]
 	if into, merged := s.judged[label][x.Into()]; merged {
@@ -135,7 +137,7 @@ func (s *scorer) rank(label int, id uint64) int {
 	return 0
 }
 
-// score returns the score of r.
+// score compares the incidents of r with the labels.
 func (s *scorer) score(r *Result) *Score {
 	score := &Score{Cases: make([]Case, 0, len(s.labels)), ByFault: make(map[string]Sum), HealthyHours: s.healthy(r).Hours()}
 	credited := s.credit(r.Incidents)
@@ -160,7 +162,8 @@ func (s *scorer) score(r *Result) *Score {
 	return score
 }
 
-// credit returns the first incident credited to each label, or 0.
+// credit returns the ID of the first incident credited to each label, or 0 if there is none. incidents must be in the
+// order of opening.
 func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	credited := make([]uint64, len(s.labels))
 	for i := range incidents {
@@ -178,7 +181,7 @@ func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	return credited
 }
 
-// better reports whether an incident is credited to label a rather than to label b.
+// better reports whether incident id is credited to label a rather than to label b.
 func (s *scorer) better(a, b int, id uint64) bool {
 	x, y := s.rank(a, id), s.rank(b, id)
 	switch {
@@ -190,7 +193,8 @@ func (s *scorer) better(a, b int, id uint64) bool {
 	return x < y
 }
 
-// answer returns the case of a label. credited is the incident credited to the label, or 0.
+// answer returns the case of labels[label]. credited is the incident credited to the label; if it is 0, the first of
+// incidents that opened in the window counts.
 func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident) Case {
 	l := &s.labels[label]
 	c := Case{Name: l.Name, Fault: l.Fault, Service: l.Target.Service, Incident: credited}
@@ -211,7 +215,7 @@ func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident)
 	return c
 }
 
-// healthy returns the duration after learning, outside the labelled windows and [Grace].
+// healthy returns the time after learning that lies outside the labelled windows and [Grace].
 func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	if r.Learned == 0 {
 		return 0

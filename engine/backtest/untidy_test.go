@@ -84,8 +84,8 @@ func (u *untidy) either(usual, faulty time.Duration) time.Duration {
 	return u.about(usual)
 }
 
-// serve adds the span of a service that is called at a time and works for a time, and returns the end of the call. body
-// adds the spans inside and returns when they end; it may be nil.
+// serve adds the span of service, which is called at time `at` and works for work, and returns the end of the call.
+// body adds the spans inside and returns when they end; it may be nil.
 func (u *untidy) serve(
 	parent trace.SpanID, service, name string, at trace.Nanos, work time.Duration,
 	body func(id trace.SpanID, at trace.Nanos) trace.Nanos,
@@ -172,7 +172,7 @@ func (u *untidy) lambdas(at trace.Nanos) {
 	})
 }
 
-// phone returns requests from phones. The given share has clocks that are wrong by up to two minutes.
+// phone returns requests from phones, of which share have clocks that are wrong by up to two minutes.
 func (u *untidy) phone(share float64) func(at trace.Nanos) {
 	return func(at trace.Nanos) {
 		u.skew = 0

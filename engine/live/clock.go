@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// slowdown sets how fast the service's time falls back to the system clock when it is ahead: by 1/slowdown of the
-// elapsed time.
+// slowdown sets how fast the system clock catches up when the service's time is ahead: by 1/slowdown of the elapsed
+// time.
 const slowdown = 10
 
 // steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep
@@ -18,13 +18,13 @@ type steadyClock struct {
 	last time.Time   // latest reading of the clock; zero before the first
 }
 
-// advance returns the time for a reading of the clock, which may have a monotonic part.
+// advance returns the time for clock, a reading of the system clock, which may have a monotonic part.
 func (s *steadyClock) advance(clock time.Time) trace.Nanos {
 	return s.update(clock, trace.Nanos(clock.UnixNano()))
 }
 
-// update returns the time when the clock reads shown. Elapsed time is the difference between successive values of
-// passed.
+// update returns the time when the system clock shows shown. Elapsed time is the difference between successive values
+// of passed.
 func (s *steadyClock) update(passed time.Time, shown trace.Nanos) trace.Nanos {
 	elapsed := time.Duration(0)
 	if !s.last.IsZero() {

@@ -16,8 +16,8 @@ import (
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	// Arrival of the last spans of observed requests. After a restart it's about the arrival of the checkpoint's last
-	// trace. ns since 1970; 0: unknown.
+	// Arrived is the arrival time of the latest spans of an observed request, in ns since 1970; 0 if unknown. After a
+	// restart it is an estimate from the checkpoint.
 	Arrived  atomic.Int64
 	Rejected atomic.Int64 // rejected spans in accepted requests
 	Packed   atomic.Int64 // bytes appended to the journal
@@ -31,23 +31,23 @@ type Counts struct {
 	Waited   atomic.Int64                        // time spent waiting for commits, in ns
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
-	Decided, ExemplarsLate       atomic.Int64                                // end of the last epoch, ns since 1970; exemplars that were not stored in time
+	Decided, ExemplarsLate       atomic.Int64                                // time in ns spent on the decisions of the last epoch; exemplars, or sets of them, not stored in time
 	Encoded                      atomic.Int64                                // time in ns that the last checkpoint blocked the core
 	Downsampled                  atomic.Int64                                // time in ns that storing the last windows blocked the core
-	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
+	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // epochs whose decisions were deleted, and deleted exemplars
 
 	Names atomic.Int64 // names deleted from the dictionary of the core
 
 	mu sync.Mutex // guards unusables, coverage, recent and values
-	// Roots excluded from the statistics, and incomplete traces, whose parts are judged separately.
+	// unusables counts roots excluded from the statistics, and incomplete traces, whose parts are judged separately.
 	unusables map[trace.Reason]int64
-	coverage  trace.Coverage                         // of all spans except those in open traces
+	coverage  trace.Coverage                         // of all spans outside open traces
 	recent    [2]recentCoverage                      // this period and the previous one, in any order
 	values    map[string]int64                       // occurrences of attribute values without a name, by key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
-// Queue is a queue of the service.
+// Queue describes a queue of the service, for metrics.
 type Queue struct {
 	Name         string
 	Length, Most int64 // Most is the capacity
@@ -99,7 +99,7 @@ func (c *Counts) unusable(reason trace.Reason) {
 	c.unusables[reason]++
 }
 
-// coveragePeriod is the resolution of recent coverage.
+// coveragePeriod is the resolution of the recent coverage.
 const coveragePeriod = trace.Nanos(10 * time.Minute)
 
 // recentCoverage is the coverage in one period.
@@ -108,7 +108,7 @@ type recentCoverage struct {
 	of     trace.Coverage
 }
 
-// cover adds the coverage of spans that were closed or refused at a time.
+// cover adds `of`, the coverage of spans whose traces were closed, or that were rejected, at time `at`.
 func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	}
 }
 
-// reject counts spans that were rejected while reading a request.
+// reject counts the rejected spans in all, which arrived at time `at`, and returns their number.
 func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
 	var of trace.Coverage
 	for _, r := range all {
@@ -159,7 +159,8 @@ func (c *Counts) RecentCoverage(now trace.Nanos) *trace.Coverage {
 	return &all
 }
 
-// unnamed counts attribute values that have no name because their key has too many values, by key.
+// unnamed adds to the counts of attribute values that have no name because their key has too many values. It takes
+// numbers by key.
 func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	for key, n := range values {
 		c.mu.Lock()
@@ -168,7 +169,7 @@ func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	}
 }
 
-// expect starts the counts of the given keys at 0.
+// expect sets the counts of keys to 0, and drops all others.
 func (c *Counts) expect(keys []string) {
 	c.values = make(map[string]int64)
 	for _, key := range keys {

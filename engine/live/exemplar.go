@@ -33,10 +33,10 @@ type exemplarStore struct {
 	whole     *wholeTraces
 }
 
-// groupSample is the sample of one group.
+// groupSample samples the requests of one group, to choose its exemplars.
 type groupSample struct {
 	sample  stats.Stratified[store.Exemplar] // without Records
-	failed  []store.Exemplar                 // recent failed requests, oldest first, without Records; at most the size of the sample
+	failed  []store.Exemplar                 // recent failed requests, oldest first, without Records; at most as many as exemplarStore.size
 	records map[uint64][]uint64              // records of the requests sampled since the last epoch, by key
 	began   trace.Nanos
 	fresh   bool       // changed since the last epoch
@@ -50,7 +50,7 @@ type change struct {
 	before    []trace.ID       // groupSample.traces before the change
 }
 
-// task is work for the goroutine of the exemplarStore. It's done in the order of the fields.
+// task is work for exemplarStore.run, which does it in the order of the fields.
 type task struct {
 	changes   []change
 	keeps     []keep
@@ -63,18 +63,18 @@ type task struct {
 const (
 	// maxExemplarGroups limits the groups with exemplars.
 	maxExemplarGroups = 4096
-	// sampleAge is the maximum age of a sample. It then starts again, so that exemplars are recent.
+	// sampleAge is the age at which a sample starts again, so that exemplars are recent.
 	sampleAge = time.Hour
-	// failedAge is the minimum age of a failed request that is replaced by another. If all requests fail, we therefore
-	// copy few traces.
+	// failedAge is the minimum age at which a failed request may be replaced by another, so that we copy few traces if
+	// all requests fail.
 	failedAge = time.Minute
 	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming
 	// the journal. Changes that find it full are retried at the end of the next epoch.
 	tasksWaiting = 2
 	// maxReusedRecord is the maximum size in bytes of a scratch record that is kept for reuse.
 	maxReusedRecord = 4 << 20
-	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. While samples are small, many
-	// exemplars are new.
+	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. The limit matters while samples are
+	// small and many exemplars are new.
 	exemplarShare = 4
 )
 
@@ -106,7 +106,8 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 	return k, err
 }
 
-// sample returns the sample of a group, or nil if there are too many groups.
+// sample returns the sample of group, which it starts at time now if there is none, or nil if there are
+// maxExemplarGroups others.
 func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSample {
 	x := k.groups[group]
 	if x == nil && len(k.groups) < maxExemplarGroups {
@@ -117,12 +118,12 @@ func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSampl
 	return x
 }
 
-// begin empties the sample.
+// begin starts an empty sample of the given size at time now. It keeps the failed requests.
 func (x *groupSample) begin(now trace.Nanos, size int) {
 	x.sample, x.records, x.began = stats.NewStratified[store.Exemplar](size), make(map[uint64][]uint64), now
 }
 
-// add adds a request and reports whether the sample contains it for now.
+// add adds e and reports whether the sample contains it now.
 func (x *groupSample) add(e store.Exemplar) bool {
 	records := e.Records
 	e.Records = nil
@@ -134,7 +135,8 @@ func (x *groupSample) add(e store.Exemplar) bool {
 	return true
 }
 
-// addFailed adds a failed request to at most size others and reports whether there was room.
+// addFailed adds e, a failed request, and keeps at most size of them. It returns false if it doesn't add e, because
+// there are that many and the oldest is not yet failedAge older than e.
 func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
 	if len(x.failed) >= size {
 		if size == 0 || e.Start.Sub(x.failed[0].Start) < failedAge {
@@ -151,10 +153,10 @@ func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
 	return true
 }
 
-// keyOf returns the key of a request in samples.
+// keyOf returns the key of e in samples.
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
-// observe adds a request to the sample of a group, which may be nil.
+// observe adds r to the sample of group, which may be nil.
 func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
@@ -170,14 +172,16 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	}
 }
 
-// keep schedules exemplars to be kept at the end of the epoch, after their changes.
+// keep schedules exemplars to be kept at the end of the epoch, after the changes of the samples. It drops the oldest
+// beyond maxKeeps.
 func (k *exemplarStore) keep(all []keep) {
 	k.keeps = append(k.keeps, all...)
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples and the requests newly kept for comparisons to run. It deletes the exemplars of
-// unknown groups.
+// epoch passes the changed samples, the scheduled keeps and newlyKept, the requests kept for comparisons, to run. It
+// deletes the exemplars of groups that aren't known. If run is too busy, the changes and keeps are tried again at the
+// next epoch.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()
@@ -235,7 +239,7 @@ func (k *exemplarStore) retry(changes []change) {
 }
 
 // resize restarts all samples if their size has changed. Stored exemplars are replaced once the new sample has
-// requests. If the new size is 0 they are deleted immediately.
+// requests, or deleted at the end of this epoch if the new size is 0.
 func (k *exemplarStore) resize(now trace.Nanos) {
 	size := k.retained.Load().Exemplars
 	if size == k.size {
@@ -249,8 +253,8 @@ func (k *exemplarStore) resize(now trace.Nanos) {
 	}
 }
 
-// trim tells run to enforce the limits of the store, and to delete journal records before oldest once earlier tasks,
-// which may need them, are done.
+// trim tells run to enforce the limits in r, and to delete journal records before oldest once earlier tasks, which may
+// need them, are done. It does nothing if run is too busy.
 func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	select {
 	case k.work <- task{trim: oldest, cleanup: r}:
@@ -258,8 +262,8 @@ func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	}
 }
 
-// change returns the exemplars to store now. Typical requests are chosen from exemplars that are stored or were sampled
-// since the last epoch, because the journal may lack the traces of others.
+// change returns the exemplars of group to store now, and marks x as unchanged. Typical requests are chosen from
+// exemplars that are stored or were sampled since the last epoch, because the journal may lack the traces of others.
 func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
@@ -323,7 +327,7 @@ func (k *exemplarStore) run(ctx context.Context) {
 	}
 }
 
-// applyAll applies the changes of a task until its deadline and postpones the others.
+// applyAll applies the changes of t until its deadline and postpones the others. It always applies deletions.
 func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 	var postponed []change
 	for i := range t.changes {
@@ -339,7 +343,8 @@ func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 	return err
 }
 
-// apply stores the new exemplars of a group, then deletes the old ones.
+// apply stores the new exemplars of c's group with their traces, then deletes traces without exemplars. It leaves out
+// exemplars whose traces the journal no longer has.
 func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Exemplars(c.group)
 	if err != nil {
@@ -376,7 +381,8 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	return err
 }
 
-// copyTrace copies a trace from the journal to the store. It returns false if the journal no longer has all of it.
+// copyTrace copies the trace of e from the journal to the store. It returns false if e has no records or the journal no
+// longer has all of them.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
 	request, err := recordedTrace(e.Trace, e.Records, func(seq uint64) ([]byte, error) {
 		data, err := readRecord(k.options.Journal, seq, k.record)

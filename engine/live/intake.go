@@ -27,15 +27,15 @@ var (
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
-// intake decodes requests and limits the bytes in flight. It is safe for concurrent use.
+// intake decodes export requests and limits the bytes in flight. It is safe for concurrent use.
 type intake struct {
 	shards   int
 	limit    int64 // see Options.InFlight
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
-	// Names of released deliveries that didn't reach the core; may be nil. The next delivery takes them along, because
-	// their decoder won't return them again.
+	// names has the names of released deliveries that didn't reach the core; may be nil. The next delivery takes them
+	// along, because their decoder won't return them again.
 	names atomic.Pointer[trace.Table]
 	// period counts the periods of the core's dictionary. Each decoder starts a period with an empty dictionary.
 	period atomic.Int64
@@ -50,7 +50,8 @@ func newIntake(o *Options, counts *Counts) *intake {
 	return in
 }
 
-// decoder is one of a few decoders. Each has its own caches and dictionary.
+// decoder is one of a few decoders, which each have their own caches and dictionary, so that requests are decoded in
+// parallel.
 type decoder struct {
 	*otlp.Decoder
 	table  *trace.Table
@@ -67,8 +68,8 @@ func newDecoder(keys *ingest.Keys) *decoder {
 	return &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
 }
 
-// begin prepares the decoder for a request in a period. It drops the names of earlier periods, or all names if there is
-// little room for more.
+// begin prepares the decoder for a request in period. It drops all names if they are from an earlier period, or if
+// there is little room for more.
 func (c *decoder) begin(period int64) {
 	if c.period != period || c.table.Crowded() {
 		c.period = period
@@ -76,7 +77,7 @@ func (c *decoder) begin(period int64) {
 	}
 }
 
-// delivery is a request on its way to the shards.
+// delivery is an export request on its way to the shards.
 type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
@@ -89,7 +90,7 @@ type delivery struct {
 	left    atomic.Int32 // number of shards that haven't processed it yet
 }
 
-// charge adds a request of the given size in bytes to the requests in flight and returns its cost.
+// charge adds a request of size bytes to the bytes in flight and returns its cost.
 func (in *intake) charge(size int) (cost int64) {
 	cost = requestCost * int64(size)
 	in.inFlight.Add(cost)
@@ -99,7 +100,7 @@ func (in *intake) charge(size int) (cost int64) {
 // refund undoes charge.
 func (in *intake) refund(cost int64) { in.inFlight.Add(-cost) }
 
-// newDelivery returns an empty delivery for a request of the given cost.
+// newDelivery returns an empty delivery for a request with this cost.
 func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	d, _ := in.free.Get().(*delivery)
 	if d == nil {
@@ -114,14 +115,14 @@ func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	return d
 }
 
-// requestCost is the cost, in bytes of Options.InFlight, of each byte of a request. It covers spans and the packed
-// form.
+// requestCost is the number of bytes of Options.InFlight that each byte of a request takes. It covers spans and the
+// packed form.
 const requestCost = 2
 
 // maxReusedDelivery limits the size in bytes of the packed data, or the spans, in a delivery that is reused.
 const maxReusedDelivery = 4 << 20
 
-// release takes back a delivery that has failed or that all shards have processed.
+// release takes back d, which must have failed or have been processed by all shards.
 func (in *intake) release(d *delivery) {
 	in.refund(d.cost)
 	in.keepNames(d.names)
@@ -131,7 +132,7 @@ func (in *intake) release(d *delivery) {
 	}
 }
 
-// keepNames keeps names for the next delivery. It takes ownership of them.
+// keepNames keeps names, which may be nil, for the next delivery. It takes ownership of them.
 func (in *intake) keepNames(names *trace.Table) {
 	for names != nil && !in.names.CompareAndSwap(nil, names) {
 		if kept := in.names.Swap(nil); kept != nil {
@@ -140,7 +141,7 @@ func (in *intake) keepNames(names *trace.Table) {
 	}
 }
 
-// takeNames returns the kept names merged with the given ones. Either may be nil.
+// takeNames removes the kept names and returns them merged with names, or nil if there are neither.
 func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	if in.names.Load() == nil {
 		return names
@@ -153,17 +154,17 @@ func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	return names
 }
 
-// full reports whether no more requests are accepted.
+// full reports whether the bytes in flight have reached the limit, so no more requests are accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether there is no room for a request whose cost has already been charged. A single request is
-// always accepted.
+// overrun reports whether there is no room for a request whose cost has already been charged. If no other request is in
+// flight, there is always room.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
 	return n > in.limit && n > cost
 }
 
-// decode decodes body into d and assigns its spans to shards.
+// decode decodes body into d and assigns its spans to shards. It waits for a free decoder until ctx is done.
 func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	var c *decoder
 	select {
@@ -188,9 +189,9 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	return nil
 }
 
-// Refuse returns the refusal that any request would receive now, and counts it. It returns nil if requests are
-// accepted. It doesn't block, so a receiver can refuse a request before reading its body. It is safe for concurrent
-// use.
+// Refuse returns the refusal that any request would receive now, or nil if requests are accepted. It counts refusals
+// unless the service is starting. It doesn't block, so a receiver can refuse a request before reading its body. It is
+// safe for concurrent use.
 func (s *Service) Refuse() *refusal.Error {
 	switch {
 	case !s.ready.Load():
@@ -208,9 +209,10 @@ func (s *Service) Refuse() *refusal.Error {
 	return nil
 }
 
-// Take accepts an uncompressed export request and returns once it is durable. It returns the number of rejected spans
-// and the reasons. It doesn't retain body. A [*ingest.RecordError] means that the body is not an export request. A
-// [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe for concurrent use.
+// Take accepts body, an uncompressed export request, and returns once it is durable. It returns the number of rejected
+// spans, and why they were rejected. It doesn't retain body. A [*ingest.RecordError] means that the body is not an
+// export request. A [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe
+// for concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {
 		return 0, "", refused
@@ -261,7 +263,7 @@ func (s *Service) Reject(rejected []ingest.Rejection) int {
 	return s.counts.reject(trace.Nanos(s.options.Clock().UnixNano()), rejected)
 }
 
-// rejectionText returns the reasons for the rejected spans of b, with a detail of the first span for each reason.
+// rejectionText returns the reasons for the rejected spans of b, each with the number of spans and a detail.
 func rejectionText(b *ingest.Batch) string {
 	var all []string
 	for _, r := range b.Rejected {

@@ -21,7 +21,7 @@ type shop struct {
 	plan search.Plan
 }
 
-// announced returns the catalogues of the application's agents, excluding some tracepoints.
+// announced returns the catalogues of app's agents, except the tracepoints that without selects.
 func announced(app *sim.App, without func(trace.Symbol) bool) *search.Feedback {
 	table, byService := app.Table(), make(map[string][]search.Announced)
 	name := func(op trace.Op) (string, trace.Kind) {

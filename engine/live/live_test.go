@@ -75,8 +75,8 @@ func (h noErrors) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// run starts a service in a directory and waits until it is ready. Call end or crash to stop it. The test fails if the
-// service logs an error, unless change replaces the log.
+// run starts a service in dir and waits until it is ready. Call end or crash to stop it. The test fails if the service
+// logs an error, unless change replaces the log.
 func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
@@ -134,7 +134,7 @@ func (r *running) crash(dir string) string {
 	}
 }
 
-// listing returns the names, sizes and times of all files below a directory.
+// listing returns the names, sizes and times of all files below dir.
 func listing(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -162,7 +162,7 @@ func (r *running) settle() {
 	}
 }
 
-// requests returns the export requests of an application in a time range, two for each trace, and the number of traces.
+// requests returns the export requests of app between from and to, two for each trace, and the number of traces.
 func requests(t testing.TB, app *sim.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
 	t.Helper()
 	for x := range app.Requests(from, to, &sim.Plan{}) {
@@ -197,7 +197,7 @@ func (r *running) send(bodies [][]byte) {
 	wg.Wait()
 }
 
-// until waits until a condition is true, and fails the test if it stays false.
+// until waits until holds returns true, and fails the test if that takes too long.
 func (r *running) until(what string, holds func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -231,7 +231,7 @@ type stretch struct {
 	traces int
 }
 
-// deployed sets the version and the host of all services in the requests.
+// deployed sets the version and the host of all services in bodies.
 func deployed(t testing.TB, bodies [][]byte, version, host string) {
 	t.Helper()
 	for i, body := range bodies {
@@ -553,7 +553,7 @@ func TestRemovedStrategy(t *testing.T) {
 	run(t, stopped, c, nil).end()
 }
 
-// options returns options of a service in a directory, and a function that closes its databases.
+// options returns the options of a service in dir, and a function that closes its databases.
 func options(t *testing.T, dir string, c *clock) (Options, func()) {
 	t.Helper()
 	o := DefaultOptions()

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// loop is the core loop, a single goroutine. It alone owns the core.
+// loop is the core loop. It has a single goroutine, which alone uses the core.
 type loop struct {
 	options   *Options
 	core      *engine.Core
@@ -66,8 +66,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// receive processes the output of a shard. If the shard is one barrier ahead of the others, it keeps the output for
-// later.
+// receive processes o, or keeps it for later if its shard has passed a barrier that other shards haven't reached.
 func (l *loop) receive(o *shardOutput) {
 	switch {
 	case o.names != nil:
@@ -142,7 +141,7 @@ func (l *loop) pass() {
 	}
 }
 
-// epoch ends an epoch.
+// epoch ends an epoch at time `at`, and stores its decisions and exemplars.
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
 	l.ticks.now = at
@@ -164,11 +163,11 @@ func (l *loop) epoch(at trace.Nanos) {
 	}
 }
 
-// savingShare limits the time for checkpoints to 1/savingShare, so that large states are saved less often.
+// savingShare limits checkpoints to 1/savingShare of the time, so that large states are saved less often.
 const savingShare = 20
 
-// youngEnough returns the first record, starting at oldest, that is within the maximum age of the journal. Records
-// after the barrier always count as young enough, because no checkpoint covers them.
+// youngEnough returns the number of the first record, starting at oldest, that is within the maximum age of the
+// journal. Records after m always count as young enough, because no checkpoint covers them.
 func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	if l.options.MaxJournalAge == 0 {
 		return oldest
@@ -188,8 +187,8 @@ type saving struct {
 	err     error
 }
 
-// checkpoint starts to save the state at a barrier. The loop only stops while the statistics are encoded. It continues
-// while their names are added and the state is stored.
+// checkpoint starts to save the state at m. The loop stops only while the statistics are encoded. It continues while
+// their names are added and the state is stored.
 func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	s := &saving{began: l.options.Clock(), cleanup: l.retention(m.at)}
 	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), Closed: l.closed}
@@ -215,7 +214,7 @@ func (l *loop) finish() {
 	}
 }
 
-// finished ends a checkpoint. If it failed, the previous checkpoint and all records after it remain valid.
+// finished ends the checkpoint s. If s failed, the previous checkpoint and all records after it remain valid.
 func (l *loop) finished(s *saving) {
 	l.saving = nil
 	l.core.Release()
@@ -241,8 +240,8 @@ func (l *loop) finished(s *saving) {
 	l.counts.Checkpoints.Add(1)
 }
 
-// Flush returns once every request taken before the call, and everything due by now, has reached the core. It is safe
-// for concurrent use.
+// Flush returns once every request taken before the call, and every trace and epoch due by now, has reached the core.
+// It returns an error if ctx ends or the service stops before that. It is safe for concurrent use.
 func (s *Service) Flush(ctx context.Context) error {
 	reached := make(chan struct{})
 	select {
@@ -262,17 +261,18 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// query is a function that reads the core.
+// query is a function that the core loop calls to read the core.
 type query struct {
 	read     func(*engine.View)
 	answered chan struct{} // closed when read has returned
 }
 
-// errStopped is returned for queries after the core loop has stopped.
+// errStopped is returned by Ask and Flush once the service has stopped.
 var errStopped = errors.New("the service has stopped")
 
 // Ask calls read with a view of the core and returns when read has returned. The core doesn't change meanwhile. read
-// must return quickly and must not retain the view. It is safe for concurrent use.
+// must return quickly and must not retain the view. Ask returns an error if ctx ends before the call or the service has
+// stopped. It is safe for concurrent use.
 func (s *Service) Ask(ctx context.Context, read func(*engine.View)) error {
 	q := query{read, make(chan struct{})}
 	select {

@@ -24,8 +24,8 @@ type endless struct {
 	traces uint64
 }
 
-// request returns an export request with n traces of a service, each with 21 values of an attribute. Every 33rd trace
-// calls an operation with an ID in its name, or a service named after a pod.
+// request returns an export request with n traces, each with 21 values of an attribute. Every 33rd trace calls an
+// operation with an ID in its name, or a service named after a pod.
 func (x *endless) request(t testing.TB, n int) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// packAge is the maximum age of short windows. When they are older, the windows of a day are packed.
+	// packAge is the age at which the short windows of a day are packed.
 	packAge = 2 * group.Day
-	// leastPast is the minimum time that closed problems are kept.
+	// leastPast is the minimum time for which closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is the time that windows are kept beyond the age limit, so that with a limit of a week the windows of
-	// a week ago still exist.
+	// pastMargin is added to the age limit of windows, so that with a limit of a week the windows of a week ago still
+	// exist.
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the last period if the epoch that ends now belongs to a new period. The loop only
-// stops while they are encoded. If a restart reads the journal again, equal windows are stored again.
+// keepPeriod stores the windows of the last period if the epoch that ends at now belongs to a new period. The loop
+// stops only while they are encoded. If a restart reads the journal again, it stores equal windows again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
@@ -61,7 +61,7 @@ type pastStore struct {
 	work    chan pastLimits
 }
 
-// pastLimits are the limits for the stored past.
+// pastLimits are the limits on the stored past.
 type pastLimits struct {
 	now trace.Nanos
 	age time.Duration // 0: unlimited
@@ -72,7 +72,7 @@ type pastLimits struct {
 
 func newPastStore(o *Options) *pastStore { return &pastStore{o, make(chan pastLimits, 1)} }
 
-// trim tells run to enforce the limits, unless run is still busy with earlier limits.
+// trim tells run to enforce x, unless earlier limits are still waiting.
 func (p *pastStore) trim(x pastLimits) {
 	select {
 	case p.work <- x:
@@ -101,7 +101,7 @@ func (p *pastStore) enforce(x pastLimits) error {
 	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.PackTicks(x.now.Add(-TicksKept)), s.DeleteTicksBefore(x.now.Add(-MinutesKept)))
 }
 
-// keep selects exemplars of a group to keep for a problem or an incident, so that they can be viewed when the group has
+// keep asks to keep exemplars of a group for a problem or an incident, so that they can be viewed when the group has
 // newer ones.
 type keep struct {
 	of    search.Subject
@@ -119,15 +119,16 @@ const (
 	maxKept = 64
 	// keptTypes limits the request types of an incident whose exemplars are kept.
 	keptTypes = 3
-	// keepEvery is the interval between keeping exemplars of an open incident. It is shorter than sampleAge, so that
+	// keepEvery is the interval at which exemplars of an open incident are kept. It is shorter than sampleAge, so that
 	// few slow requests are lost when a sample restarts.
 	keepEvery = sampleAge / 6
 	// maxKeeps limits the keeps that wait for the goroutine of the exemplarStore.
 	maxKeeps = 1024
 )
 
-// keeps returns the exemplars to keep at the end of an epoch. Exemplars of problems are kept when they open or close,
-// and exemplars of incidents also at intervals while they are open.
+// keeps returns the exemplars to keep at the end of the epoch from last to now. Exemplars of problems are kept when
+// they open or close, and exemplars of incidents also every keepEvery while they are open. before has the problems that
+// were open at the start of the epoch.
 func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []keep {
 	var all []keep
 	open := core.Problems.Open()
@@ -149,13 +150,13 @@ func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []
 	return all
 }
 
-// keepDue reports whether the exemplars of an incident that opened at the given time are to be kept at the end of the
+// keepDue reports whether the exemplars of an incident that last opened at time opened must be kept at the end of the
 // epoch from last to now.
 func keepDue(opened, last, now trace.Nanos) bool {
 	return opened > last || now.Sub(opened)/keepEvery > last.Sub(opened)/keepEvery
 }
 
-// problemsWithout returns the problems in all that aren't in others, in their original order.
+// problemsWithout returns the problems in all that aren't in others, in the order of all.
 func problemsWithout(all, others []detect.Problem) []detect.Problem {
 	known := make(map[analysis.Hash]bool, len(others))
 	for i := range others {
@@ -164,12 +165,13 @@ func problemsWithout(all, others []detect.Problem) []detect.Problem {
 	return slices.DeleteFunc(slices.Clone(all), func(p detect.Problem) bool { return known[p.ID] })
 }
 
-// sinceOf returns the exemplars that started at or after an instant. It reuses the memory of all.
+// sinceOf returns the exemplars in all that started at or after instant. It reuses the memory of all.
 func sinceOf(all []store.Exemplar, instant trace.Nanos) []store.Exemplar {
 	return slices.DeleteFunc(all, func(e store.Exemplar) bool { return e.Start < instant })
 }
 
-// keepExemplars adds the current exemplars of a group to the kept ones.
+// keepExemplars adds the current exemplars of x.group to those kept for x.of, or replaces the located ones if
+// x.replaced is set.
 func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Kept(x.of, x.group)
 	if err != nil {
@@ -206,8 +208,8 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	return k.replaceKept(x, before, after, refs)
 }
 
-// copied copies the traces of exemplars to the store unless it has them already. It returns the exemplars whose traces
-// are stored.
+// copied copies the traces of the first exemplars in all, at most Retention.Exemplars, to the store unless it has them
+// already. It returns the exemplars whose traces are stored.
 func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (stored []store.Exemplar, err error) {
 	for i := range all[:min(len(all), k.retained.Load().Exemplars)] {
 		there := refs[all[i].Trace] > 0
@@ -224,8 +226,8 @@ func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (sto
 	return stored, err
 }
 
-// replaceKept replaces the exemplars kept for a problem or an incident, and deletes traces that are no longer
-// referenced.
+// replaceKept replaces `before`, the exemplars of x.group kept for x.of, with `after`, and deletes traces that are no
+// longer referenced.
 func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
 	if err := k.options.Store.PutKept(x.of, x.group, after); err != nil {
 		return err

@@ -17,15 +17,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// cleanup holds the limits for the stored history.
+// cleanup holds the limits on the stored history that apply at one checkpoint.
 type cleanup struct {
 	bytes  int64       // of the store; 0: unlimited
-	before trace.Nanos // exemplars of requests before this time are deleted
+	before trace.Nanos // exemplars of requests before this time are deleted; 0: not now
 	past   *pastLimits // for windows and closed problems; nil: not now
 	open   evidence    // history that is deleted last
 }
 
-// ageInterval is the time between deletions of exemplars by age. Each deletion reads all exemplars.
+// ageInterval is the minimum time between deletions of exemplars by age, which each read all exemplars.
 const ageInterval = 10 * time.Minute
 
 // retention returns the limits that apply after a checkpoint at time now.
@@ -63,15 +63,15 @@ func evidenceOf(core *engine.View) evidence {
 	return e
 }
 
-// keptExemplar is a stored exemplar with its group.
+// keptExemplar is a stored exemplar with the group and the subject that it is kept for.
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
 	of    search.Subject // subject that it is kept for; zero if it is an exemplar of the group itself
 }
 
-// headroom determines how much is freed when the byte limit is reached: 1/headroom of the limit, so that it isn't
-// reached again immediately.
+// headroom determines how much more is freed when the byte limit is exceeded: 1/headroom of the limit, so that it isn't
+// exceeded again immediately.
 const headroom = 10
 
 // enforce first deletes exemplars beyond the age limit. If the store exceeds the byte limit, it then deletes the oldest
@@ -108,7 +108,8 @@ func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.
 	return k.options.Store.Compact(ctx)
 }
 
-// excess returns how many bytes the store exceeds a limit by. It is 0 if the limit is 0.
+// excess returns by how many bytes the store exceeds most, negative if it doesn't, or 0 if most is 0, which means no
+// limit.
 func (k *exemplarStore) excess(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
@@ -137,7 +138,7 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 	return all, err
 }
 
-// stored returns the stored exemplars that include e.
+// stored returns the set of stored exemplars that includes e.
 func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	if e.of.IsZero() {
 		return k.options.Store.Exemplars(e.group)
@@ -145,7 +146,7 @@ func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	return k.options.Store.Kept(e.of, e.group)
 }
 
-// replace replaces the stored exemplars that include e.
+// replace replaces the set of stored exemplars that includes e with all.
 func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	if e.of.IsZero() {
 		return k.options.Store.PutExemplars(e.group, all)
@@ -186,8 +187,8 @@ func (x pastItem) about(open evidence) bool {
 	return slices.ContainsFunc(x.decided.Subjects, func(s search.Subject) bool { return open.subjects[s] })
 }
 
-// oldest yields decisions, exemplars and days of windows, oldest first. Items about open problems come after all
-// others. A day is as old as its end. An error ends the sequence.
+// oldest yields decisions, exemplars and days of windows, oldest first. Items about subjects or groups in open come
+// after all others. A day is as old as its end. An error ends the sequence.
 func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
@@ -262,8 +263,8 @@ func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int
 	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
 }
 
-// deleteExemplar deletes an exemplar and returns the number of bytes freed. It is 0 as long as another group has an
-// exemplar in the same trace.
+// deleteExemplar deletes e, and all other exemplars in its set with the same trace. It returns the number of bytes
+// freed, which is 0 while another set has an exemplar with the same trace.
 func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
 	kept, err := k.stored(e)
 	if err != nil {

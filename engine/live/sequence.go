@@ -17,14 +17,15 @@ const tickInterval = 100 * time.Millisecond
 // sizeInterval is the time between checks of the journal's size and the free disk space.
 const sizeInterval = time.Second
 
-// namesPeriod is the default minimum length of a period of the core's dictionary. After a period all names are sent to
-// the core again.
+// namesPeriod is the default minimum length of a period of the core's dictionary. In each period, all names that arrive
+// are sent to the core again.
 const namesPeriod = 5 * time.Minute
 
-// maxCommitBytes limits the requests in one commit to the journal. The others wait for the next commit.
+// maxCommitBytes limits the requests in one commit to the journal: once they reach it, the others wait for the next
+// commit.
 const maxCommitBytes = 16 << 20
 
-// message passes the time to a shard, and optionally a request or a barrier.
+// message tells a shard the time, and optionally passes it a request or a barrier.
 type message struct {
 	at       trace.Nanos
 	delivery *delivery // may be nil
@@ -40,7 +41,7 @@ type barrier struct {
 	renews  bool            // a period of the core's dictionary starts
 	change  *pendingChange  // applied here; may be nil
 	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; may be nil
-	// Versions of services that arrived since the previous barrier.
+	// versions has the versions of services that arrived since the previous barrier.
 	versions []engine.VersionSeen
 }
 
@@ -60,14 +61,14 @@ type sequencer struct {
 
 	clock    steadyClock // as of the last record or tick
 	epoch    trace.Nanos // end of the current epoch; 0 before the first
-	settings []byte      // the change that made the current settings; nil: no change did
+	settings []byte      // encoded change that made the current settings; nil if there is none
 	covered  uint64      // last record that the restored checkpoint covers
 	renewed  trace.Nanos // start of the current period of the core's dictionary; 0 before the first
 	versions versionBuffer
 }
 
-// sequence numbers requests and changes, sets their time, makes them durable and passes them on, until ctx is done. It
-// drops requests and changes that are still waiting then.
+// sequence numbers requests and changes, sets their time, makes them durable and passes them on, until ctx is done or
+// the journal fails. It then drops requests and changes that are still waiting.
 func (q *sequencer) sequence(ctx context.Context) error {
 	ticks := time.NewTicker(q.options.tick)
 	defer ticks.Stop()
@@ -101,7 +102,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	}
 }
 
-// fill adds waiting requests to a group with one request, up to the limit of a commit.
+// fill adds waiting requests to group until it reaches maxCommitBytes. It leaves an empty group empty.
 func (q *sequencer) fill(group []*delivery) []*delivery {
 	size := 0
 	for _, d := range group {
@@ -119,8 +120,9 @@ func (q *sequencer) fill(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends the end of the epoch if it is over, a change unless it is nil, and a group of requests to the journal.
-// It then passes all of them on in this order.
+// commit appends the end of the epoch if it is over, then changed unless it is nil, then the requests in group to the
+// journal. It then passes all of them on in this order. If the journal fails, it answers changed and group with the
+// error and returns it.
 func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()
@@ -201,7 +203,7 @@ func (q *sequencer) broadcast(m message) {
 	}
 }
 
-// deliver sends the new names of a request to the core loop and then its spans to their shards.
+// deliver sends the new names of d to the core loop and then its spans to their shards.
 func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Requests.Add(1)
 	q.counts.Spans.Add(int64(len(d.batch.Spans)))
@@ -238,8 +240,8 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 }
 
 // recover passes on the journal records since the checkpoint, in their order and with their times. Before them it
-// passes on the records from oldest on that have spans of traces that were open at the checkpoint. If there is no
-// checkpoint, oldest is 0. It counts missing records.
+// passes on the requests from oldest on, because they may have spans of traces that were open at the checkpoint. oldest
+// must be 0 if there is no checkpoint. It counts missing records as damaged.
 func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	next := oldest
 	if oldest == 0 {
@@ -284,7 +286,7 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	return nil
 }
 
-// redeliver delivers a record of the journal.
+// redeliver delivers the request in r, a record of the journal. It counts a request that it can't decode as damaged.
 func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	d := q.intake.newDelivery(r.Kind, q.intake.charge(len(r.Data)))
 	d.seq = r.Seq

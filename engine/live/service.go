@@ -52,13 +52,13 @@ type Options struct {
 	MaxJournal    uint64 // maximum size of the journal in bytes; if it is larger, requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
-	// Fits reports whether the disk has room for the given number of bytes in addition to background work. If it has no
-	// room at all, epochs don't end. If it has no room for a checkpoint, the checkpoint isn't stored. Nil means that
-	// there is always room.
+	// Fits reports whether the disk has room for the given number of bytes in addition to background work. While it
+	// returns false for 0 bytes, epochs don't end. If it returns false for the size of a checkpoint, the checkpoint
+	// isn't stored. Nil means that there is always room.
 	Fits  func(now time.Time, bytes uint64) bool
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger
-	// The core loop calls Epoch at the end of each epoch, unless it is nil. Epoch can read the core but must not retain
+	// Epoch, unless nil, is called by the core loop at the end of each epoch. It may read the core but must not retain
 	// it, and it must return quickly.
 	Epoch func(core *engine.View, e Ended)
 
@@ -70,17 +70,17 @@ type Options struct {
 type Retention struct {
 	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
 	Bytes     int64         // maximum size on disk; beyond it, the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
-	Exemplars int           // number of slow, of typical and of fast traces for each group
+	Exemplars int           // maximum number of traces of each kind (slow, typical, fast, failed) for each group
 }
 
-// Ended is the result of an epoch.
+// Ended describes an epoch that has ended.
 type Ended struct {
 	At        trace.Nanos
 	Before    []detect.Problem // open at the start of the epoch
 	Decisions []search.Decision
 }
 
-// DefaultOptions returns options without a journal, store and log.
+// DefaultOptions returns options without a journal, a store and a log, which the caller must set.
 func DefaultOptions() Options {
 	return Options{
 		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
@@ -125,7 +125,8 @@ const (
 	changesWaiting  = 16
 )
 
-// Open returns a Service in the state of the last checkpoint. Run then reads the journal and accepts requests.
+// Open returns a Service in the state of the last checkpoint, if there is one. Call Run to read the journal and accept
+// requests.
 func Open(o Options) (*Service, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -237,8 +238,8 @@ func (s *Service) restore() error {
 	return nil
 }
 
-// reportOlder logs if a later checkpoint than c, which may be nil, has been lost. The sign is that records after c were
-// deleted, which only happens once a checkpoint covers them.
+// reportOlder logs a warning if a later checkpoint than c, which may be nil, has been lost. The sign is that records
+// after c were deleted, which only happens once a checkpoint covers them.
 func (s *Service) reportOlder(c *store.Checkpoint) {
 	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
 	switch first := s.options.Journal.First(); {
@@ -252,7 +253,8 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 }
 
 // Run reads the journal records since the checkpoint and then accepts requests until ctx is done. Then it finishes the
-// accepted requests and takes a checkpoint. Open traces stay open across a restart.
+// accepted requests and takes a checkpoint. Open traces stay open across a restart. It returns an error if the journal
+// can't be read or written.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
 	loop.Go(s.outputs.run)
@@ -283,8 +285,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return err
 }
 
-// Retain changes the limits of the stored history, with effect from the end of the epoch. It is safe for concurrent
-// use.
+// Retain replaces the limits on the stored history. The number of exemplars takes effect at the end of the epoch, the
+// other limits at the next checkpoint. It is safe for concurrent use.
 func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 
 // Ready reports whether the service accepts requests.

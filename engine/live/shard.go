@@ -29,7 +29,7 @@ type shard struct {
 	out       *shardOutput
 }
 
-// shardOutput is the result of a shard on its way to the core loop.
+// shardOutput is the output of a shard, or new names from the sequencer, on its way to the core loop.
 type shardOutput struct {
 	shard    int
 	requests []request
@@ -42,7 +42,7 @@ type shardOutput struct {
 	names    *trace.Table           // new names; if set, the other fields are not
 }
 
-// request is an observation with its simulation.
+// request is the observation of a request, with its simulation.
 type request struct {
 	observation.Observation
 	simulation critpath.Simulation
@@ -54,7 +54,7 @@ type shardOutputs struct {
 	waiting chan *shardOutput
 	ready   chan *shardOutput // to the core loop: outputs from waiting, in the same order
 	limit   int64             // for the outputs between the two channels, in bytes
-	held    atomic.Int64      // bytes of these outputs
+	held    atomic.Int64      // bytes of those outputs
 	free    sync.Pool         // of *shardOutput
 }
 
@@ -77,7 +77,7 @@ func (o *shardOutput) bytes() int64 {
 	return int64(n)
 }
 
-// run passes outputs on until waiting is closed, and then closes ready.
+// run passes outputs on until waiting is closed and all have been passed on, and then closes ready.
 func (q *shardOutputs) run() {
 	defer close(q.ready)
 	type sized struct {
@@ -109,7 +109,7 @@ func (q *shardOutputs) run() {
 	}
 }
 
-// outputRequests is the number of requests in an output.
+// outputRequests is the number of requests at which a shard sends its output.
 const outputRequests = 64
 
 func newShard(number int, in <-chan message, o *Options, from *intake, outputs *shardOutputs, counts *Counts) *shard {
@@ -162,7 +162,7 @@ func (sh *shard) close(now trace.Nanos) {
 	}
 }
 
-// observe reduces the closed trace to shardOutputs.
+// observe adds the observations of the closed trace to the output.
 func (sh *shard) observe() {
 	p := sh.extractor.Extract(&sh.closed.Trace)
 	p.Cover(sh.coverage)
@@ -192,7 +192,7 @@ func (sh *shard) observe() {
 	}
 }
 
-// flush sends the output to the core loop.
+// flush sends the output to the core loop, unless it has neither requests nor a barrier.
 func (sh *shard) flush() {
 	if sh.out.n == 0 && sh.out.barrier == nil {
 		return

@@ -2,7 +2,7 @@ package live
 
 import "log/slog"
 
-// Space is a level of free disk space. It determines which work continues.
+// Space is a level of free disk space, which determines what work continues.
 type Space uint8
 
 const (
@@ -57,11 +57,11 @@ func (q *sequencer) logRefusing(refusing bool, why string) {
 	}
 }
 
-// checkpointCopies is the number of copies of a checkpoint, in the size of the last one, that must fit on the disk for
-// the next one. The database writes it to its log and again to its files before it removes the last one.
+// checkpointCopies is the number of copies of the last checkpoint that must fit on the disk to store the next one,
+// because the database writes it to its log and again to its files before it removes the last one.
 const checkpointCopies = 3
 
-// fits reports whether the disk has room for a checkpoint. It logs when the disk runs out of room.
+// fits reports whether the disk has room for a checkpoint. It logs a warning when it no longer has.
 func (l *loop) fits() bool {
 	last, err := l.options.Store.CheckpointBytes()
 	if err != nil {

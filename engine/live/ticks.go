@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// TicksKept is the time that requests are kept by tick, for display.
+	// TicksKept is the age until which requests are kept by tick, for display.
 	TicksKept = 3 * time.Hour
-	// MinutesKept is the time that requests are kept by minute after that.
+	// MinutesKept is the age at which requests, kept by minute after TicksKept, are deleted.
 	MinutesKept = 2 * group.Day
-	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md gives their
-	// size.
+	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md says how much
+	// space they take.
 	maxTicked = 2048
-	// maxTicks limits the ticks between two checkpoints. If there are more, charts lack some requests.
+	// maxTicks limits the ticks of all groups between two checkpoints. Charts lack the requests in further ticks.
 	maxTicks = 1 << 17
 )
 
@@ -28,7 +28,7 @@ const (
 // traces arrived. No decision depends on it.
 type ticks struct {
 	now    trace.Nanos                   // end of the last epoch
-	ticked map[analysis.Hash]trace.Nanos // latest ticks of groups and request types
+	ticked map[analysis.Hash]trace.Nanos // latest tick of each group and request type
 	all    map[store.Tick]*group.Past
 }
 
@@ -36,7 +36,8 @@ func newTicks() *ticks {
 	return &ticks{ticked: make(map[analysis.Hash]trace.Nanos), all: make(map[store.Tick]*group.Past)}
 }
 
-// observe adds a request; either group may be nil.
+// observe adds o to its request type and group, either of which may be nil. It ignores requests that started more than
+// TicksKept before, or more than an hour after, the end of the last epoch.
 func (t *ticks) observe(requestType, group *group.Group, o *observation.Observation) {
 	if t.now != 0 && (o.Start < t.now.Add(-TicksKept) || o.Start > t.now.Add(time.Hour)) {
 		return // it is from a recording or has a wrong clock
@@ -72,8 +73,8 @@ func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
 	}
 }
 
-// take returns the ticks since the last checkpoint and resets them. Groups without recent requests make room for
-// others.
+// take returns the ticks since the last checkpoint and resets them. It forgets groups without recent requests, to make
+// room for others.
 func (t *ticks) take() map[store.Tick]*group.Past {
 	maps.DeleteFunc(t.ticked, func(_ analysis.Hash, latest trace.Nanos) bool { return latest < t.now.Add(-TicksKept) })
 	all := t.all
@@ -81,7 +82,7 @@ func (t *ticks) take() map[store.Tick]*group.Past {
 	return all
 }
 
-// keepTicks stores ticks. It must be called before the checkpoint that makes them durable.
+// keepTicks stores all. It must be called before the checkpoint that makes them durable.
 func (l *loop) keepTicks(all map[store.Tick]*group.Past) {
 	if err := l.options.Store.AddTicks(all); err != nil {
 		l.options.Log.Error("latencies could not be stored; charts of this time will have a gap", slog.Any("error", err))

@@ -14,10 +14,10 @@ type versionBuffer struct {
 	places map[ingest.ServiceVersion]int // index in seen
 }
 
-// maxBufferedVersions limits the buffered versions. If there are as many, a barrier is sent to pass them on.
+// maxBufferedVersions is the number of buffered versions at which the sequencer sends a barrier to pass them on.
 const maxBufferedVersions = 4096
 
-// observe adds the versions in a request that arrived at a time.
+// observe adds the versions in b, a request that arrived at time `at`.
 func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	for _, v := range b.Versions {
 		first := startOf(v, at)
@@ -33,11 +33,11 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	}
 }
 
-// maxDelay is the maximum age of a span's start. If the start is older, we assume a wrong clock.
+// maxDelay is the maximum age of a version's first span when it arrives. If it is older, we assume a wrong clock.
 const maxDelay = 7 * group.Day
 
-// startOf returns the start of a version that arrived at a time. In a recorded past the start is long before the
-// arrival.
+// startOf returns when v, which arrived at time `at`, started: v.First, or `at` if v.First is unknown, later, or more
+// than maxDelay earlier. In a recorded past the start is long before the arrival.
 func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
 	if v.First == 0 || at.Sub(v.First) > maxDelay {
 		return at

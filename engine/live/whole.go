@@ -11,7 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wholeTraces keeps the latest traces of requests kept for comparisons in memory, with all attributes.
+// wholeTraces keeps the traces of requests kept for comparisons in memory, with all attributes. If there are too many,
+// it drops the oldest.
 type wholeTraces struct {
 	mu     sync.Mutex          // guards all fields
 	traces map[trace.ID][]byte // compressed OTLP requests in protobuf
@@ -27,7 +28,8 @@ func newWholeTraces() *wholeTraces {
 	return &wholeTraces{traces: make(map[trace.ID][]byte), most: wholeBytes}
 }
 
-// add adds a trace, given as an OTLP request in protobuf, and drops the oldest ones if necessary.
+// add adds the trace id, given as an OTLP request in protobuf, and drops the oldest ones if necessary. It ignores a
+// trace that is kept already or takes more than 1/100 of the memory.
 func (w *wholeTraces) add(id trace.ID, request []byte) {
 	packed := s2.Encode(nil, request)
 	w.mu.Lock()
@@ -44,7 +46,7 @@ func (w *wholeTraces) add(id trace.ID, request []byte) {
 	}
 }
 
-// get returns a trace, or nil if it isn't kept.
+// get returns the trace id as an OTLP request in protobuf, or nil if it isn't kept.
 func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	w.mu.Lock()
 	packed := w.traces[id]
@@ -59,8 +61,8 @@ func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 // attributes, or nil if the trace isn't kept.
 func (s *Service) WholeTrace(id trace.ID) ([]byte, error) { return s.loop.exemplars.whole.get(id) }
 
-// copyWhole copies traces from the journal to k.whole until the deadline of the task. Records contain spans of many
-// traces, so it caches the ones it has read.
+// copyWhole copies the traces of t.newlyKept from the journal to k.whole, and leaves out the rest after the deadline of
+// t. Records contain spans of many traces, so it caches the records it has read.
 func (k *exemplarStore) copyWhole(t task) error {
 	known, size := make(map[uint64][]byte), 0
 	read := func(seq uint64) ([]byte, error) {
@@ -92,8 +94,8 @@ func (k *exemplarStore) copyWhole(t task) error {
 // maxKnownRecords limits the size in bytes of the records that copyWhole caches.
 const maxKnownRecords = 16 << 20
 
-// recordedTrace returns a trace as an OTLP request in protobuf, with all attributes of its spans. It reads the given
-// journal records with read, and returns nil if the journal no longer has all of them.
+// recordedTrace returns the trace id as an OTLP request in protobuf, with all attributes of its spans. It reads records
+// with read. It returns nil if records is empty or the journal no longer has all of them.
 func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
 		data, err := read(seq)
@@ -107,8 +109,8 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 	return request, nil
 }
 
-// readRecord returns the request in a record, in protobuf, or nil if the journal no longer has the record. It uses buf
-// if there is room.
+// readRecord returns the request in record seq, in protobuf, or nil if the journal no longer has the record. It reads
+// into buf if that is large enough.
 func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests
 	r, err := from.Get(seq, buf)

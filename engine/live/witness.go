@@ -11,8 +11,8 @@ import (
 )
 
 // witnesses selects traces that contain the place of a problem or an incident. A tracepoint is disabled as soon as it
-// has located a place, so later traces don't have its spans. Therefore we keep traces with the leading suspect while
-// the search is still running.
+// has located a place, so later traces don't have its spans. So we keep traces with the leading suspect while the
+// search is still running.
 type witnesses struct {
 	requested map[trace.Symbol]bool // tracepoints that investigations have enabled
 	seen      map[witnessKey][]witness
@@ -24,7 +24,7 @@ type witnessKey struct {
 	requestType analysis.Hash
 }
 
-// witness is a request that ran a tracepoint.
+// witness is a request that ran a tracepoint, as an exemplar.
 type witness struct {
 	store.Exemplar
 	at int64 // time in the spans of the tracepoint, in ns
@@ -33,20 +33,20 @@ type witness struct {
 // keptWitnesses are the witnesses kept for one investigation.
 type keptWitnesses struct {
 	witnessKey
-	least   int64 // shortest time at the tracepoint among the kept ones; 0: there is room for more
+	least   int64 // shortest time at the tracepoint among keptPerPlace kept ones; 0: there are fewer
 	located bool
 }
 
 const (
-	keptPerPlace = 2    // witnesses
-	maxWitnessed = 4096 // pairs of tracepoint and request type in an epoch
+	keptPerPlace = 2    // maximum number of witnesses kept for a place
+	maxWitnessed = 4096 // maximum number of pairs of tracepoint and request type in an epoch
 )
 
 func newWitnesses() *witnesses {
 	return &witnesses{seen: make(map[witnessKey][]witness), kept: make(map[search.Subject]keptWitnesses)}
 }
 
-// observe adds a request.
+// observe adds r as a witness of each requested tracepoint that it ran.
 func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	if len(w.requested) == 0 {
 		return
@@ -60,8 +60,8 @@ func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	}
 }
 
-// add adds x if it is among the longest of its key. If a request ran the tracepoint in several contexts, the longest
-// time counts.
+// add adds x if it is among the keptPerPlace longest of key. If a request ran the tracepoint in several contexts, the
+// longest time counts.
 func (w *witnesses) add(key witnessKey, x witness) {
 	all, known := w.seen[key]
 	switch same := slices.IndexFunc(all, func(o witness) bool { return o.Trace == x.Trace && o.Root == x.Root }); {
@@ -106,7 +106,7 @@ func (w *witnesses) keeps(state *search.State) []keep {
 	return all
 }
 
-// best returns the state of the witnesses of v and the witnesses that replace the old ones, or nil if the old ones
+// best returns the state of the witnesses of v, and the witnesses that replace the old ones, or nil if the old ones
 // stay.
 func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnesses, []store.Exemplar) {
 	located := v.Answer() != 0

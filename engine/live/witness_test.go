@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ran returns a request that spent the given times in spans of a tracepoint.
+// ran returns a request that spent the times `at` in spans of tracepoint.
 func ran(id byte, tracepoint trace.Symbol, at ...time.Duration) *request {
 	r := &request{Observation: observation.Observation{Records: []uint64{uint64(id)}}}
 	r.Trace[0], r.Start, r.Duration = id, trace.Nanos(id), time.Second

@@ -28,7 +28,7 @@ type app struct {
 	sent  int
 }
 
-// epoch returns the requests of an epoch that starts at a time. If fault is set, orders on host b are slow.
+// epoch returns the requests of the epoch that starts at `from`. If fault is set, orders on host b are slow.
 func (a *app) epoch(from trace.Nanos, fault bool) (traces []*trace.Trace) {
 	database := math.Exp(0.1 * a.rng.NormFloat64())
 	for range 100 {
@@ -45,8 +45,7 @@ func (a *app) epoch(from trace.Nanos, fault bool) (traces []*trace.Trace) {
 
 const epochLength = 10 * time.Second
 
-// request returns a request that spends 5 ms in its service, the given time in the database and, in parallel, 6 ms in a
-// cache.
+// request returns a request that spends 5 ms in service, db ms in the database and, in parallel, 6 ms in a cache.
 func (a *app) request(service, host string, start trace.Nanos, db float64) *trace.Trace {
 	a.sent++
 	op := func(name string, kind trace.Kind) trace.Op {
@@ -68,7 +67,7 @@ func (a *app) request(service, host string, start trace.Nanos, db float64) *trac
 	return t
 }
 
-// analyzeTraces analyses traces from a file.
+// analyzeTraces writes traces to a file and analyses it.
 func analyzeTraces(t *testing.T, traces []*trace.Trace, table *trace.Table) *offline.Report {
 	t.Helper()
 	data, err := tracegen.JSON(traces, table)

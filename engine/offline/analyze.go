@@ -45,8 +45,8 @@ func DefaultOptions() Options {
 	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
-// These limits of the statistics are never reached, so that the statistics don't depend on the order of the input.
-// Explanations have lower limits.
+// Limits on the statistics. The first three are never reached, so that the statistics don't depend on the order of the
+// input.
 const (
 	mostEdges   = 1 << 20
 	mostGroups  = 1 << 20
@@ -56,10 +56,10 @@ const (
 
 var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
 
-// spoolShare is the ratio between the memory for open traces and the memory for packed observations.
+// spoolShare is the ratio of the memory for open traces to the memory for packed observations.
 const spoolShare = 4
 
-// analyzer is the state of one [Analyze].
+// analyzer holds the state of one call of [Analyze].
 type analyzer struct {
 	options  Options
 	input    *file.Input
@@ -74,8 +74,8 @@ type analyzer struct {
 	misdated map[trace.ID]bool // traces of the other requests
 }
 
-// Analyze reads traces from files and directories and reports the problems of their requests. The report only depends
-// on the set of spans, not on their order or their distribution over files.
+// Analyze reads traces from the files and directories in paths and reports the problems of their requests. The report
+// depends only on the set of spans, not on their order or their distribution over files.
 func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
 	if options.Path.OverlapTolerance > 0 {
 		return nil, errOverlap
@@ -105,8 +105,9 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 	return a.report, nil
 }
 
-// extract reduces every trace to observations, and learns the targets of calls. It leaves out traces from wrong clocks,
-// because rates per second would include the time between these traces and the others.
+// extract reduces every trace to observations, and learns the targets of calls. It determines the recorded time, so
+// that later passes leave out traces from wrong clocks: rates per second would include the time between these traces
+// and the others.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
@@ -156,8 +157,8 @@ func (a *analyzer) extract(ctx context.Context) error {
 	return nil
 }
 
-// dayAccounts holds the accounts of the traces that start on one day. We only know at the end which days have wrong
-// clocks.
+// dayAccounts counts the traces that start on one day. They are counted by day because we know only at the end which
+// days have wrong clocks.
 type dayAccounts struct {
 	coverage         trace.Coverage
 	judged, complete int // traces
@@ -165,7 +166,7 @@ type dayAccounts struct {
 
 const dayLength = trace.Nanos(24 * time.Hour)
 
-// dayOf returns the day when the trace of p starts.
+// dayOf returns the accounts of the day on which the first root of p starts, and adds them to days if necessary.
 func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	var start trace.Nanos
 	if len(p.Roots) > 0 {
@@ -179,7 +180,8 @@ func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	return d
 }
 
-// addUp adds the days to the report. Days outside the recorded time have wrong clocks.
+// addUp adds the days to the report. It counts judged spans of days outside the recorded time as misdated, because
+// their clocks are wrong.
 func (a *analyzer) addUp(days map[trace.Nanos]*dayAccounts) {
 	for number, d := range days {
 		if number*dayLength > a.to || (number+1)*dayLength < a.from {
@@ -194,7 +196,7 @@ func (a *analyzer) addUp(days map[trace.Nanos]*dayAccounts) {
 
 func end(o *observation.Observation) trace.Nanos { return o.Start + trace.Nanos(o.Duration) }
 
-// learnTypes learns the request types, and counts the traces that all passes leave out.
+// learnTypes learns the request types, and counts the misdated traces, which all later passes leave out.
 func (a *analyzer) learnTypes(ctx context.Context) error {
 	for o, err := range a.each(ctx) {
 		if err != nil {
@@ -247,8 +249,8 @@ func (a *analyzer) group(ctx context.Context) error {
 	return nil
 }
 
-// each yields the observations with plausible clocks, including the targets of calls that lost their callee. Each
-// observation is valid until the next one. If ctx is done or the spool fails, it yields an error last.
+// each yields the observations with plausible clocks, after it has filled in the targets of calls that lost their
+// callee. Each observation is valid until the next one. If ctx is done or the spool fails, it yields an error last.
 func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.requests.All() {
@@ -292,7 +294,8 @@ func (a *analyzer) judge(ctx context.Context) error {
 	return nil
 }
 
-// objectives returns the objectives by entry operation. It returns an error if a name matches no entry of any request.
+// objectives returns the objectives by entry operation. It returns an error if the name of an objective matches no
+// entry.
 func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	if len(a.options.Objectives) == 0 {
 		return nil, nil
@@ -315,7 +318,7 @@ func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	return byOp, nil
 }
 
-// propose returns the first decision of the search about each problem, by the problem's ID.
+// propose returns the first decision that the search would make about each problem, by the problem's ID.
 func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
 	strategy, err := engine.StrategyNamed(a.options.Strategy, nil)
 	if err != nil {
@@ -348,5 +351,5 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 	return proposals, nil
 }
 
-// problemsAt is the time of the search's decisions. No result depends on it.
+// problemsAt is the time at which the search makes its decisions. No result depends on it.
 const problemsAt = trace.Nanos(1)

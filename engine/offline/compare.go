@@ -21,9 +21,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Comparison is the difference between some traces, called the window, and others, called the baseline.
+// Comparison compares some traces, called the window, with others, called the baseline.
 type Comparison struct {
-	Table    *trace.Table   // has all names used below
+	Table    *trace.Table   // with all names used below
 	Traces   int            // number of traces read, including those on neither side
 	Coverage trace.Coverage // how the spans read were used
 	Window   Side
@@ -31,14 +31,15 @@ type Comparison struct {
 	Around   bool              // the baseline has traces from before and after the window
 	Mean     float64           // mean duration of a trace in the baseline in ns, the unit of the times in Suspects
 	Suspects []compare.Suspect // ranked
-	// Highest scores of stretches of the baseline that are as long as the window; empty if the baseline is too short.
+	// Usual has the highest scores of stretches of the baseline that are as long as the window. It is empty if the
+	// baseline is too short.
 	Usual        []float64
 	RequestTypes []TypeChange // in the window: slower types first, by added time
 }
 
-// Side is one side of a [Comparison].
+// Side describes the window or the baseline of a [Comparison].
 type Side struct {
-	Interval history.Interval // an open end is the start of the first trace or just after the start of the last one
+	Interval history.Interval // open ends are replaced by the start of the first trace, or just after the start of the last one
 	Open     bool             // the range had no end
 	Traces   int
 }
@@ -61,26 +62,27 @@ func (t *TypeChange) Slower() bool { return t.Rise > 0 }
 
 // Minimum numbers of traces for a comparison.
 const (
-	// leastBaseline is the number of pieces of a history that compare needs to judge its variation.
+	// leastBaseline is the minimum number of traces in a baseline. It equals the number of pieces of a history that
+	// package compare needs to judge its variation.
 	leastBaseline = 16
-	// If there are fewer than enoughBaseline traces before a window, or fewer than in the window, we add traces after
-	// it. It is the default number of requests that a group needs to be judged.
+	// enoughBaseline is the minimum number of traces before a window; if there are fewer, or fewer than in the window,
+	// we add traces after it. It equals the default number of requests that a group needs to be judged.
 	enoughBaseline = 50
 )
 
-// mostStretches limits the number of comparisons within the baseline.
+// mostStretches limits the number of stretches of the baseline that are compared with the rest of it.
 const mostStretches = 8
 
-// Sets of a recording.
+// The sets of traces in a recording.
 const (
 	beforeSet compare.Set = iota
 	afterSet
 )
 
-// CompareWindow compares the traces in a time window with the traces in the baseline. If baseline is nil, it compares
-// them with the traces before the window and, if there are few of these, after the window. Of the options, only Input,
-// Path and Rules matter. As for [Analyze], the result only depends on the set of spans. It returns an error if the
-// window has no trace or if the baseline has fewer than 16.
+// CompareWindow compares the traces that start in window with the traces that start in baseline. If baseline is nil, it
+// compares them with the traces before the window and, if there are few of these, after the window. It uses only Input,
+// Path and Rules of options. As with [Analyze], the result depends only on the set of spans. It returns an error if the
+// window has no trace or the baseline has fewer than 16, but an empty result if there are no traces at all.
 func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
@@ -99,8 +101,8 @@ func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseli
 	return x.compare(ctx)
 }
 
-// CompareFiles compares the traces in some files, the window, with the traces in others, the baseline. Their times and
-// IDs may overlap. Options, result and errors are the same as for [CompareWindow].
+// CompareFiles compares the traces in the files `after`, the window, with the traces in the files `before`, the
+// baseline. Their times and IDs may overlap. Options, result and errors are the same as for [CompareWindow].
 func CompareFiles(ctx context.Context, before, after []string, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
@@ -122,7 +124,7 @@ func CompareFiles(ctx context.Context, before, after []string, options Options) 
 	return x.compare(ctx)
 }
 
-// choice reports whether it selects a trace or request in a set by its start.
+// choice reports whether a side of the comparison includes the traces or requests of set that start at the time start.
 type choice func(start trace.Nanos, set compare.Set) bool
 
 func within(i history.Interval) choice {
@@ -133,7 +135,7 @@ func of(want compare.Set) choice {
 	return func(_ trace.Nanos, set compare.Set) bool { return set == want }
 }
 
-// comparer is the state of one comparison.
+// comparer holds the state of one comparison.
 type comparer struct {
 	options          Options
 	result           *Comparison
@@ -169,7 +171,7 @@ func (c *comparer) close() error {
 	return errors.Join(all...)
 }
 
-// read adds the traces in files to a set.
+// read adds the traces in the files and directories in paths to set.
 func (c *comparer) read(ctx context.Context, paths []string, set compare.Set) (err error) {
 	in, err := file.Read(ctx, paths, c.options.Input)
 	if err != nil {
@@ -208,7 +210,7 @@ func (c *comparer) read(ctx context.Context, paths []string, set compare.Set) (e
 
 var errNoRoot = errors.New("no trace of the input has a root span, so there is nothing to compare")
 
-// selectWindow selects the sides of [CompareWindow].
+// selectWindow selects the two sides for [CompareWindow].
 func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 	all := c.recording.Within(history.Always())
 	if all.Len() == 0 {
@@ -254,7 +256,7 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 	return nil
 }
 
-// selectBaseline selects the baseline that the caller asked for.
+// selectBaseline selects the baseline that the caller asked for. It must not overlap with w, the window.
 func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first, last trace.Nanos) error {
 	b, err := baseline.resolve(first, last)
 	if err != nil {
@@ -273,7 +275,7 @@ func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first,
 	return nil
 }
 
-// selectSets selects the sides of [CompareFiles].
+// selectSets selects the two sides for [CompareFiles].
 func (c *comparer) selectSets() error {
 	c.baseline, c.window = of(beforeSet), of(afterSet)
 	before, after := c.recording.Of(beforeSet), c.recording.Of(afterSet)
@@ -287,7 +289,7 @@ func (c *comparer) selectSets() error {
 	return nil
 }
 
-// side returns the side with traces t, which were selected from an interval.
+// side returns the side with traces t, which must have been selected from i.
 func side(t compare.Traces, i history.Interval, openEnd bool) Side {
 	first, last := t.Extent()
 	always := history.Always()
@@ -300,7 +302,7 @@ func side(t compare.Traces, i history.Interval, openEnd bool) Side {
 	return Side{Interval: i, Open: openEnd, Traces: t.Len()}
 }
 
-// compare fills in the result after both sides have been selected.
+// compare fills in and returns the result. Both sides must have been selected.
 func (c *comparer) compare(ctx context.Context) (*Comparison, error) {
 	history, window := c.recording.Select(c.baseline), c.recording.Select(c.window)
 	normal := history.Normal()
@@ -326,14 +328,14 @@ func (r timed) compare(s timed) int {
 	return cmp.Or(cmp.Compare(r.start, s.start), cmp.Compare(r.key, s.key), cmp.Compare(r.duration, s.duration))
 }
 
-// typeRequests holds the requests of one type.
+// typeRequests holds the requests of one type on both sides.
 type typeRequests struct {
 	entry            trace.Op // the smallest, because rules can join several
 	baseline, window []timed
 	failed           uint64 // in the window
 }
 
-// typeChanges compares the requests of each type in the window.
+// typeChanges compares the requests of each type in the window with the baseline. It sorts slower types first.
 func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 	c.types.Freeze()
 	byType := make(map[analysis.Hash]*typeRequests)
@@ -369,7 +371,7 @@ func (t *TypeChange) added() float64 {
 	return t.Rise * float64(t.Type.Count)
 }
 
-// assign adds a request to its side.
+// assign adds o, a request in set, to its side. It ignores a request on neither side.
 func (c *comparer) assign(byType map[analysis.Hash]*typeRequests, o *observation.Observation, set compare.Set) {
 	inWindow, inBaseline := c.window(o.Start, set), c.baseline(o.Start, set)
 	if !inWindow && !inBaseline {
@@ -405,10 +407,11 @@ func (c *comparer) typeChange(id analysis.Hash, r *typeRequests) TypeChange {
 	}
 }
 
-// distinctOps is the number of operations that distinguish the names of request types.
+// distinctOps is the maximum number of operations in the part of a type's name that distinguishes it from others with
+// the same entry.
 const distinctOps = 3
 
-// durations returns the durations of requests in ns, ordered by time. It sorts requests.
+// durations returns the durations of requests in ns, ordered by start. It sorts requests in place.
 func durations(requests []timed) []int64 {
 	slices.SortFunc(requests, timed.compare)
 	all := make([]int64, len(requests))
@@ -418,7 +421,7 @@ func durations(requests []timed) []int64 {
 	return all
 }
 
-// mean returns the mean of durations in ns, or 0 if there are no durations.
+// mean returns the mean of durations, which are in ns, or 0 if there are none.
 func mean(durations []int64) time.Duration {
 	var sum float64
 	for _, d := range durations {

@@ -60,7 +60,7 @@ var simulated = sync.OnceValue(func() *incident {
 
 func (x *incident) all() [][]byte { return append(append([][]byte{}, x.before...), x.after...) }
 
-// fileOf writes traces to a file.
+// fileOf writes traces to a file and returns its path.
 func fileOf(t testing.TB, traces [][]byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "traces.jsonl")

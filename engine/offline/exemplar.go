@@ -21,7 +21,7 @@ type Exemplar struct {
 	Duration time.Duration
 }
 
-// exemplarsOfKind is the number of exemplars of each kind.
+// exemplarsOfKind is the maximum number of exemplars of each kind.
 const exemplarsOfKind = 3
 
 // exemplars collects the exemplars of one problem.

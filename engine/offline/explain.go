@@ -17,7 +17,7 @@ import (
 // simulatedSpans limits the number of spans in the simulated requests of a problem.
 const simulatedSpans = 1 << 17
 
-// explain returns the problems, the first ones with their findings.
+// explain returns a report on each problem, with findings for the first Options.Explained ones.
 func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Problem, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
 	for o, err := range a.each(ctx) {
@@ -52,7 +52,7 @@ type explainer struct {
 	series    *seriesSet
 }
 
-// arrivals holds the requests of one type.
+// arrivals holds the times of the requests of one type, to compute their load.
 type arrivals struct {
 	starts    []trace.Nanos
 	durations []time.Duration
@@ -98,13 +98,13 @@ func (e *explainer) observe(o *observation.Observation) {
 	}
 }
 
-// requestID identifies a request.
+// requestID identifies a request by its trace and root.
 type requestID struct {
 	trace trace.ID
 	root  trace.SpanID
 }
 
-// simulate adds simulations to the samples. It reads the traces from the input.
+// simulate adds simulations to the samples. To capture them, it reads the traces from the input again.
 func (e *explainer) simulate(ctx context.Context) error {
 	type member struct {
 		sample  *explain.Sample
@@ -145,7 +145,7 @@ func (e *explainer) simulate(ctx context.Context) error {
 	return nil
 }
 
-// explain fills in the findings about one problem.
+// explain fills in the findings and exemplars of r.
 func (e *explainer) explain(r *Problem) {
 	sample, load := e.samples[r.Group], e.loads[r.RequestType]
 	if load.load == nil {
@@ -189,7 +189,7 @@ func newSeriesSet(a *analyzer) *seriesSet {
 	return s
 }
 
-// span returns the start of the first request and the start of the last one.
+// span returns the starts of the first and the last request, or zeros if there are no requests.
 func (a *analyzer) span() (first, last trace.Nanos) {
 	some := false
 	for _, g := range a.grouper.Groups() {
@@ -201,7 +201,8 @@ func (a *analyzer) span() (first, last trace.Nanos) {
 	return first, last
 }
 
-// observe adds up times, which common divides by the number of requests.
+// observe adds the times of o to the sums, which common divides by the number of requests. It must not be called after
+// common.
 func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observation) {
 	at := int(o.Start.Sub(s.first) / s.width)
 	for _, i := range s.byType[requestType] {
@@ -213,7 +214,8 @@ func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observatio
 	}
 }
 
-// common returns the edges of different request types that rise and fall together.
+// common returns the edges of different request types that rise and fall together, or nil if there are fewer than two
+// types. It must be called once.
 func (s *seriesSet) common() []explain.CommonEdges {
 	if len(s.byType) < 2 {
 		return nil

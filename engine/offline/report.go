@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Report is the result of an analysis.
+// Report has the groups of requests that [Analyze] found in traces, and their problems.
 type Report struct {
-	Table    *trace.Table // has all names used below
+	Table    *trace.Table // with all names used below
 	Traces   int
 	Spans    int
 	Judged   int                   // traces with at least one root in the statistics

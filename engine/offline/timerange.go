@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TimeRange is a time range that may be relative to the times of traces that have not been read yet. The zero value
-// contains every time.
+// TimeRange is a time range that may be relative to the times of traces not yet read. The zero value contains every
+// time.
 type TimeRange struct {
 	text     string // as parsed
 	from, to timePoint
@@ -58,7 +58,7 @@ func ParseTimeRange(text string) (TimeRange, error) {
 	return r, nil
 }
 
-// ErrOrder is returned for a range that ends before it starts.
+// ErrOrder reports that a range ends before it starts.
 var ErrOrder = errors.New("the range ends before it begins; write the earlier time first")
 
 func mixedUp(text string) error { return fmt.Errorf("%s: %w", text, ErrOrder) }
@@ -88,7 +88,8 @@ func parsePoint(text string) (timePoint, error) {
 	return timePoint{kind: dated, at: trace.Nanos(t.UnixNano())}, nil
 }
 
-// resolve returns the interval that r denotes for traces that start between first and last.
+// resolve returns the interval that r denotes for traces that start between first and last. It returns an error if that
+// is ambiguous, or wraps ErrOrder if the range ends before it starts.
 func (r TimeRange) resolve(first, last trace.Nanos) (history.Interval, error) {
 	i := history.Always()
 	if r.from.kind != open {
@@ -149,7 +150,7 @@ func (p timePoint) clock() string { return time.Time{}.Add(p.since).Format(time.
 // midnight returns the start of the day of t in UTC.
 func midnight(t trace.Nanos) trace.Nanos { return t - t%trace.Nanos(day) }
 
-// next returns the first time at or after t that is since after midnight in UTC.
+// next returns the first time at or after t at which the time since midnight UTC equals since.
 func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	if at := midnight(t).Add(since); at >= t {
 		return at
@@ -157,7 +158,7 @@ func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	return midnight(t).Add(day + since)
 }
 
-// dateTime returns t in UTC, to the second.
+// dateTime formats t in UTC, to the second.
 func dateTime(t trace.Nanos) string {
 	return time.Unix(0, int64(t)).UTC().Format(time.DateTime)
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Spool is a sequence of packed observations. Its temporary file is unlinked while it is open. A Spool is not safe for
-// concurrent use.
+// Spool is a sequence of packed observations. Its temporary file is unlinked at once, so it disappears even if the
+// process is killed. A Spool is not safe for concurrent use.
 type Spool struct {
 	packer  observation.Packer
 	dir     string
-	limit   int // maximum of kept
+	limit   int // maximum of kept; beyond it, full chunks are written to the file
 	kept    int // bytes in memory
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
@@ -31,8 +31,8 @@ type Spool struct {
 	written int64 // bytes in the file
 }
 
-// chunkBytes is the size of a piece of memory. It is large enough to keep the number of chunks low, and small enough
-// that a half-empty chunk wastes little.
+// chunkBytes is the size at which a chunk of memory is full. It is large enough to keep the number of chunks low, and
+// small enough that a half-empty chunk wastes little.
 const chunkBytes = 1 << 20
 
 // New returns an empty Spool that keeps about limit bytes in memory and the rest in a temporary file in dir. An empty
@@ -42,7 +42,7 @@ func New(dir string, limit int) *Spool { return &Spool{dir: dir, limit: limit} }
 // Bytes returns the number of bytes in memory.
 func (s *Spool) Bytes() int { return s.kept }
 
-// Add appends an observation. It doesn't retain o. An error comes from the temporary file.
+// Add appends o and doesn't retain it. It returns an error only if writing to the temporary file fails.
 func (s *Spool) Add(o *observation.Observation) error {
 	n := len(s.chunks)
 	if n == 0 || len(s.chunks[n-1]) >= chunkBytes {
@@ -103,8 +103,8 @@ func (s *Spool) spill() error {
 func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
 // All yields the observations in the order they were added. An observation is valid until the next one is yielded. An
-// error ends the sequence. It comes from the file, or wraps [codec.ErrCorrupt] if a chunk contains anything other than
-// packed observations.
+// error ends the sequence. It comes from reading the file, or wraps [codec.ErrCorrupt] if a chunk contains anything
+// other than packed observations.
 func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
@@ -151,8 +151,8 @@ func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int
 	}
 }
 
-// unpack unpacks an observation in memory. It can't fail because the observation was packed here or checked when it was
-// decoded.
+// unpack unpacks the first observation in b into o and returns the rest of b. It can't fail because the observation was
+// packed here or checked when it was decoded.
 func (s *Spool) unpack(b []byte, o *observation.Observation) (rest []byte) {
 	rest, err := s.packer.Unpack(b, o)
 	if err != nil {
@@ -174,7 +174,8 @@ func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	return nil
 }
 
-// eachSpilled calls f for the chunks in the file, like eachChunk, and returns the last result of f.
+// eachSpilled calls f for the chunks in the file, like eachChunk. It returns the last result of f, or true if there is
+// no file or the last chunk has been passed.
 func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
 	if s.file == nil {
 		return true, nil
@@ -251,7 +252,7 @@ func (s *Spool) check() error {
 	return nil
 }
 
-// Close releases the memory and the file.
+// Close releases the memory and closes the file, which deletes it.
 func (s *Spool) Close() error {
 	s.chunks = nil
 	if s.file == nil {
