@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Lease is how long the programs run unless the agent renews it.
+// Lease is the time for which the programs run unless the agent renews it.
 const Lease = 10 * time.Second
 
 // MaxTargets is the number of processes that can be observed at a time, as in bpf/wait.bpf.c.

@@ -24,7 +24,7 @@ type Selection struct {
 	starts map[uint32]uint64 // start times of PIDs when checked, because PIDs are reused
 }
 
-// maxComm is how many bytes of a program's name the kernel keeps.
+// maxComm is the number of bytes of a program's name that the kernel keeps.
 const maxComm = 15
 
 // cgroupMounts are the folders where cgroups may be mounted. The empty one allows for complete paths.

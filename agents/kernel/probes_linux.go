@@ -271,8 +271,8 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is how many changes the programs make to the targets before the IDs of ended children are forgotten. Each
-// child causes up to three changes.
+// rotateAfter is the number of changes to the targets by the programs after which the IDs of ended children are
+// forgotten. Each child causes up to three changes.
 const rotateAfter = 1 << 14
 
 // rotate forgets the IDs of ended children that were started before the previous rotation. It does nothing until there

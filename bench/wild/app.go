@@ -644,8 +644,8 @@ func (a *app) addPhones() {
 	}
 }
 
-// limit sets the rate of recorded requests a second. It is log-uniform from 2 to 50, but reduced, at most to 1.5, so
-// that there are about spans spans in the time in.
+// limit sets the rate of recorded requests a second. It is log-uniform from 2 to 50, but reduced, though not below 1.5,
+// so that there are at most about spans spans in the time in.
 func (a *app) limit(spans float64, in time.Duration) {
 	rate := a.logUniform(2, 50)
 	rate = min(rate, max(1.5, spans/in.Seconds()/a.spansPerRequest()))

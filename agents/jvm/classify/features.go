@@ -34,7 +34,8 @@ type origin struct {
 	words   map[string]bool // words in its names
 }
 
-// mixedOwners is how many owners the classes of a main jar must have before we assume that it also contains libraries.
+// mixedOwners is the number of owners that the classes of a main jar must have before we assume that it also contains
+// libraries.
 const mixedOwners = 5
 
 func newOrigin(n names, d *Deployment) *origin {
