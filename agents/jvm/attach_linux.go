@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// Timing of attaching.
+// Timeouts and the polling interval for attaching.
 const (
 	wakeTimeout = 10 * time.Second // until the JVM listens; it may be in a long garbage collection pause
 	loadTimeout = 60 * time.Second // until the agent has started, which transforms classes
 	wakePoll    = 20 * time.Millisecond
 )
 
-const maxAnswer = 1 << 20 // bytes of an answer of the JVM
+const maxAnswer = 1 << 20 // maximum size of a JVM's answer, in bytes
 
 // Attach loads the agent with the given arguments into the running JVM with the given process ID, which may be in a
 // container. It leaves the jar in the JVM's folder for temporary files, because the JVM keeps it open. The caller must
@@ -55,7 +55,7 @@ type process struct {
 	pid      int
 	inside   int      // process ID in its own namespace
 	uid, gid int      // effective
-	root     *os.Root // its root folder, in a container the container's
+	root     *os.Root // its root folder, which is the container's if it runs in one
 }
 
 // quitBit is the bit of SIGQUIT in the masks of /proc/PID/status.
@@ -123,7 +123,8 @@ func parseStatus(status []byte) (p *process, catches bool, err error) {
 	return p, catches, nil
 }
 
-// create creates a file that the process may read, in its root folder.
+// create writes content to the new file name in the process's root folder, readable by the process. It returns an error
+// that wraps [fs.ErrExist] if the file exists.
 func (p *process) create(name string, content []byte) error {
 	f, err := p.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -151,8 +152,8 @@ func (p *process) listens() bool {
 	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
-// wake makes the JVM accept commands, if it doesn't yet. It does so when it receives SIGQUIT while a certain file
-// exists.
+// wake makes the JVM accept commands if it doesn't yet, by sending SIGQUIT while a file named .attach_pid with its
+// process ID exists.
 func (p *process) wake(ctx context.Context) error {
 	if p.listens() {
 		return nil
@@ -182,7 +183,7 @@ func (p *process) wake(ctx context.Context) error {
 // errorProperty is the system property through which the agent reports why it did not start.
 const errorProperty = "sibyl.agent.error"
 
-// load commands the JVM to load the agent, and returns the reason if the agent didn't start.
+// load commands the JVM to load the agent. If the agent doesn't start, the error contains the reason.
 func (p *process) load(ctx context.Context, jar, arguments string) error {
 	answer, err := p.command(ctx, "load", "instrument", "false", "/"+jar+"="+arguments)
 	if err != nil {
@@ -206,7 +207,7 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 // unescape restores a value from a properties file, as far as messages need it.
 var unescape = strings.NewReplacer(`\\`, `\`, `\:`, `:`, `\=`, `=`, `\#`, `#`, `\!`, `!`, `\ `, ` `)
 
-// command sends a command with its three arguments to the JVM and returns the answer.
+// command sends command, a name and three arguments, to the JVM and returns the answer, or an error if the JVM refuses.
 func (p *process) command(ctx context.Context, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

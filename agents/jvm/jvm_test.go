@@ -145,7 +145,7 @@ func TestProfileOfCalls(t *testing.T) {
 	}
 }
 
-// javaVersion returns the Java version of a JVM.
+// javaVersion returns the Java version of the JVM program.
 func javaVersion(t *testing.T, program string) (version int) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "-version").CombinedOutput()
@@ -206,7 +206,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// removeJars removes the jars that attaching left for a process.
+// removeJars removes the jars that attaching left for process pid.
 func removeJars(t *testing.T, pid int) {
 	t.Helper()
 	jars, err := filepath.Glob(fmt.Sprintf("/tmp/sibyl-agent-%d-*.jar", pid))

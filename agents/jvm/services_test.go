@@ -35,7 +35,8 @@ func otelAgent(t testing.TB) string {
 	return artifact(t, "io.opentelemetry.javaagent:opentelemetry-javaagent:"+otelVersion)
 }
 
-// artifact returns the file of an artifact (group:name:version). Maven fetches it unless its local repository has it.
+// artifact returns the file of the artifact with the coordinates group:name:version. Maven fetches it unless its local
+// repository has it.
 func artifact(t testing.TB, coordinates string) string {
 	t.Helper()
 	parts := strings.Split(coordinates, ":")
@@ -164,7 +165,7 @@ func startChain(t testing.TB, otel, program, dir, target, arguments string, name
 	return services, url
 }
 
-// await waits until a condition holds, but at most for five minutes.
+// await waits until done returns true, but at most for five minutes.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
@@ -225,7 +226,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// sendAll sends requests with the trace IDs of the test, 16 at a time.
+// sendAll sends n requests with the trace IDs of the test, 16 at a time.
 func sendAll(t *testing.T, url string, n int) error {
 	var wg sync.WaitGroup
 	var next atomic.Int64

@@ -276,7 +276,7 @@ func collectCalls(t *testing.T, p *kernel.Probes, url string) (calls []call, eve
 	return calls, events
 }
 
-// callAt returns the call of a thread at a time, or nil.
+// callAt returns the call at time at, or nil. calls are those of one thread, in order.
 func callAt(calls []call, at int64) *call {
 	i, found := slices.BinarySearchFunc(calls, at, func(c call, at int64) int { return cmp.Compare(c.From, at) })
 	if !found {
@@ -288,7 +288,7 @@ func callAt(calls []call, at int64) *call {
 	return &calls[i]
 }
 
-// childOf returns the process that a process has started.
+// childOf returns the ID of the only child of process pid.
 func childOf(t *testing.T, pid uint32) uint32 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -302,7 +302,7 @@ func childOf(t *testing.T, pid uint32) uint32 {
 	return uint32(child)
 }
 
-// numbersOf maps the thread IDs of a process on the machine to the IDs that the process sees.
+// numbersOf maps the thread IDs of process pid on the machine to the IDs that the process sees.
 func numbersOf(t *testing.T, pid uint32) map[uint32]int64 {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))

@@ -50,8 +50,8 @@ func crowdedWorkload(in *bufio.Reader, out io.Writer) error {
 	return serveNaps(in, out, 60*time.Microsecond, 1)
 }
 
-// serveNaps serves several requests at a time in each thread. If busy isn't 0, the threads also compute for this time
-// after each sleep, and all run on one CPU.
+// serveNaps serves several requests at a time in each thread. If busy isn't 0, the threads also compute for busy after
+// each sleep, and all run on one CPU.
 func serveNaps(in *bufio.Reader, out io.Writer, busy time.Duration, several int) error {
 	fmt.Fprintln(out, "ready")
 	if _, err := in.ReadString('\n'); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// enter moves a process to a cgroup.
+// enter moves process pid to cgroup.
 func enter(t *testing.T, cgroup string, pid uint32) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(int(pid))), 0o600); err != nil {

@@ -72,7 +72,7 @@ func notesAbout(held capabilitySet) (notes []string) {
 	return notes
 }
 
-// missingInKernel checks for kernel features that are missing in old kernels or kernels without BPF.
+// missingInKernel returns the first required feature that this kernel lacks, or nil if it has all of them.
 func missingInKernel() []string {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -100,7 +100,7 @@ func tellsDelay() bool {
 		hasField(spec, "sched_entity", "cfs_rq") && hasField(spec, "cfs_rq", "rq")
 }
 
-// hasField reports whether a structure of the kernel has a field.
+// hasField reports whether the kernel has a C structure with the given name and field.
 func hasField(spec *btf.Spec, structure, field string) bool {
 	var s *btf.Struct
 	if err := spec.TypeByName(structure, &s); err != nil {
@@ -109,7 +109,8 @@ func hasField(spec *btf.Spec, structure, field string) bool {
 	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == field })
 }
 
-// explain turns a kernel error about loading into an error about a requirement if it is due to one.
+// explain returns a [MissingError] if err, an error of loading the probes, is due to a missing requirement. Otherwise
+// it wraps err.
 func explain(err error) error {
 	var verifier *ebpf.VerifierError
 	switch {

@@ -14,9 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of
-// the machine, and this slows each run. We therefore request them for parts of the time. Others may request them at
-// other times.
+// costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of the
+// machine, and this slows each run. We therefore request them for parts of the time. Other programs may request them at
+// other times, so we subtract their runs.
 type costs struct {
 	probes  *Probes
 	keeping io.Closer // nil while not keeping statistics
@@ -35,7 +35,7 @@ type runs struct {
 	time  time.Duration
 }
 
-// keep starts or stops keeping statistics.
+// keep starts or stops keeping statistics. Without CAP_SYS_ADMIN, it does nothing.
 func (c *costs) keep(on bool) (err error) {
 	if c.begun.IsZero() {
 		c.begun = time.Now()
@@ -56,7 +56,7 @@ func (c *costs) keep(on bool) (err error) {
 	return err
 }
 
-// take adds the runs and the time since from. Statistics must have been kept.
+// take adds the runs and the time since c.from to the current report. It does nothing while no statistics are kept.
 func (c *costs) take() error {
 	if c.keeping == nil {
 		return nil
@@ -82,7 +82,8 @@ func (c *costs) stop() error {
 	return err
 }
 
-// since returns the cost since the previous call. If nothing was measured since then, it returns the previous cost.
+// since returns the cost since the previous call, extrapolated from the time with statistics. If nothing was measured
+// since then, it assumes the previous cost per run and share of a CPU.
 func (c *costs) since() (waits.Cost, error) {
 	if err := c.take(); err != nil {
 		return waits.Cost{}, err

@@ -15,20 +15,20 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Lease is the time until the programs stop unless the agent renews them.
+// Lease is the time for which the programs run unless the agent renews it.
 const Lease = 10 * time.Second
 
 // MaxTargets is the number of processes that can be observed at a time, as in bpf/wait.bpf.c.
 const MaxTargets = 4096
 
-// Target selects parts of the observation of one process.
+// Target configures the observation of one process.
 type Target struct {
 	Classes   waits.Set // to sum up
 	Events    waits.Set // to send when they exceed a threshold
 	InSpans   bool      // only send events of spans that Context locates
 	MaxEvents uint32    // approximate maximum per second
 	Stacks    bool      // sample stacks
-	Children  bool      // observe processes that it starts in the same way
+	Children  bool      // observe the processes that it starts, too
 	Context   join.Context
 }
 
@@ -38,7 +38,7 @@ type Spec struct {
 	Thresholds waits.Thresholds
 }
 
-// Options size the probes; zero values select the defaults.
+// Options size the probes. Zero values select the defaults, which are given after the colons.
 type Options struct {
 	Sums        uint32        // sums of (process, thread, class, system call) kept in the kernel: 65 536, 16 MB
 	RingBytes   uint32        // of the buffer for single intervals, a power of two: 1 MiB
@@ -62,13 +62,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Settings of an observation.
+// Settings configure [Observe].
 type Settings struct {
 	Selection  Selection
 	Thresholds waits.Thresholds
 	Classes    waits.Set
 	Stacks     bool
-	Children   bool          // of selected process IDs, too
+	Children   bool          // observe the children of processes selected by ID, too
 	Duration   time.Duration // if 0, until the context ends
 	Interval   time.Duration // between reports; if 0, one report at the end
 	Options    Options

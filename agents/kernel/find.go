@@ -18,16 +18,16 @@ import (
 // Selection selects processes. Exactly one field is set.
 type Selection struct {
 	PIDs   []uint32
-	Comm   string // the name that the kernel shows, at most 15 bytes
+	Comm   string // name of the program; only 15 bytes count, because the kernel keeps no more
 	Cgroup string // a folder of cgroups, or the path below the mount
 
 	starts map[uint32]uint64 // start times of PIDs when checked, because PIDs are reused
 }
 
-// maxComm is the length of a name that the kernel keeps.
+// maxComm is the number of bytes of a program's name that the kernel keeps.
 const maxComm = 15
 
-// cgroupMounts are the places where cgroups are mounted.
+// cgroupMounts are the folders where cgroups may be mounted. The empty one allows for complete paths.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
 // Check returns an error if a selected cgroup or process does not exist. It also fixes the meaning of selected process
@@ -49,8 +49,8 @@ func (s *Selection) checkIn(proc string) error {
 	return nil
 }
 
-// Find returns the selected processes that run, in ascending order. A cgroup that has been removed is empty, because
-// services remove their cgroups when they end.
+// Find returns the selected processes that run, in ascending order. A cgroup that has been removed counts as empty,
+// because services remove their cgroups when they end.
 func (s *Selection) Find() ([]uint32, error) { return s.findIn("/proc") }
 
 func (s *Selection) findIn(proc string) (found []uint32, err error) {
@@ -68,7 +68,8 @@ func (s *Selection) findIn(proc string) (found []uint32, err error) {
 	return slices.Compact(found), err
 }
 
-// runs reports whether a selected process runs.
+// runs reports whether the selected process with ID pid is still running. A later process with the same ID doesn't
+// count.
 func (s *Selection) runs(proc string, pid uint32) bool {
 	if start, checked := s.starts[pid]; checked {
 		if id, err := untrusted.Identify(proc, pid); err != nil || id.StartNs != start {

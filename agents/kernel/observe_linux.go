@@ -22,7 +22,7 @@ const (
 	statsEvery = 5                      // statistics of runs are kept in one of these ticks only, as they have a cost
 	statsTick  = 2                      // that tick; not the one with readings, which causes more switches
 	maxEvents  = 1000                   // per process and second
-	maxStacks  = 6000                   // in the kernel, of 8 192
+	maxStacks  = 6000                   // kept in the kernel, which has room for 8 192
 )
 
 // observer observes selected processes. One goroutine owns it.
@@ -41,7 +41,7 @@ type observer struct {
 	known      map[uint32]int                    // processes known to the joiner, with their last reading
 	reads      int                               // readings so far
 	madeRoom   int                               // reading when stacks were last deleted to make room
-	lostStacks uint64                            // up to then
+	lostStacks uint64                            // stacks lost up to then
 	execs      uint64                            // changes of targets up to the last reading
 	began      time.Time                         // of the next report
 	sums       *waits.Collector                  // of the next report
@@ -102,7 +102,7 @@ func (o *observer) clear(now time.Time) {
 	o.worst = nil
 }
 
-// run reads in ticks until the end.
+// run reads once per tick until the duration, ctx or all processes selected by ID have ended, and emits reports.
 func (o *observer) run(ctx context.Context, emit func(*waits.Report) error) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -177,7 +177,7 @@ func (o *observer) withChildren(found []uint32) []uint32 {
 	return slices.Compact(all)
 }
 
-// apply makes processes the targets.
+// apply makes pids the targets, and renews the lease.
 func (o *observer) apply(pids []uint32) error {
 	s := Spec{Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds}
 	for _, pid := range pids {
@@ -200,7 +200,8 @@ func (o *observer) target(pid uint32) Target {
 	}
 }
 
-// contextOf returns where a process stores the spans of its threads.
+// contextOf returns where a process stores the spans of its threads, or the zero value if that is unknown or no spans
+// are wanted.
 func (o *observer) contextOf(pid uint32) join.Context {
 	if o.settings.Join == nil {
 		return join.Context{}
@@ -305,7 +306,8 @@ func (o *observer) readStacks() error {
 	return nil
 }
 
-// Stacks are kept for a minimum number of readings, and until a part of the samples has been lost.
+// Stacks are deleted to make room if at least keptStacks readings after the last deletion, more than mostLost of the
+// samples have been lost.
 const (
 	keptStacks = 10
 	mostLost   = 0.02

@@ -38,5 +38,5 @@ func Observe(context.Context, Settings, func(*waits.Report) error) error {
 	return err
 }
 
-// SyscallName returns nothing: there are no observations.
+// SyscallName returns "", because nothing is observed.
 func SyscallName(int32) string { return "" }

@@ -30,7 +30,7 @@ type Probes struct {
 	ring    *ringbuf.Reader
 	states  *link.Iter
 	links   []io.Closer // of the attached programs; empty if detached
-	rate    uint64      // of samples
+	rate    uint64      // stack samples per second
 	applied map[uint32]Target
 	added   map[uint32]uint64 // times when processes became targets
 	refused map[uint32]bool   // targets that did not fit
@@ -148,7 +148,7 @@ func (p *Probes) renewCopies() error {
 	return nil
 }
 
-// remove deletes the targets that s lacks.
+// remove deletes the targets that s lacks. It keeps children of targets as long as any target of s has Children.
 func (p *Probes) remove(s Spec) error {
 	children := false
 	for _, t := range s.Targets {
@@ -184,7 +184,8 @@ func (p *Probes) remove(s Spec) error {
 	return nil
 }
 
-// put writes the targets of s that are new or have changed, if there is room, and reports whether any were added.
+// put writes the targets of s that are new or have changed, and reports whether it wrote any. Targets that don't fit
+// are counted as lost.
 func (p *Probes) put(s Spec) (added bool, err error) {
 	now, err := monotonic()
 	if err != nil {
@@ -253,8 +254,8 @@ func (p *Probes) refuse(pid uint32) {
 	}
 }
 
-// name passes the numbers of the targets to the programs. A former target costs no more than a process that was never
-// one.
+// name passes the IDs of the targets to the programs, so that a former target costs no more than a process that was
+// never one.
 func (p *Probes) name() error {
 	before := p.named
 	clear(p.named[:])
@@ -270,12 +271,12 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is the number of changes of targets by the programs after which the numbers of ended children are
+// rotateAfter is the number of changes to the targets by the programs after which the IDs of ended children are
 // forgotten. Each child causes up to three changes.
 const rotateAfter = 1 << 14
 
-// rotate forgets the numbers of children that were started before the previous rotation. Children that still run are
-// kept.
+// rotate forgets the IDs of ended children that were started before the previous rotation. It does nothing until there
+// have been rotateAfter changes since then.
 func (p *Probes) rotate() error {
 	changes := p.Changes()
 	if changes-p.rotatedAt < rotateAfter {
@@ -299,7 +300,7 @@ const (
 	onlyInSpans  = 4
 )
 
-// targets returns the processes that are currently targets.
+// targets returns the current targets by process ID. It may miss some if many end during the call.
 func (p *Probes) targets() (map[uint32]bpf.WaitTarget, error) {
 	all := make(map[uint32]bpf.WaitTarget)
 	var pid uint32
@@ -328,7 +329,7 @@ func (p *Probes) Renew() error {
 	return p.setUntil(now + uint64(Lease))
 }
 
-// restart makes all targets start at one time, because state changes of threads before it were not observed.
+// restart makes all targets start at now, because earlier state changes of their threads were not observed.
 func (p *Probes) restart(now uint64) error {
 	p.gaps++
 	all, err := p.targets()
@@ -385,8 +386,8 @@ func (p *Probes) attach() error {
 	return nil
 }
 
-// CPUs returns the number of online CPUs of the machine. runtime.NumCPU only counts the CPUs that this process may
-// use.
+// CPUs returns the number of online CPUs of the machine. If it is unknown, CPUs returns runtime.NumCPU, which only
+// counts the CPUs that this process may use.
 func CPUs() int {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err == nil {
@@ -423,7 +424,7 @@ func (p *Probes) tracepoints() []*ebpf.Program {
 	return all
 }
 
-// attachClock samples stacks on a CPU, driven by its clock.
+// attachClock samples stacks on a CPU, driven by its clock. It does nothing if the CPU is offline.
 func (p *Probes) attachClock(cpu int) error {
 	attributes := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0,

@@ -31,7 +31,8 @@ type batches struct {
 	record    ringbuf.Record
 }
 
-// Read returns all sums, and the states of all threads just before.
+// Read returns all sums, including the times on CPUs of running threads so far, and the states of all threads just
+// before.
 func (p *Probes) Read() (waits.Reading, error) {
 	open, onCPU, err := p.threads()
 	if err != nil {
@@ -149,7 +150,7 @@ func (p *Probes) Stack(id int32) ([]uint64, error) {
 	return frames[:], nil
 }
 
-// Events calls each for all intervals in the ring buffer.
+// Events removes all intervals from the ring buffer and calls each for them. It doesn't wait for more.
 func (p *Probes) Events(each func(waits.Event)) error {
 	p.ring.SetDeadline(time.Unix(1, 0)) // past: don't wait
 	for {
@@ -171,7 +172,7 @@ func (p *Probes) Events(each func(waits.Event)) error {
 // maxMissing is the size of the map of missing events.
 const maxMissing = 4096
 
-// Missing returns the single intervals that are missing since the previous call.
+// Missing returns the numbers and total durations of the single intervals lost since the previous call.
 func (p *Probes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	b := &p.batch
 	if b.missing == nil {

@@ -103,7 +103,7 @@ func forksWorkload(in *bufio.Reader, out io.Writer) error {
 	return nil
 }
 
-// finish runs a workload to its end while an observer reads, and returns the report of the whole time.
+// finish runs the named workload to its end while an observer reads, and returns the report of the whole time.
 func finish(t *testing.T, name string, s Settings) *waits.Report {
 	t.Helper()
 	open(t, s.Options) // or skip

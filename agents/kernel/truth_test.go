@@ -35,7 +35,7 @@ func open(t *testing.T, o Options) *Probes {
 // everything is the target with all classes.
 var everything = Target{Classes: waits.All, Events: waits.All, MaxEvents: 1 << 30, Stacks: true}
 
-// apply makes one process the target.
+// apply makes process pid the only target.
 func apply(t *testing.T, p *Probes, pid uint32, target Target, thresholds waits.Thresholds) {
 	t.Helper()
 	if err := p.Apply(Spec{Targets: map[uint32]Target{pid: target}, Thresholds: thresholds}); err != nil {
@@ -51,7 +51,7 @@ func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessRe
 	return c.Processes()
 }
 
-// tolerance returns the allowed difference to a time in ns.
+// tolerance returns the allowed difference, in ns, to a time of ns nanoseconds.
 func tolerance(ns int64) int64 { return max(ns/50, 2e6) }
 
 // Threads that measure their own waits agree with the sums of the probes, for every class. The scheduler's own times

@@ -57,7 +57,7 @@ type workload struct {
 	stop  func()
 }
 
-// start starts a workload and waits until it is ready.
+// start starts the named workload and waits until it is ready.
 func start(t *testing.T, name string, arguments ...string) *workload {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // kills a workload that hangs
@@ -379,7 +379,7 @@ func listen() (int, unix.Sockaddr, error) {
 	return fd, address, err
 }
 
-// udp returns a socket connected to a port. Nobody needs to listen, because nothing is sent.
+// udp returns a socket connected to port of this machine. Nobody needs to listen, because nothing is sent.
 func udp(port int) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -691,7 +691,7 @@ func executedWorkload(in *bufio.Reader, out io.Writer) error {
 	return nil
 }
 
-// compute uses a CPU for a time.
+// compute uses the CPU time d, as counted by the kernel.
 func compute(d time.Duration) {
 	var from, now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &from)

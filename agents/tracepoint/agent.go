@@ -37,7 +37,8 @@ func WithService(name string) Option {
 	return WithResource(attribute.String("service.name", name))
 }
 
-// WithResource adds attributes of the process's OpenTelemetry resource.
+// WithResource adds attributes of the process's OpenTelemetry resource. Attributes beyond [protocol.MaxResource] are
+// ignored.
 func WithResource(attributes ...attribute.KeyValue) Option {
 	return func(o *options) {
 		for _, kv := range attributes {

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Catalogue returns all tracepoints of r, ascending by ID. These are the tracepoints that plans can enable, and the
-// baseline spans seen so far.
+// Catalogue returns the tracepoints of r, ascending by ID: the tracepoints that plans can enable, and the baseline
+// spans seen so far. It omits tracepoints with too long IDs, and all beyond [protocol.MaxCatalogue].
 func (r *Registry) Catalogue() []protocol.Tracepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()

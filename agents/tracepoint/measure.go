@@ -34,7 +34,8 @@ func estimateSpanBytes(name string) int {
 	return spanOverheadBytes + len(name) + attributeOverheadBytes + len(protocol.KeyTracepoint) + len(name)
 }
 
-// maxHitDuration is the longest plausible duration of a hit. If a hit takes longer, its goroutine was preempted.
+// maxHitDuration is the longest plausible duration of a hit. Longer ones are ignored, because the goroutine was
+// preempted.
 const maxHitDuration = time.Millisecond
 
 // measurements accumulates the measured costs of hits.
@@ -85,7 +86,7 @@ func attributeBytes(kv attribute.KeyValue) int {
 }
 
 // Outcomes returns the states of the tracepoints of the current plan and the costs of all tracepoints with hits,
-// ascending by ID.
+// ascending by ID. It returns at most [protocol.MaxOutcomes].
 func (r *Registry) Outcomes() []protocol.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,8 +25,8 @@ var published struct {
 	done       bool   // nothing more may be published: several services share the process, or the SDK publishes
 }
 
-// publish publishes the resource of the process. If the process has several resources, it withdraws the published one,
-// because readers couldn't tell which one a thread works for.
+// publish publishes the resource of the process, unless it is too large. If another resource is published already,
+// publish withdraws it for good, because readers couldn't tell which one a thread works for.
 func publish(resource map[string]string) {
 	p := &published
 	p.Lock()
@@ -69,7 +69,7 @@ func encodeResource(resource map[string]string) []byte {
 	return appendField(nil, 1, attributes)
 }
 
-// appendField appends a field of bytes to a protobuf message.
+// appendField appends a field with the given number and bytes to a protobuf message. number must be below 16.
 func appendField(to []byte, number byte, value []byte) []byte {
 	const lengthDelimited = 2
 	to = append(to, number<<3|lengthDelimited)

@@ -110,8 +110,8 @@ func (p *Point) recordName(name string) {
 	}
 }
 
-// ownerHint returns name and kind of the baseline span that p runs in. They are empty if it is unknown. The caller
-// holds registry.mu.
+// ownerHint returns the name and kind of the only baseline span that p was seen in, or else as declared with
+// [WithOwner]. They are empty if both are unknown. The caller holds registry.mu.
 func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
 	if o := p.owner.Load(); o != nil && o != &ambiguousOwner && !o.renamed.Load() {
 		return o.info.Operation, o.info.SpanKind
@@ -255,8 +255,8 @@ func (r *Registry) serviceName() string {
 	return r.service
 }
 
-// tracerFor returns the tracer for children of spans of the given provider, or nil if no provider of r started the
-// spans.
+// tracerFor returns the tracer for children of spans of p. If p is nil, because no provider of r started the spans, it
+// returns the tracer of r's latest provider or, without one, of OpenTelemetry's global provider.
 func (r *Registry) tracerFor(p *provider) trace.Tracer {
 	if p != nil {
 		return p.tracepointTracer

@@ -69,7 +69,8 @@ func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	return r.decide(sc.TraceID(), e)
 }
 
-// follow returns the request with the given trace ID according to another service's decision.
+// follow returns the request with the given trace ID according to d, another service's decision with the given text. If
+// r doesn't have the plan of d, only the baseline is enabled.
 func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *request {
 	q := &request{registry: r, randomness: protocol.RandomnessOf(id), filters: d.Filters, decision: text}
 	if p := r.state.Load().plan(d.Version); p != nil {

@@ -31,7 +31,7 @@ type extra struct {
 	context  *trace.SpanContext // with the request's decision; nil if unchanged from the SDK's
 	point    *Point             // to measure; nil if this hit is not measured
 	baseline *Point             // of a baseline span; may be nil
-	spent    time.Duration      // in the start, if measured
+	spent    time.Duration      // time spent in the start, if measured
 	restore  func()             // restores the goroutine's labels; nil if they are unchanged
 }
 
@@ -119,7 +119,7 @@ func (s *span) end(recovered any, options []trace.SpanEndOption) {
 	x.point.measured.add(x.spent+time.Since(start), bytes)
 }
 
-// recordPanic adds the same event as the SDK.
+// recordPanic records a panic with the same event as the SDK would.
 func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	attributes := []attribute.KeyValue{
 		attribute.String("exception.type", fmt.Sprintf("%T", recovered)), attribute.String("exception.message", fmt.Sprint(recovered)),

@@ -44,7 +44,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 // TestDocument: each part has a file of results, docs/benchmarks.md links to each file, and it stays short, since
-// tables belong into the results.
+// tables belong in the results.
 func TestDocument(t *testing.T) {
 	const document, results, limit = "../../docs/benchmarks.md", "../../bench/results", 2000
 	if n := len(strings.Fields(string(read(t, document)))); n > limit {
@@ -69,7 +69,7 @@ func TestDocument(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)[)#]`)
 
-// links returns the files that a document links, and reports an error for each one that does not exist.
+// links returns the files that document links, and reports an error for each one that does not exist.
 func links(t *testing.T, document string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)

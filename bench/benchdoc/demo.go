@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// demos renders the output of `sibylbench demo`, one result a line, as a row for each fault, followed by the goals.
+// demos renders the output of `sibylbench demo`, one result per line, as a row for each fault, followed by the goals.
 func demos(out []byte) (*content, error) {
 	byFault := make(map[string][]*demo.Result)
 	var all []*demo.Result
@@ -118,7 +118,8 @@ func overheadMet(c *demo.Compared) string {
 	return "inconclusive: the interval includes the goal"
 }
 
-// compared returns the table cell of a ratio with its interval.
+// compared returns the table cell for a ratio with its interval, or "1" for demo.Nothing, which all others are compared
+// with.
 func compared(c *demo.Compared, on demo.Selection) string {
 	if on == demo.Nothing {
 		return "1"

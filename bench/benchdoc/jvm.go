@@ -47,7 +47,7 @@ func jvm(out []byte) (*content, error) {
 	return &content{input: input, text: text}, nil
 }
 
-// armCells returns the table cells of the figures of an arm.
+// armCells returns the table cells for an arm's figures.
 func armCells(a *demo.JVMArms) []string {
 	cells := []string{fmt.Sprintf("%.2f ms", a.CPU.Median), ratioCell(&a.CPU), fmt.Sprintf("%.1f ms", a.P50.Median), ratioCell(&a.P50), fmt.Sprintf("%.1f ms", a.P95.Median), ratioCell(&a.P95)}
 	if a.Arm == demo.OpenTelemetry {

@@ -102,7 +102,7 @@ type figure struct {
 	goal     goal
 }
 
-// goal is a bound on a figure. The zero value is no goal.
+// goal is a bound on a figure. The zero value means that there is no goal.
 type goal struct {
 	sign  string // "≥", "≤", or "" without a goal
 	bound float64

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// JSON writes v, indented.
+// JSON writes v as indented JSON.
 func JSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

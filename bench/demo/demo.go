@@ -77,8 +77,8 @@ const (
 	stopTimeout = exitTimeout + 2*removeTimeout
 )
 
-// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. If that result is wrong, it returns
-// [ErrNotFound].
+// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. In the second case, it returns
+// [ErrNotFound] if the fault was not located or if, without a fault, an incident opened.
 func Run(ctx context.Context, o *Options) (err error) {
 	d, err := newDemo(o)
 	if err != nil {
@@ -225,7 +225,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// ofService returns an environment that names a service, for the kernel agent.
+// ofService returns environment with variables that name the service and its instance, for the kernel agent.
 func ofService(environment []string, name string, instance int) []string {
 	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name, fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
 }
@@ -364,7 +364,8 @@ func (d *demo) learn(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// recording returns the part of the healthy time whose requests make the past.
+// recording returns the length of the part of the healthy time whose requests make the past, or the whole healthy time
+// if there is no past.
 func (d *demo) recording() time.Duration {
 	if d.Past > 0 {
 		return d.Learning * 2 / 3

@@ -34,7 +34,7 @@ func (d *demo) writeAgent(environment []string) (string, error) {
 	return jar, nil
 }
 
-// offered returns the number of tracepoints that the agents of a service offer.
+// offered returns the largest number of tracepoints that an agent of the service offers, or 0 if it has no agents.
 func (d *demo) offered(ctx context.Context, service string) int {
 	n := 0
 	for _, a := range d.server.agents(ctx, service) {

@@ -354,14 +354,14 @@ func (x *jvmRun) waitLocated(ctx context.Context) error {
 	}
 }
 
-// background calls a function that returns when ctx ends, in a goroutine. The channel yields its result.
+// background runs call in a goroutine. The channel yields its result. call must return when ctx ends.
 func background(ctx context.Context, call func(context.Context) error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- call(ctx) }()
 	return c
 }
 
-// windowsUntil measures windows for the given time, or until a value arrives, which it returns.
+// windowsUntil measures windows until limit has passed, or until done yields an error or nil, which it returns.
 func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		select {
@@ -380,7 +380,7 @@ func (x *jvmRun) windowsUntil(ctx context.Context, done <-chan error, limit time
 // of it, and the JVM compiles them again.
 const quietTime = 2 * time.Minute
 
-// searchEnd measures windows until Sibyl has ended its search for the reasons of latencies that vary.
+// searchEnd measures windows until no tracepoint has been enabled for quietTime, but at most for options.Search.
 func (x *jvmRun) searchEnd(ctx context.Context) error {
 	end, quiet := time.Now().Add(x.options.Search), time.Now()
 	for time.Since(quiet) < quietTime && time.Now().Before(end) {
@@ -394,7 +394,7 @@ func (x *jvmRun) searchEnd(ctx context.Context) error {
 	return nil
 }
 
-// window measures all arms for the length of a window.
+// window measures all arms for the length of a window. It drops the figures if an arm has answered no request.
 func (x *jvmRun) window(ctx context.Context) error {
 	enabledBefore := x.applied(ctx)
 	before, err := x.reports()

@@ -150,7 +150,7 @@ func fullPlan() *protocol.Plan {
 	}
 }
 
-// measure applies a plan and runs the shop at full load for the given duration.
+// measure applies p and runs the shop at full load for the given duration. It returns an error if any request failed.
 func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, duration time.Duration) (measure, error) {
 	for _, c := range d.shop {
 		var reply shop.Reply
@@ -185,7 +185,7 @@ func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, durat
 	}, nil
 }
 
-// compare sets the figures of all rounds.
+// compare sets the figures of o.Loads from the runs of all rounds.
 func (o *Overhead) compare() {
 	for i, l := range o.Loads {
 		extra := make([]float64, len(o.runs[i]))

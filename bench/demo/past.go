@@ -36,7 +36,7 @@ type past struct {
 	kept    ptrace.Traces
 }
 
-// startPast starts an endpoint in front of the address to.
+// startPast starts an endpoint that passes spans on to the address `to`.
 func startPast(ctx context.Context, to string) (*past, error) {
 	connection, err := grpc.NewClient(to, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -66,14 +66,15 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	return p.to.Export(ctx, r)
 }
 
-// begin starts to pass on spans. Spans from before it show how services start, and for example fill databases.
+// begin starts to pass on spans. Earlier spans are dropped, because they show how services start, and for example fill
+// databases.
 func (p *past) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = uint64(time.Now().UnixNano())
 }
 
-// dropBefore removes spans that started before a time.
+// dropBefore removes spans that started before since.
 func dropBefore(since uint64, traces ptrace.Traces) {
 	for _, resource := range traces.ResourceSpans().All() {
 		for _, scope := range resource.ScopeSpans().All() {
@@ -88,8 +89,8 @@ const LeastRecording = 10 * time.Second
 // closing is the last part of a recording. Its requests may be incomplete.
 const closing = 2 * time.Second
 
-// repeat sends the complete requests that were kept, as the traffic of a time before them. It sends all requests of a
-// round at once, because the server writes each message to the disk before it answers.
+// repeat sends the complete requests that were kept, as the traffic of the given length of time before them. It sends
+// all requests of a round at once, because the server writes each message to the disk before it answers.
 func (p *past) repeat(ctx context.Context, length time.Duration) error {
 	p.mu.Lock()
 	kept := p.kept
@@ -137,7 +138,7 @@ func completeRequests(kept ptrace.Traces) (first, end uint64) {
 	return first, end
 }
 
-// shift moves spans back in time, into requests with IDs of the round.
+// shift moves spans back in time by `by` ns, and gives their requests IDs that differ in each round.
 func shift(traces ptrace.Traces, round, by uint64) {
 	for span := range replay.Spans(traces) {
 		id := [16]byte(span.TraceID())

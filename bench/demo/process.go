@@ -93,7 +93,8 @@ func (c *child) report() (*shop.Report, error) {
 	return reply.Report, nil
 }
 
-// noReply returns the exit error of a process that does not reply, or err if the process is still running.
+// noReply returns the exit error of a process that does not reply, or err if the process is still running after
+// exitTimeout.
 func (c *child) noReply(err error) error {
 	select {
 	case <-c.exited:
@@ -136,7 +137,8 @@ func (c *child) exitError() error {
 	return fmt.Errorf("%s exited: %s", c.name, c.logTail())
 }
 
-// stop ends the input of the process, and kills the process after the timeout.
+// stop ends the input of the process, and kills the process after the timeout. It returns the error of a failed exit,
+// unless exitError has already returned it.
 func (c *child) stop(timeout time.Duration) error {
 	_ = c.input.Close() // fails if the process has exited
 	err := error(nil)
@@ -197,7 +199,7 @@ func remove(dir string) error {
 	}
 }
 
-// Time of all attempts of remove, and between them.
+// Total time of all attempts of remove, and the time between them.
 const (
 	removeTimeout  = 5 * time.Second
 	removeInterval = 50 * time.Millisecond

@@ -36,7 +36,7 @@ type Result struct {
 	largest *contract.Plan // with the most tracepoints; nil if all plans were empty
 }
 
-// Wait is the reason of an incident, as found by the kernel agent.
+// Wait is the reason for an incident, as found by the kernel agent.
 type Wait struct {
 	Class    string  `json:"class"`
 	Text     string  `json:"text"`

@@ -80,7 +80,8 @@ func quotaOf(cpus float64) (quota, period time.Duration) {
 	return max(leastQuota, time.Duration(cpus*float64(period))), period
 }
 
-// limitCPU moves processes into a new control group, of either version, below root. release moves them back.
+// limitCPU limits processes to the given number of CPUs, by moving them into a new control group, of either version,
+// below root. release moves them back.
 func limitCPU(root string, pids []int, cpus float64) (release func() error, err error) {
 	on, of := quotaOf(cpus)
 	quota, period := strconv.FormatInt(on.Microseconds(), 10), strconv.FormatInt(of.Microseconds(), 10)

@@ -52,7 +52,7 @@ type Skipped struct {
 }
 
 // choose selects the programs of only and the programs that they call, or all programs if only is empty. It installs
-// their packages.
+// their packages. Programs that cannot run are skipped, but without the gateway, it returns an error.
 func (e *estate) choose(ctx context.Context, only []string) ([]Skipped, error) {
 	all := programs()
 	if err := checkNames(all, only); err != nil {
@@ -89,7 +89,7 @@ func (e *estate) choose(ctx context.Context, only []string) ([]Skipped, error) {
 	return skipped, nil
 }
 
-// checkNames returns an error if a name is no program.
+// checkNames returns an error if a name in only is neither a program nor a service.
 func checkNames(all []program, only []string) error {
 	for _, name := range only {
 		if !slices.ContainsFunc(all, func(p program) bool { return p.name == name || p.serviceName() == name }) {
@@ -197,7 +197,7 @@ func freePorts(n int) (ports []int, err error) {
 	return ports, nil
 }
 
-// port returns the port of a program.
+// port returns the port of a program. It panics if no port was allocated.
 func (e *estate) port(name string) int {
 	p, ok := e.ports[name]
 	if !ok {
@@ -206,7 +206,7 @@ func (e *estate) port(name string) int {
 	return p
 }
 
-// link returns the port of a link.
+// link returns the port of a link. It panics if there is no such link.
 func (e *estate) link(from, to string) int {
 	p, ok := e.links[link{from, to}]
 	if !ok {
@@ -322,7 +322,7 @@ func (e *estate) start(ctx context.Context, p *program) error {
 // readyTimeout bounds the start of a program, even on a busy machine.
 const readyTimeout = 5 * time.Minute
 
-// waitReady waits until a process is ready. It returns an error if the process exits.
+// waitReady waits until a process is ready. It returns an error if the process exits or takes longer than readyTimeout.
 func waitReady(ctx context.Context, p *process, ready func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("it does not become ready"))
 	defer cancel()
@@ -338,7 +338,7 @@ func waitReady(ctx context.Context, p *process, ready func(context.Context) bool
 	return nil
 }
 
-// portReady reports whether a port accepts connections.
+// portReady returns a function that reports whether port accepts connections.
 func portReady(port int) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp4", local(port))
@@ -350,7 +350,7 @@ func portReady(port int) func(context.Context) bool {
 	}
 }
 
-// pathReady reports whether a URL answers with a status below 500.
+// pathReady returns a function that reports whether url answers with a status below 500.
 func (e *estate) pathReady(url string) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)

@@ -238,7 +238,8 @@ func paused(name string) func(context.Context, *estate, float64) error {
 	}
 }
 
-// repeat alternates between on and off until ctx ends, and then calls off.
+// repeat alternates between on and off until ctx ends or one of them fails. It calls off after each call of on, even if
+// ctx has ended.
 func repeat(ctx context.Context, onFor, offFor time.Duration, on, off func(context.Context) error) error {
 	for ctx.Err() == nil {
 		err := on(ctx)
@@ -295,7 +296,7 @@ func (e *estate) serviceTargets() (list []target) {
 // errorPeriod is the period of switching errors on and off.
 const errorPeriod = 5 * time.Second
 
-// duty returns the times on and off of a fraction of errorPeriod.
+// duty divides errorPeriod into times on and off, so that a fault is on for the given fraction.
 func duty(fraction float64) (on, off time.Duration) {
 	on = time.Duration(fraction * float64(errorPeriod))
 	return on, errorPeriod - on

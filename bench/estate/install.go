@@ -56,7 +56,7 @@ func (i *installer) install(ctx context.Context, p *packageInfo) error {
 	return os.WriteFile(filepath.Join(dir, markerName), marker, 0o644)
 }
 
-// fetch calls the registry's client.
+// fetch installs p into dir with the client of its registry.
 func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error {
 	switch p.registry {
 	case goModule:

@@ -20,7 +20,7 @@ func (e *estate) address(from, to string) string {
 	return hostName(to) + ":" + strconv.Itoa(port)
 }
 
-// addresses returns the kind of addresses in use.
+// addresses returns the kind of addresses in use: "name" or "ip".
 func (e *estate) addresses() string {
 	if e.named {
 		return "name"

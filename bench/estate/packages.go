@@ -107,7 +107,7 @@ var packages = []packageInfo{
 	},
 }
 
-// packageNamed returns a package of the table.
+// packageNamed returns the package with the given name. It panics if the table lacks it.
 func packageNamed(name string) *packageInfo {
 	for i := range packages {
 		if packages[i].name == name {

@@ -102,7 +102,7 @@ func (p *process) logTail() string {
 	return tail(out)
 }
 
-// wrote returns a function that reports whether the log contains a text.
+// wrote returns a function that reports whether the process has written text to its log.
 func (p *process) wrote(text string) func(context.Context) bool {
 	return func(context.Context) bool {
 		out, _ := os.ReadFile(p.log) // without a log it is not ready
@@ -164,7 +164,8 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// stop terminates the process and its descendants and waits for it. It kills them after the timeout.
+// stop terminates the process and its descendants and waits for it. It kills them after the timeout, or at once if the
+// timeout is 0.
 func (g *group) stop(p *process, timeout time.Duration) {
 	tree := append(descendants(p.pid()), p.pid())
 	p.signal(syscall.SIGCONT)
@@ -220,7 +221,7 @@ func (g *group) close() {
 	}
 }
 
-// run runs a command to its end.
+// run runs a command to its end. It returns an error unless the command succeeds.
 func (g *group) run(ctx context.Context, c command) error {
 	p, err := g.start(c)
 	if err != nil {

@@ -37,7 +37,7 @@ func family(t *testing.T, g *group) (*process, int) {
 	return nil, 0
 }
 
-// waitGone waits until a process has exited.
+// waitGone waits until process pid has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
 	for range 200 {

@@ -275,7 +275,7 @@ func (l *load) sendAs(ctx context.Context, k *requestType, q request) error {
 	return l.send(limited, q, nil)
 }
 
-// Limits of the time until the end of an answer.
+// Limits on the time until the end of an answer.
 const (
 	requestTimeout = 15 * time.Second
 	streamTimeout  = 2 * time.Minute

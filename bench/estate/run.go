@@ -231,7 +231,7 @@ func (x *run) effect(c *Case) {
 	c.effect(window, x.healthy(x.load.between(c.Target.Service, time.Time{}, time.Now())))
 }
 
-// seen returns the service's words about a service.
+// seen returns the state of the service in sibyl's API, with the reason, or an error as text.
 func (x *run) seen(service string) string {
 	ctx, cancel := context.WithTimeout(x.ctx, pollInterval)
 	defer cancel()
@@ -274,7 +274,8 @@ func (x *run) pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll reads the incidents.
+// poll adds the current incidents to the log, and prints new ones. Errors are only printed, because the next poll
+// retries.
 func (x *run) poll() error {
 	ctx, cancel := context.WithTimeout(x.ctx, pollInterval)
 	defer cancel()

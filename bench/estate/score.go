@@ -58,15 +58,15 @@ type Report struct {
 	FailedHealthy  int        `json:"failed_healthy"` // requests that failed outside of all windows
 }
 
-// period is a time of the run. The zero value is no time.
+// period is a time of the run. The zero value covers nothing.
 type period struct{ start, end time.Time }
 
-// covers reports whether a time is within the period or the grace after it.
+// covers reports whether t, in ns, is within the period or the grace after it.
 func (p period) covers(t int64) bool {
 	return !p.end.IsZero() && t >= p.start.UnixNano() && t <= p.end.Add(grace).UnixNano()
 }
 
-// length returns the duration with the grace.
+// length returns the duration of p with the grace, or 0 if p is the zero value.
 func (p period) length() time.Duration {
 	if p.end.IsZero() {
 		return 0
@@ -74,7 +74,7 @@ func (p period) length() time.Duration {
 	return p.end.Sub(p.start) + grace
 }
 
-// log collects the incidents over time.
+// incidentLog collects the incidents over time.
 type incidentLog struct {
 	last      map[string]Incident             // as seen last, by ID
 	judgement map[string]map[string][]Suspect // suspects as judged, by case and incident
@@ -84,7 +84,7 @@ func newIncidentLog() *incidentLog {
 	return &incidentLog{last: make(map[string]Incident), judgement: make(map[string]map[string][]Suspect)}
 }
 
-// add adds the incidents seen at a time. For each case whose judgement is not due yet, it keeps the suspects of open
+// add adds the incidents seen at time now. For each case whose judgement is not due yet, it keeps the suspects of open
 // incidents.
 func (l *incidentLog) add(now int64, incidents []Incident, cases []Case) {
 	for _, x := range incidents {
@@ -110,7 +110,7 @@ func (l *incidentLog) add(now int64, incidents []Incident, cases []Case) {
 // due returns the time at which the suspects of a case are judged.
 func (c *Case) due() int64 { return c.EndUnixNano + grace.Nanoseconds() }
 
-// covers reports whether an incident opened at a time counts for the case.
+// covers reports whether an incident that opened at the given time counts for the case.
 func (c *Case) covers(opened int64) bool { return opened >= c.StartUnixNano && opened <= c.due() }
 
 // score judges the cases. Incidents during the change of addresses don't count. learned and ended are the ends of the

@@ -33,7 +33,7 @@ type tee struct {
 	served   chan struct{} // closed when the server has ended
 }
 
-// startTee starts a tee in front of the address to.
+// startTee starts a tee that forwards requests to the address `to` and records them in dir.
 func startTee(to, dir string) (*tee, error) {
 	r, err := newRecorder(dir)
 	if err != nil {
@@ -118,7 +118,8 @@ func newRecorder(dir string) (*recorder, error) {
 	return &recorder{file: f, zip: gzip.NewWriter(f), open: make(map[pcommon.TraceID]*openTrace)}, nil
 }
 
-// add adds the spans of a request in protobuf and writes the traces that are complete at a time.
+// add adds the spans of body, a request in protobuf with the given encoding, and writes the traces that are complete at
+// time now.
 func (r *recorder) add(body []byte, encoding string, now time.Time) error {
 	if encoding == "gzip" {
 		z, err := gzip.NewReader(bytes.NewReader(body))
@@ -145,7 +146,7 @@ func (r *recorder) add(body []byte, encoding string, now time.Time) error {
 	return r.flush(pcommon.NewTimestampFromTime(now.Add(-recordAfter)))
 }
 
-// addSpan adds a span to its trace. Spans of one resource and scope that arrive together share their message.
+// addSpan adds a copy of span to its trace, with copies of its resource and scope.
 func (r *recorder) addSpan(resource ptrace.ResourceSpans, scope ptrace.ScopeSpans, span ptrace.Span) {
 	t := r.open[span.TraceID()]
 	if t == nil {
@@ -160,7 +161,7 @@ func (r *recorder) addSpan(resource ptrace.ResourceSpans, scope ptrace.ScopeSpan
 	span.CopyTo(s.Spans().AppendEmpty())
 }
 
-// flush writes the traces that started before a time, ordered by start. It requires r.mu.
+// flush writes the traces whose start is earlier than before, ordered by start. It requires r.mu.
 func (r *recorder) flush(before pcommon.Timestamp) error {
 	var complete []pcommon.TraceID
 	for id, t := range r.open {
@@ -198,7 +199,7 @@ func recordCase(dir string, c *Case) error {
 	})
 }
 
-// appendJSON appends a line to a file.
+// appendJSON appends v, as a line of JSON, to the file with the given name.
 func appendJSON(name string, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -29,7 +29,7 @@ type toxic struct {
 	Attributes map[string]any `json:"attributes"`
 }
 
-// open creates a link that listens on one address and forwards to another.
+// open creates a link that listens on the address listen and forwards to upstream.
 func (t *toxiproxy) open(ctx context.Context, name, listen, upstream string) error {
 	return t.send(ctx, http.MethodPost, "/proxies", map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true})
 }

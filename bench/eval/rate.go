@@ -8,7 +8,7 @@ import (
 // Rate is a fraction, a mean or a median over cases. If there are no cases, it is NaN, and null in JSON.
 type Rate float64
 
-// None is the rate of no cases.
+// None returns the rate over no cases, NaN.
 func None() Rate { return Rate(math.NaN()) }
 
 // MarshalJSON implements [json.Marshaler].

@@ -57,7 +57,7 @@ type Run struct {
 }
 
 // Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress
-// after each run, unless that is nil.
+// after each run, unless that is nil. If ctx ends, it returns an error, and only some of the results are set.
 func Simulate(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
 	if s.Healthy == 0 {
 		s.Healthy = time.Minute

@@ -135,7 +135,7 @@ func ratio(a, b int) float64 {
 	return float64(a) / float64(b)
 }
 
-// rate returns the fraction k of n.
+// rate returns k/n, or [None] if n is 0.
 func rate(k, n int) Rate {
 	if n == 0 {
 		return None()
@@ -153,7 +153,7 @@ func Median(xs []float64) Rate {
 	return Rate((sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2)
 }
 
-// wilson returns k/n with Wilson's 95 % score interval.
+// wilson returns k/n with Wilson's 95 % score interval, or [None] for all three if n is 0.
 func wilson(k, n int) (value, low, high Rate) {
 	if n == 0 {
 		return None(), None(), None()

@@ -210,7 +210,7 @@ func (d *debian) read(ctx context.Context, p *debianPackage) error {
 	return os.WriteFile(list, data, 0o600)
 }
 
-// unpack writes jars and links to jars below the root, and keeps scripts.
+// unpack writes the jars of a package below the root, and keeps its scripts.
 func (d *debian) unpack(ctx context.Context, p *debianPackage, file string) error {
 	c := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
 	out, err := c.StdoutPipe()
@@ -294,7 +294,7 @@ func (d *debian) source(name string) (classify.Source, error) {
 	return s, nil
 }
 
-// deployment reads a program with its libraries. If it does not fit into the set, it returns nil and the reason.
+// deployment reads a program with its libraries. If it does not fit into the set, it also returns the reason.
 func (d *debian) deployment(ctx context.Context, a application) (*labelled, string, error) {
 	packages, err := d.closure(a.name)
 	if err != nil {
@@ -329,7 +329,7 @@ func (d *debian) deployment(ctx context.Context, a application) (*labelled, stri
 	return l, l.unfit(), nil
 }
 
-// Applications smaller than these say little.
+// Minimum numbers of own and other classes. Smaller applications say little.
 const (
 	minOwn     = 10
 	minForeign = 100

@@ -61,7 +61,7 @@ func (s *score) add(r row, odds, band float64) {
 	}
 }
 
-// formatScores writes scores, leaving out unsure classes.
+// formatScores returns scores as text, without the numbers of unsure classes.
 func formatScores(scores []score) string {
 	var b strings.Builder
 	b.WriteString("# Decisions of naive Bayes as published: kind, application, own classes, classes of libraries, of both those that it found. Written by make classify-set.\n")

@@ -85,7 +85,7 @@ func (m maven) writeModule(name, artifact string) error {
 	return os.WriteFile(filepath.Join(folder, "pom.xml"), []byte(projectOf(name, plugin)), 0o600)
 }
 
-// deployment reads an application. If it does not fit into the set, it returns nil and the reason.
+// deployment reads an application. If it does not fit into the set, it also returns the reason.
 func (m maven) deployment(a application) (*labelled, string, error) {
 	file := m.file(a.name)
 	if file == "" {

@@ -197,7 +197,7 @@ func (f *fleet) wait() { f.agents.Wait() }
 
 func (f *fleet) allRegistered() bool { return int(f.registered.Load()) >= f.o.Agents }
 
-// Bounds of the backoff after failures, as in the Go library.
+// Limits on the backoff after failures, as in the Go library.
 const (
 	firstBackoff = 500 * time.Millisecond
 	maxBackoff   = 30 * time.Second
@@ -272,7 +272,8 @@ func (f *fleet) call(ctx context.Context, method, path string, body []byte, hash
 	return a.StatusCode, answer, a.Header.Get("ETag")
 }
 
-// received records that an agent received a plan.
+// received records that an agent received the plan with the given hash, and returns the plan. It panics if the plan is
+// invalid.
 func (f *fleet) received(hash string, body []byte) decodedPlan {
 	now := time.Now()
 	f.mu.Lock()

@@ -24,7 +24,7 @@ func dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 }
 
-// export sends an encoded request until the server accepts it, and returns the number of retries.
+// export sends an encoded request, again and again while the server refuses it, and returns the number of retries.
 func export(ctx context.Context, conn *grpc.ClientConn, request mem.Buffer) (retries int64, err error) {
 	for {
 		err := exportOnce(ctx, conn, request)

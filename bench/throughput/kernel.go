@@ -42,7 +42,7 @@ var probings = []probing{
 	}},
 }
 
-// observed returns the specification of the same target for all processes.
+// observed returns the specification that makes t the target for all pids, with the same threshold for all classes.
 func observed(threshold uint64, t kernel.Target, pids ...uint32) kernel.Spec {
 	s := kernel.Spec{Targets: make(map[uint32]kernel.Target)}
 	for _, pid := range pids {
@@ -121,7 +121,7 @@ func middle(x []float64) float64        { return ranked(x, 2, 4) }
 func quarter(x []float64) float64       { return ranked(x, 1, 4) }
 func threeQuarters(x []float64) float64 { return ranked(x, 3, 4) }
 
-// ranked returns the element of x at a fraction of its order.
+// ranked returns the element at the fraction of/in of sorted x, such as the median for 2 and 4.
 func ranked(x []float64, of, in int) float64 {
 	sorted := slices.Sorted(slices.Values(x))
 	return sorted[min(len(sorted)*of/in, len(sorted)-1)]

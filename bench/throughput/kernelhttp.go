@@ -111,7 +111,8 @@ func httpResult(times [][]float64, probing []float64) *Result {
 	return r
 }
 
-// play sends requests for a time. It returns the service's mean CPU time per request in ns.
+// play sends requests for duration. It returns the service's mean CPU time per request in ns, the elapsed time, and the
+// number of requests.
 func (s *service) play(ctx context.Context, duration time.Duration) (ns float64, elapsed time.Duration, requests int64, err error) {
 	before, err := s.cpuTime()
 	if err != nil {

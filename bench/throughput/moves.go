@@ -24,7 +24,8 @@ type move struct {
 // movesKept exceeds the number of groups that are sent at the same time.
 const movesKept = 1024
 
-// of returns the time by which a group must move to start now. first contains one of its times.
+// of returns the time by which group must move to start now or, if it has moved already, the time by which it moved.
+// first contains one of its times.
 func (m *moves) of(group int, first []byte) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -167,7 +167,7 @@ type monitor struct {
 	// Read these once stop has returned.
 	latencies []float64 // nanoseconds, of successful queries; ascending
 	failed    int       // queries
-	memory    []int64   // bytes, one a second
+	memory    []int64   // bytes, one per second
 }
 
 func (s *server) monitor(ctx context.Context) *monitor {
@@ -198,7 +198,7 @@ func (m *monitor) stop() {
 	slices.Sort(m.latencies)
 }
 
-// latency returns a quantile of the latencies.
+// latency returns quantile q of the latencies.
 func (m *monitor) latency(q float64, name string) Value {
 	if len(m.latencies) == 0 {
 		return Value{name + "_ns", 0, name + " unknown"}

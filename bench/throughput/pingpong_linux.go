@@ -53,7 +53,7 @@ func pin(tid int) error {
 	return nil
 }
 
-// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both sides together. Unlike the
+// play sends bytes for duration and returns the mean CPU time of a round trip in ns, of both sides together. Unlike the
 // elapsed time, it does not depend on other programs that want the CPU.
 func (p *pingPong) play(duration time.Duration) (float64, error) {
 	type result struct {

@@ -30,7 +30,7 @@ type service struct {
 	client  *http.Client
 }
 
-// startService starts a service with a command, by default a hidden one of this program.
+// startService starts the service with command or, if that is nil, with a hidden command of this program.
 func startService(ctx context.Context, command []string) (*service, error) {
 	if command == nil {
 		var err error

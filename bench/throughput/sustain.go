@@ -90,7 +90,7 @@ func (l *load) sustain(ctx context.Context, servers []*server, o IngestOptions) 
 	return m, nil
 }
 
-// sample waits until all servers have learned, and samples them for a time.
+// sample waits until all servers have learned, and samples them for length, but at least for two periods.
 func sample(ctx context.Context, targets []*target, length time.Duration) (*sustained, error) {
 	began := time.Now()
 	for _, t := range targets {
@@ -122,7 +122,8 @@ func sample(ctx context.Context, targets []*target, length time.Duration) (*sust
 // periodOf returns the length of a period. Short loads, as in tests, have three periods.
 func periodOf(length time.Duration) time.Duration { return min(loadPeriod, length/3) }
 
-// await waits until the status of a server fulfils a condition.
+// await waits until holds returns true for the server's status. After limit, it returns an error that starts with
+// otherwise.
 func (t *target) await(ctx context.Context, limit time.Duration,
 	otherwise string, holds func(learning bool, open int64) bool,
 ) error {
@@ -168,7 +169,7 @@ func (l *load) sendAll(ctx context.Context, targets []*target, o IngestOptions) 
 	return errors.Join(errs...)
 }
 
-// sendTo sends request n to a target until it accepts it.
+// sendTo sends request n to t, again and again while t refuses it.
 func (l *load) sendTo(ctx context.Context, t *target, sender, n int) error {
 	request := l.request(n, 1)
 	defer request.Free()
@@ -186,7 +187,7 @@ func (x *sampled) total() (cpu time.Duration, spans int64) {
 	return x.cpu[last] - x.cpu[0], x.spans[last] - x.spans[0]
 }
 
-// report adds the rows of a server to a result. Their names have a prefix.
+// report adds the rows of server i to r, with prefix before their names.
 func (m *sustained) report(r *Result, i int, prefix string, used *usage) {
 	x := &m.servers[i]
 	cpu, n := x.total()
@@ -224,7 +225,7 @@ func (m *sustained) compare(r *Result) {
 	r.add("resident memory, ratio", ratioOf(memory)...)
 }
 
-// ratioOf returns the geometric mean of ratios, with its 95 % interval. The arguments are their logarithms.
+// ratioOf returns the geometric mean of ratios, with its 95 % interval. logs are their logarithms.
 func ratioOf(logs []float64) []Value {
 	mean, half := stat.Mean(logs, nil), math.NaN()
 	if n := float64(len(logs)); n > 1 {

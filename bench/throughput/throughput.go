@@ -132,13 +132,13 @@ func (c cost) rate(n int, key, noun string) Value {
 	return Value{key, x, millions(x) + " " + noun + "/s"}
 }
 
-// each returns the time per item of n.
+// each returns the time per item of a pass over n items.
 func (c cost) each(n int, key, noun string) Value {
 	x := float64(c.time) / float64(n)
 	return Value{key, x, units.Nanos(x) + "/" + noun}
 }
 
-// allocated returns the allocations per item of n.
+// allocated returns the allocations per item of a pass over n items.
 func (c cost) allocated(n int, key, noun string) Value {
 	x := c.allocs / float64(n)
 	return Value{key, x, units.Ratio(x) + " allocations/" + noun}

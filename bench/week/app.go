@@ -96,7 +96,7 @@ type requestType struct {
 	silent bool // receives no requests
 }
 
-// newApp returns the application of a seed, with a number of request types and a peak rate of requests per second.
+// newApp returns the application of seed, with the given number of request types and peak rate in requests per second.
 func newApp(seed uint64, types int, rate float64, table *trace.Table) *app {
 	a := &app{rng: rand.New(rand.NewPCG(seed, 0)), table: table}
 	a.keys.pod, a.keys.version = table.Symbol("k8s.pod.name"), table.Symbol("service.version")
@@ -226,7 +226,7 @@ func (a *app) expected(op int) float64 {
 	return d
 }
 
-// count adds a rate of requests of a duration to all operations that they execute.
+// count adds rate requests per second, with the given mean duration, to op and all operations that it calls.
 func (a *app) count(op int, rate, duration float64) {
 	o := &a.ops[op]
 	o.duration = (o.duration*o.requests + duration*rate) / (o.requests + rate)
@@ -237,7 +237,7 @@ func (a *app) count(op int, rate, duration float64) {
 	}
 }
 
-// advance changes traffic, drift and instances to their values at an instant. It is called once a minute.
+// advance changes traffic, drift and instances to their values at time at. It is called once a minute.
 func (a *app) advance(at trace.Nanos) {
 	const kept, spread = 0.983, 0.03 // of an hour's time constant
 	a.now, a.load = at, load(at)
@@ -261,7 +261,7 @@ func (a *app) pick() int {
 	return i
 }
 
-// request makes the trace of a request that starts at an instant.
+// request makes the trace of a request that starts at time at.
 func (a *app) request(op int, at trace.Nanos, t *trace.Trace) {
 	t.Reset()
 	a.spans++
@@ -279,7 +279,7 @@ func (a *app) open(t *trace.Trace, op trace.Op, service int, kind trace.Kind, at
 	return len(t.Spans) - 1
 }
 
-// serve adds the spans of an execution of an operation that starts at an instant. It returns the end and whether the
+// serve adds the spans of an execution of an operation that starts at time at. It returns the end and whether the
 // execution failed.
 func (a *app) serve(op int, at trace.Nanos, parent trace.SpanID, t *trace.Trace) (end trace.Nanos, failed bool) {
 	o := &a.ops[op]

@@ -25,7 +25,7 @@ var workday = []hour{{0, 0.3}, {5, 0.3}, {7, 0.4}, {9.5, 1}, {12, 1}, {13, 0.85}
 // weekend is the traffic at a weekend relative to a working day.
 const weekend = 0.5
 
-// load returns the traffic at an instant relative to the peak, in (0, 1].
+// load returns the traffic at time at relative to the peak, in (0, 1].
 func load(at trace.Nanos) float64 {
 	since := at.Sub(monday) % week
 	h := (since % day).Hours()
@@ -61,7 +61,7 @@ const (
 	warming = time.Minute
 )
 
-// warm returns the factor on own times of an instance that started at an instant.
+// warm returns the factor on own times, at time at, of an instance that started at time started.
 func warm(started, at trace.Nanos) float64 {
 	return 1 + warmUp*math.Exp(-at.Sub(started).Seconds()/warming.Seconds())
 }

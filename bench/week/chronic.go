@@ -77,7 +77,7 @@ func runChronic(ctx context.Context, o *Options) (*Chronic, error) {
 	return result, nil
 }
 
-// requests makes the requests that start in an interval, and ingests the requests that end before its end.
+// requests makes the requests that start in [from, to), and ingests the requests that have ended by then.
 func (x *chronicRun) requests(from, to trace.Nanos) {
 	for at := from; at < to; at = at.Add(time.Duration(x.app.rng.ExpFloat64() / chronicRate * float64(time.Second))) {
 		t := &trace.Trace{}

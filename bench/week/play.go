@@ -80,7 +80,7 @@ type player struct {
 	spare    []*trace.Trace
 }
 
-// minute sends the requests of a minute.
+// minute sends the requests of the minute that starts at time at.
 func (q *player) minute(at trace.Nanos) {
 	q.app.advance(at)
 	end := at.Add(time.Minute)
@@ -98,12 +98,12 @@ func (q *player) minute(at trace.Nanos) {
 	}
 }
 
-// next returns the next instant of a Poisson process.
+// next returns the time of the event after at in a Poisson process with the given rate per second.
 func (q *player) next(at trace.Nanos, rate float64) trace.Nanos {
 	return at.Add(time.Duration(q.app.rng.ExpFloat64() / rate * float64(time.Second)))
 }
 
-// change makes the changes that are due at an instant.
+// change makes the changes that are due by until.
 func (q *player) change(until trace.Nanos) {
 	for ; q.changed < len(q.schedule.changes) && q.schedule.changes[q.changed].at <= until; q.changed++ {
 		q.schedule.changes[q.changed].do(q.app)
@@ -122,7 +122,7 @@ func (q *player) request(op int, at trace.Nanos) {
 	heap.Push(&q.open, ending{end, t})
 }
 
-// play plays the traces that have ended by an instant, in the order of their ends.
+// play plays the traces that have ended by until, in the order of their ends.
 func (q *player) play(until trace.Nanos) {
 	for len(q.open) > 0 && q.open[0].at <= until {
 		t := q.open[0].trace

@@ -129,7 +129,8 @@ func (p *planner) week() {
 	}
 }
 
-// free takes a random interval of a length, from Monday to Friday and far from other faults, and returns its start.
+// free takes a random interval of the given length, from Monday to Friday and far from other faults, and returns its
+// start.
 func (p *planner) free(length time.Duration) trace.Nanos {
 	for {
 		from := p.begin.Add(time.Duration(p.rng.Int64N(int64(5*day - length))))
@@ -153,7 +154,7 @@ func (p *planner) workingHour() trace.Nanos {
 	}
 }
 
-// at adds a change.
+// at adds a change at time at.
 func (p *planner) at(at trace.Nanos, do func(*app)) { p.changes = append(p.changes, change{at, do}) }
 
 func (p *planner) add(f fault) *fault {
@@ -165,8 +166,8 @@ func between(from trace.Nanos, length time.Duration) history.Interval {
 	return history.Interval{From: from, To: from.Add(length)}
 }
 
-// busy returns a random operation below the gateways that is called often enough at an instant, but not of the service
-// not. If no operation is called often enough, it returns the busiest.
+// busy returns a random operation below the gateways that is called often enough at time at, except operations of the
+// service `not`. If no such operation is called often enough, it returns the busiest of all.
 func (p *planner) busy(at trace.Nanos, not int) int {
 	var eligible []int
 	for i := range p.app.ops {
@@ -244,7 +245,7 @@ func (p *planner) outage(from trace.Nanos) {
 	p.add(fault{kind: outageFault, window: between(from, outageLength), service: p.app.ops[p.app.types[t].op].service, op: t})
 }
 
-// leakedAt returns the factor on own times at a time after the start of a leak.
+// leakedAt returns the factor on own times when a leak has lasted for since.
 func leakedAt(since time.Duration) float64 {
 	f := 1.0
 	for range int(since / time.Hour) {

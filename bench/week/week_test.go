@@ -55,7 +55,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// meanThrough returns the mean duration of the requests that execute an operation.
+// meanThrough returns the mean duration of the requests that execute op.
 func meanThrough(a *app, op int) float64 {
 	n, sum := 0.0, 0.0
 	var r trace.Trace

@@ -418,7 +418,8 @@ func sizeOf(steps []step) (n float64) {
 	return n
 }
 
-// calls returns n calls of random operations of some services.
+// calls returns at most n calls of random operations of the services in `of`, and marks these services in called. It
+// leaves out operations with too many spans.
 func (a *app) calls(of []*service, n int, called map[*service]bool) (steps []step) {
 	room := float64(mostSpans)
 	for range n {
@@ -643,8 +644,8 @@ func (a *app) addPhones() {
 	}
 }
 
-// limit sets the rate of recorded requests a second. It is log-uniform from 2 to 50, but low enough for at most a
-// number of spans in a time.
+// limit sets the rate of recorded requests a second. It is log-uniform from 2 to 50, but reduced, though not below 1.5,
+// so that there are at most about spans spans in the time in.
 func (a *app) limit(spans float64, in time.Duration) {
 	rate := a.logUniform(2, 50)
 	rate = min(rate, max(1.5, spans/in.Seconds()/a.spansPerRequest()))

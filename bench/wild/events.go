@@ -20,7 +20,7 @@ const (
 	dropLength  = 12 * time.Minute
 )
 
-// lasting returns the duration of an event.
+// lasting returns the duration of an event of the given kind.
 func lasting(kind string) time.Duration {
 	switch kind {
 	case "batch-job":
@@ -118,7 +118,7 @@ func (g *generator) roll(s *service, from trace.Nanos) {
 	}
 }
 
-// renameSpan renames a random internal span.
+// renameSpan renames a random internal span and returns its service, or nil if there is no internal span.
 func (g *generator) renameSpan() *service {
 	type place struct {
 		service *service

@@ -27,7 +27,7 @@ type effect struct {
 	since    trace.Nanos // only pods that started later are touched
 }
 
-// size returns the strength at a time. If from and to are set, it grows from zero to its value between them.
+// size returns the strength at time at. If from and to are set, it grows from zero to its value between them.
 func (e *effect) size(at trace.Nanos) float64 {
 	if e.to == 0 {
 		return e.strength
@@ -89,7 +89,7 @@ type ref struct {
 
 func (r ref) span() *span { return &r.trace.spans[r.index] }
 
-// execute returns the execution of a request of a type that starts at a time.
+// execute executes a request of type t that starts at time at.
 func (a *app) execute(t *requestType, at trace.Nanos) *execution {
 	x := &execution{app: a}
 	x.run(t, at)
@@ -121,7 +121,7 @@ func (x *execution) run(t *requestType, at trace.Nanos) {
 	x.drop()
 }
 
-// pick returns a random pod.
+// pick returns a random pod of s.
 func pick(x *execution, s *service) *pod { return s.pods[x.app.rng.IntN(len(s.pods))] }
 
 func (x *execution) newTrace() *recorded {
@@ -206,7 +206,7 @@ func (x *execution) batch(t *requestType, w *recorded, at trace.Nanos) {
 	x.drop()
 }
 
-// serve executes an operation that is called at a time, and returns its end.
+// serve executes an operation that is called at time at, and returns its end and its outcome.
 func (x *execution) serve(o *operation, p *pod, at trace.Nanos, parent ref, w *recorded) (trace.Nanos, outcome) {
 	return x.process(o, p, x.open(w, parent, p, o.name(), trace.Server, at), at, true)
 }
@@ -282,7 +282,7 @@ func warm(p *pod, at trace.Nanos) float64 {
 	return 1 + 0.4*math.Exp(-at.Sub(p.started).Seconds()/20)
 }
 
-// delay adds the time of an effect, in an internal span if the effect has one.
+// delay returns the time after a delay by e, which it records as an internal span if e has one.
 func (x *execution) delay(e *effect, size float64, s ref, p *pod, now trace.Nanos) trace.Nanos {
 	end := now
 	if size > 0 {
@@ -474,10 +474,10 @@ func (x *execution) close(r ref, end trace.Nanos, attrs []attr, out outcome) {
 	}
 }
 
-// logUniform returns a random number whose logarithm is uniform.
+// logUniform returns a random number between low and high whose logarithm is uniform.
 func (a *app) logUniform(low, high float64) float64 { return low * math.Pow(high/low, a.rng.Float64()) }
 
-// logNormal returns a random number with a mean and a coefficient of variation.
+// logNormal returns a log-normal random number with the given mean and coefficient of variation.
 func (a *app) logNormal(mean, cv float64) float64 {
 	v := math.Log1p(cv * cv)
 	return mean * math.Exp(math.Sqrt(v)*a.rng.NormFloat64()-v/2)

@@ -55,8 +55,8 @@ type injection struct {
 	begin     func() // called at the start of the fault; may be nil
 }
 
-// inject injects a fault of a kind now, for some time, at a random place where it is strong enough. It returns false if
-// there is no such place.
+// inject injects a fault of the given kind now, for length, at a random place where it is strong enough, preferably in
+// the service near. It returns false if there is no such place.
 func (g *generator) inject(kind string, length time.Duration, near *service) bool {
 	seen := g.survey()
 	choices := g.choices(kind, seen, length)
@@ -124,7 +124,7 @@ type measurement struct {
 	mean  float64 // duration of these requests in ns
 }
 
-// measure simulates n requests at a time.
+// measure simulates n requests that start at time at.
 func (g *generator) measure(n int, at trace.Nanos) (m measurement) {
 	touched, sum := 0, 0.0
 	g.aside(func() {

@@ -94,7 +94,7 @@ func (g *generator) schedule() {
 	g.end = at
 }
 
-// at plans a change.
+// at plans do for time at.
 func (g *generator) at(at trace.Nanos, do func()) {
 	g.later = append(g.later, change{at, do})
 	slices.SortStableFunc(g.later, func(a, b change) int { return cmp.Compare(a.at, b.at) })
@@ -155,7 +155,8 @@ func (g *generator) happen() {
 	}
 }
 
-// near returns the service of the latest event in half of the cases, because faults often follow a change.
+// near returns the service of the latest event in half of the cases, because faults often follow a change, and nil
+// otherwise.
 func (g *generator) near() *service {
 	if len(g.events) == 0 || g.app.chance(0.5) {
 		return nil
@@ -187,7 +188,7 @@ func (g *generator) request(t *requestType) {
 	}
 }
 
-// flush emits the traces that have ended by a time.
+// flush emits the traces that have ended by until.
 func (g *generator) flush(until trace.Nanos, emit func(trace.Nanos, *recorded, []byte) error) error {
 	for len(g.open) > 0 && g.open[0].at <= until {
 		next := g.open[0]

@@ -38,7 +38,7 @@ type recording struct {
 	traces []*recorded // in the order of their ends
 }
 
-// record runs an application with some faults. prepare may change the application.
+// record runs the application of seed with faults, one after the other. prepare may change the application.
 func record(t *testing.T, seed uint64, prepare func(*app), faults ...string) recording {
 	t.Helper()
 	g := &generator{seed: seed, app: newApp(seed), now: begin, end: begin.Add(recordingLasts)}
@@ -296,7 +296,8 @@ func addInnerSpans(w *recorded) {
 	w.spans = all
 }
 
-// shiftClocks returns a change that shifts all clocks by a time, and each pod's clock by an additional random error.
+// shiftClocks returns a change that shifts all clocks by `by`, and each pod's clock by an additional random error of at
+// most wrong.
 func shiftClocks(by, wrong time.Duration) func(*recorded) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	offsets := make(map[*pod]time.Duration)

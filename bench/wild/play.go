@@ -28,8 +28,8 @@ type Options struct {
 // progressEvery is the simulated time between two calls of Options.Progress.
 const progressEvery = 10 * time.Minute
 
-// Run runs the applications of some seeds and judges the incidents. It returns an error if ctx ends, or if the decoder
-// refuses spans.
+// Run runs the applications of o.Seeds seeds and judges the incidents. It returns an error if ctx ends, or if the
+// decoder refuses spans.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	answers := make([]answer, o.Seeds)
 	p := progress{report: o.Progress}
@@ -70,7 +70,7 @@ func (p *progress) step() {
 	}
 }
 
-// play plays the traces of a seed.
+// play plays the traces of g and judges the incidents.
 func play(ctx context.Context, o *Options, g *generator, step func()) (answer, error) {
 	table := &trace.Table{}
 	options := o.Backtest

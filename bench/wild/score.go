@@ -35,7 +35,7 @@ func newWatch(g *generator, table *trace.Table) *watch {
 	return &watch{gen: g, table: table, known: make(map[uint64]engine.Incident)}
 }
 
-// see takes the incidents as of a time.
+// see takes the incidents as of time at.
 func (w *watch) see(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	for len(w.in) < len(w.gen.faults) {
 		w.in = append(w.in, make(map[uint64]sighting))
@@ -67,7 +67,7 @@ func (w *watch) take(i int, id uint64, x *engine.Incident, at trace.Nanos) {
 	}
 }
 
-// covers reports whether an incident that opened at a time counts for f.
+// covers reports whether an incident that opened at time at counts for f.
 func (f *fault) covers(at trace.Nanos) bool {
 	return f.window.From <= at && at <= f.window.To.Add(backtest.Grace)
 }

@@ -50,7 +50,7 @@ func newScoreTest() *scoreTest {
 	return &scoreTest{newWatch(g, &trace.Table{}), make(map[uint64]engine.Incident)}
 }
 
-// at returns the time of a number of minutes.
+// at returns the time that is minutes after the start.
 func at(minutes string) trace.Nanos {
 	n, err := strconv.ParseFloat(minutes, 64)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// mean returns the mean duration of requests at a time.
+// mean returns the mean duration of requests that start at time at.
 func (g *generator) mean(at trace.Nanos) float64 {
 	const n = 600
 	sum := 0.0
@@ -247,7 +247,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// firstMinutes returns a hash of the traces of the first minutes of a seed.
+// firstMinutes returns a hash of the traces of the first two minutes of seed.
 func firstMinutes(t *testing.T, seed uint64) [sha256.Size]byte {
 	t.Helper()
 	g := newGenerator(seed)

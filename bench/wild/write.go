@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Write writes the traces of a seed to a file as OTLP in JSON lines, compressed if its name ends in .gz. It writes the
-// faults to a second file, as labels for a backtest.
+// Write writes the traces of seed to the file traces as OTLP in JSON lines, compressed if its name ends in .gz. It
+// writes the faults to the file truth, as labels for a backtest.
 func Write(ctx context.Context, seed uint64, traces, truth string) error {
 	return newGenerator(seed).writeFiles(ctx, traces, truth)
 }
@@ -63,7 +63,7 @@ func (g *generator) writeFiles(ctx context.Context, traces, truth string) (err e
 	return os.WriteFile(truth, labels, 0o600)
 }
 
-// write writes the traces, one a line.
+// write writes the traces, one per line.
 func (g *generator) write(ctx context.Context, out io.Writer) error {
 	return g.run(func(_ trace.Nanos, _ *recorded, data []byte) error {
 		t, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -79,8 +79,8 @@ func (g *generator) write(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// labels returns the faults as labels, one a line. The service of a label is one name of its place. The detail contains
-// the place and the harmless event before the fault.
+// labels returns the faults as labels, one per line. The service of a label is one name of its place. The detail
+// contains the place and the harmless event before the fault.
 func (g *generator) labels() ([]byte, error) {
 	var lines []byte
 	for i, f := range g.faults {

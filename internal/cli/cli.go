@@ -99,7 +99,7 @@ func OnlyCommands(c *cobra.Command, args []string) error {
 	return errors.New(fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath()) + suggestion(c, args[0]))
 }
 
-// suggestion returns a question that lists the subcommands with names similar to a word, or "".
+// suggestion returns a question that lists the subcommands with names similar to word, or "" if no name is similar.
 func suggestion(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
 	if similar := c.SuggestionsFor(word); len(similar) > 0 {
@@ -108,7 +108,7 @@ func suggestion(c *cobra.Command, word string) string {
 	return ""
 }
 
-// Arguments returns a [cobra.PositionalArgs] that requires a number of arguments from least to most. Its errors show
+// Arguments returns a [cobra.PositionalArgs] that requires at least least and at most most arguments. Its errors show
 // the arguments named in the command's usage.
 func Arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

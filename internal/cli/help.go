@@ -14,7 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// explainFlag returns an error that contains the name of the flag, its value, and the expected value.
+// explainFlag returns a clearer error for err, an error of parsing flags: it contains the name of the flag, its value
+// and the expected value, or suggests a flag with a similar name.
 func explainFlag(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedName() != "" {
 		if near := nearestFlag(c, unknown.GetSpecifiedName()); near != "" {
@@ -42,7 +43,8 @@ var wantedNumbers = map[string]string{
 	"float64": "want a number", "bool": "want true or false",
 }
 
-// nearestFlag returns the flag of c whose name is most similar to a word, or "" if all differ in more than a third.
+// nearestFlag returns the flag of c whose name is most similar to word, or "" if all names differ from it in more than
+// a third of its letters.
 func nearestFlag(c *cobra.Command, word string) string {
 	best, least := "", len(word)/3+1
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -53,10 +55,10 @@ func nearestFlag(c *cobra.Command, word string) string {
 	return best
 }
 
-// FlagGroup is the key of a flag's annotation with the title under which help lists the flag.
+// FlagGroup is the key of the annotation that holds the title under which help lists a flag.
 const FlagGroup = "sibyl-group"
 
-// flagGroup is a part of the flags of a command.
+// flagGroup holds the flags that help lists under one title.
 type flagGroup struct {
 	title string
 	flags *pflag.FlagSet

@@ -40,7 +40,7 @@ func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 	}
 }
 
-// Limits of the messages while reading.
+// Limits on messages while input is read.
 const (
 	MostBroken = 100      // broken records that are reported individually
 	longInput  = 64 << 20 // minimum input in bytes for a progress bar
@@ -81,7 +81,7 @@ func (n *Notices) Broken(b file.InputError) {
 	fmt.Fprintf(n.out, "%s: skipped %s\n", n.program, terminal.Printable(b.Error()))
 }
 
-// Progress returns a function that draws a progress bar, or nil if the output is not a terminal.
+// Progress returns a function that draws a progress bar for long input, or nil if the output is not a terminal.
 func (n *Notices) Progress() func(file.Progress) {
 	if !terminal.Is(n.out) {
 		return nil

@@ -110,7 +110,7 @@ func (r *Reader) Check(ok bool) {
 // Bad reports whether there was a fault.
 func (r *Reader) Bad() bool { return r.bad }
 
-// Err returns ErrCorrupt if there was a fault.
+// Err returns ErrCorrupt if there was a fault, and nil otherwise.
 func (r *Reader) Err() error {
 	if r.bad {
 		return ErrCorrupt
@@ -262,7 +262,7 @@ func (r *Reader) Text(limit int) string {
 	return string(r.Bytes(int(r.Below(uint64(min(limit, len(r.rest))) + 1))))
 }
 
-// Section reads the bytes of a section written by AppendSection.
+// Section reads the bytes of a section written by AppendSection. It returns nil after a fault.
 func (r *Reader) Section() []byte {
 	n := r.Word()
 	if n > uint64(len(r.rest)) {
@@ -272,7 +272,7 @@ func (r *Reader) Section() []byte {
 	return r.Bytes(int(n))
 }
 
-// Read reads a value with a decoder that returns the remaining bytes.
+// Read reads a value with decode, which also returns the remaining bytes. An error of decode is a fault.
 func Read[T any](r *Reader, decode func([]byte) (T, []byte, error)) T {
 	v, rest, err := decode(r.rest)
 	if err != nil || r.bad {

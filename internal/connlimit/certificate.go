@@ -26,7 +26,7 @@ type certificate struct {
 	unreadable bool      // the last check failed
 }
 
-// newCertificate reads the files.
+// newCertificate reads the certificate. It returns an error if a file is unreadable or the key does not match.
 func newCertificate(files TLS) (*certificate, error) {
 	c := &certificate{files: files, checked: time.Now()}
 	if err := c.read(); err != nil {
@@ -57,7 +57,7 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// get returns the current certificate.
+// get returns the current certificate, and reloads it first if it changed. It never returns an error.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -73,7 +73,7 @@ func (s *Share) leave(c *conn) {
 	s.remove(c)
 }
 
-// remove removes c once. The caller holds mu.
+// remove removes c unless it has been removed already. The caller holds mu.
 func (s *Share) remove(c *conn) {
 	if c.left {
 		return
@@ -83,7 +83,7 @@ func (s *Share) remove(c *conn) {
 	s.count(c, -1)
 }
 
-// count adds n to the connections that are open. The caller holds mu.
+// count adds n to the numbers of open connections of s and of c's listener. The caller holds mu.
 func (s *Share) count(c *conn, n int) {
 	s.open += n
 	c.of.open.Add(int64(n))

@@ -13,7 +13,7 @@ import (
 type TLS struct {
 	CertFile     string // the server's certificate and its intermediates
 	KeyFile      string
-	ClientCAFile string       // authorities for client certificates; if empty, none are required
+	ClientCAFile string       // authorities for client certificates; if empty, clients need no certificate
 	Log          *slog.Logger // logs reloads of the certificate; may be nil
 }
 

@@ -28,7 +28,7 @@ type Config struct {
 	Log     *slog.Logger // receives errors of single connections at debug level
 }
 
-// Default limits of servers.
+// Default limits on connections and their headers.
 const (
 	headerTimeout = 10 * time.Second // for a header or a handshake
 	idleTimeout   = 2 * time.Minute

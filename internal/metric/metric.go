@@ -16,7 +16,7 @@ func (e Emitter) Counter(name, help string, n int64, labels ...string) {
 	e.emit(prometheus.CounterValue, name, help, float64(n), labels)
 }
 
-// Seconds emits a counter of time.
+// Seconds emits d as a counter in seconds.
 func (e Emitter) Seconds(name, help string, d time.Duration, labels ...string) {
 	e.emit(prometheus.CounterValue, name, help, d.Seconds(), labels)
 }

@@ -24,14 +24,14 @@ type Disk struct {
 const (
 	// maxReserve is the space kept free for data that databases hold in memory, and for compactions.
 	maxReserve = 256 << 20
-	// reserveShare is the fraction 1/reserveShare of a small disk that is kept free instead.
+	// reserveShare limits the reserve on a small disk to 1/reserveShare of its size.
 	reserveShare = 4
-	// spentShare is the fraction 1/spentShare of the reserve below which nothing is written.
+	// spentShare stops all writes once less than 1/spentShare of the reserve is free.
 	spentShare = 4
-	// ballastShare is the fraction 1/ballastShare of the reserve that the ballast takes.
+	// ballastShare makes the ballast take 1/ballastShare of the reserve.
 	ballastShare = 8
-	// memTableShare is the fraction 1/memTableShare of the disk that a memtable may have. It takes the same space in
-	// the log, and again in files.
+	// memTableShare limits a memtable to 1/memTableShare of the disk, because it takes the same space in the log, and
+	// again in files.
 	memTableShare = 32
 	// checkInterval is the minimum interval between checks.
 	checkInterval = 50 * time.Millisecond
@@ -51,7 +51,8 @@ func NewDisk(dir string) (*Disk, error) {
 	return d, nil
 }
 
-// Full reports whether the free space at time now is below the reserve, so that no requests should be accepted.
+// Full reports whether the free space at time now is below the reserve, so that no requests should be accepted. If it
+// is not and the ballast was removed, Full creates it again.
 func (d *Disk) Full(now time.Time) bool {
 	free := d.Free(now)
 	if free < d.reserve {
@@ -63,8 +64,8 @@ func (d *Disk) Full(now time.Time) bool {
 	return false
 }
 
-// Fits reports whether bytes can be written at time now without using up the reserve. If bytes is 0, it only reports
-// false if other programs have used most of the reserve, so that nothing should be written.
+// Fits reports whether 1/spentShare of the reserve stays free if bytes are written at time now. If bytes is 0, it only
+// reports false if other programs have used most of the reserve, so that nothing should be written.
 func (d *Disk) Fits(now time.Time, bytes uint64) bool {
 	return d.Free(now) >= d.reserve/spentShare+bytes
 }

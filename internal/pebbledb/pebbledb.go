@@ -119,7 +119,8 @@ func (db *DB) open(o *Options) error {
 	return err
 }
 
-// checkFormat returns [ErrNewer] if this version of Pebble doesn't know the format of the database in dir.
+// checkFormat returns an error that wraps [ErrNewer] if this version of Pebble doesn't know the format of the database
+// in dir.
 func checkFormat(dir string) error {
 	text, err := atomicfs.ReadMarker(vfs.Default, dir, "format-version")
 	if err != nil || text == "" {
@@ -166,7 +167,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 
 func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
 
-// giveUp ends the use of the database because of err.
+// giveUp passes err to o.GiveUp, or panics if that is nil. It does not return.
 func (o *Options) giveUp(err error) {
 	err = fmt.Errorf("database %s: %w", filepath.Base(o.Dir), err)
 	if o.GiveUp != nil {
@@ -243,8 +244,8 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 	}
 }
 
-// keepDamaged appends the end of a log to a file, which is started over when it is full. Errors are ignored, as they
-// only mean that the copy is incomplete: the service must start, even on a full disk.
+// keepDamaged appends the bytes of log after offset from to the file named to, which is started over when it is full.
+// Errors are ignored, as they only mean that the copy is incomplete: the service must start, even on a full disk.
 func keepDamaged(to, log string, from int64) {
 	src, err := os.Open(log)
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 	Failed                        // an internal error
 )
 
-// reasons holds the name of each Reason and its usual HTTP status. Some protocols prescribe another status, see
-// [Error.Status].
+// reasons holds the name of each Reason, its usual HTTP status and its gRPC code. Some protocols prescribe another
+// status, see [Error.Status].
 var reasons = [...]struct {
 	name string
 	http int
@@ -114,7 +114,7 @@ func (e *Error) Later(d time.Duration) *Error {
 // maxText is the maximum length in bytes of texts for clients. gRPC sends them in headers.
 const maxText = 512
 
-// Text returns text as valid UTF-8 of bounded length, as required by protobuf and headers.
+// Text returns text as valid UTF-8 of at most maxText bytes, as required by protobuf and headers.
 func Text(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }

@@ -18,7 +18,7 @@ type Style struct {
 	Colour bool
 }
 
-// Limits of the line length. Columns do not line up below narrow, and lines are tiring to read above wide.
+// Limits on the line length. Columns do not line up below narrow, and lines are tiring to read above wide.
 const (
 	narrow = 60
 	wide   = 140

@@ -22,7 +22,8 @@ var steps = []struct {
 	{1, 1000, "ns"}, {1e3, 1000, "µs"}, {1e6, 1000, "ms"}, {1e9, 120, "s"}, {60e9, 120, "min"}, {3600e9, 48, "h"}, {86400e9, math.Inf(1), "d"},
 }
 
-// roundsUp is the fraction of a unit's limit from which three significant digits round up to the limit.
+// roundsUp is the fraction of a unit's limit at which three significant digits round up to the limit, so the next unit
+// is used.
 const roundsUp = 0.9995
 
 // leastNanos is the shortest duration that is not written as 0: sums of fractions leave smaller remainders.
@@ -48,7 +49,8 @@ func Nanos(ns float64) string {
 	return digits(ns/steps[i].nanos) + " " + steps[i].name
 }
 
-// Coarse returns the time since or until an event in whole units, like "40 s", "12 min" or "3 days".
+// Coarse returns d, the time since or until an event, in whole units, like "40 s", "12 min" or "3 days". Negative times
+// are "0 s".
 func Coarse(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -170,7 +172,7 @@ func PercentNumber(f float64) string {
 	return s
 }
 
-// Range returns the interval of two fractions like "79–87".
+// Range returns the interval between the fractions low and high in percent, like "79–87".
 func Range(low, high float64) string {
 	if !finite(low) || !finite(high) {
 		return Unknown
@@ -195,8 +197,8 @@ func Ratio(x float64) string {
 	return fixed(x, 2)
 }
 
-// Rate returns a number per second, x ≥ 0, like "0.333/s" or "14.2/s". Rates below 0.1 have two digits, because
-// columns are narrow.
+// Rate returns x, a number per second, like "0.333/s" or "14.2/s". x must not be negative. Rates below 0.1 have two
+// digits, because columns are narrow.
 func Rate(x float64) string {
 	if !finite(x) {
 		return Unknown
@@ -207,14 +209,14 @@ func Rate(x float64) string {
 	return digits(x) + "/s"
 }
 
-// Losses that are large enough to be shown.
+// Minimum losses that are shown.
 const (
 	leastLost   = 1e6   // ns per second
 	leastFailed = 0.005 // per second
 )
 
-// Loss returns the additional latency and failures per second, given in ns and in failed requests, like "1.2 s of
-// waiting per second, beyond the usual". It returns "" if both are small.
+// Loss describes ns of additional latency and additional failed requests, both per second, like "1.2 s of waiting per
+// second, beyond the usual". It returns "" if both are small.
 func Loss(ns, failed float64) string {
 	var parts []string
 	if ns >= leastLost {
@@ -254,7 +256,7 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func minus(s string) string { return strings.Replace(s, "-", "−", 1) }
 
-// digits returns x > 0 with three significant digits.
+// digits returns x with three significant digits. x must not be negative.
 func digits(x float64) string {
 	if x >= 999.5 {
 		return Count(int(math.Round(x)))
@@ -266,7 +268,7 @@ func digits(x float64) string {
 	return trimZeros(fixed(x, decimals))
 }
 
-// fixed returns x ≥ 0 with a number of decimals. Halves are rounded up, as in JavaScript.
+// fixed returns x with the given number of decimals. x must not be negative. Halves are rounded up, as in JavaScript.
 func fixed(x float64, decimals int) string {
 	scale := math.Pow10(decimals)
 	if p := x * scale; p == math.Floor(p)+0.5 && math.FMA(x, scale, -p) == 0 {

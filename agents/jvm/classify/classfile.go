@@ -34,7 +34,8 @@ const (
 
 var constantSizes = [21]int{3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 
-// ParseClass reads the declaration of a class file, and checks that the file has the right length.
+// ParseClass reads the declaration of a class from its class file. It returns an error if file is truncated or
+// malformed, but ignores bytes after the end of the class.
 func ParseClass(file []byte) (Class, error) {
 	r := reader{rest: file}
 	if r.u4() != 0xcafebabe {
@@ -66,7 +67,7 @@ func ParseClass(file []byte) (Class, error) {
 	return c, nil
 }
 
-// constants holds the constants that name classes: by index the offset of a UTF8 constant's bytes, or the index of a
+// constants holds the constants that name classes, by their index: the bytes of UTF-8 constants, and the index of each
 // class constant's name.
 type constants struct {
 	texts map[uint16][]byte
@@ -100,7 +101,8 @@ func readPool(r *reader) (constants, error) {
 	return p, nil
 }
 
-// className returns the name of a class constant with dots, or "" if the constant isn't the name of a class.
+// className returns the name of the class constant at index, with dots, or "" if there is no such constant or its name
+// isn't valid UTF-8.
 func (p constants) className(index uint16) string {
 	text := p.texts[p.names[index]]
 	if len(text) == 0 || !utf8.Valid(text) {

@@ -9,14 +9,15 @@ import (
 	"sync"
 )
 
-// Rules are decisions by configuration. Patterns match whole class names. A nil pattern decides nothing.
+// Rules are patterns from the configuration that override the model. Compile them with [Pattern], so that they match
+// whole class names. A nil pattern decides nothing.
 type Rules struct {
 	Include *regexp.Regexp // only classes that match are own
 	Own     *regexp.Regexp // classes that match are own
 	Exclude *regexp.Regexp // classes that match are not own; takes precedence over Include and Own
 }
 
-// decide returns the verdict about a class, and whether the rules decide it.
+// decide reports whether the rules decide about class and, if so, whether it is the application's own.
 func (r Rules) decide(class string) (own, decided bool) {
 	switch {
 	case r.Exclude != nil && r.Exclude.MatchString(class):
@@ -29,7 +30,7 @@ func (r Rules) decide(class string) (own, decided bool) {
 	return false, false
 }
 
-// Pattern compiles a regular expression that matches whole names.
+// Pattern compiles text to a regular expression that matches whole names only.
 func Pattern(text string) (*regexp.Regexp, error) { return regexp.Compile("^(?:" + text + ")$") }
 
 // Evidence is a feature with its log-odds.
@@ -70,13 +71,13 @@ var defaults = sync.OnceValues(func() (names, Model) {
 	return n, m
 })
 
-// HasLauncher reports whether the main class starts other programs, so that the application starts elsewhere.
+// HasLauncher reports whether the main class is a well-known launcher, so the application itself starts elsewhere.
 func (d *Deployment) HasLauncher() bool {
 	n, _ := defaults()
 	return n.covers("launcher", d.Main)
 }
 
-// Classify decides about all packages of a deployment.
+// Classify decides for each package of d whether it is the application's own. rules override the model.
 func Classify(d *Deployment, rules Rules) *Classification {
 	n, m := defaults()
 	o := newOrigin(n, d)
@@ -108,7 +109,8 @@ func (p *Package) judge(m Model, features []Feature) {
 	})
 }
 
-// split separates the classes that rules decide from the others.
+// split divides classes into up to three copies of p: classes that rules don't decide, own classes, and foreign
+// classes.
 func (p *Package) split(rules Rules, classes []Class) []Package {
 	other, own, foreign := *p, *p, *p
 	own.Own, own.Unsure, own.Configured = true, false, true

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a source.
+// Kind distinguishes the application's folders of classes, the jars of its class path, and nested libraries.
 type Kind uint8
 
 // The kinds of sources.
@@ -28,7 +28,7 @@ type Coordinates struct{ Group, Artifact, Version string }
 
 // Source is a jar or a folder with classes.
 type Source struct {
-	Path        string // of files, with symbolic links resolved; after "!/" within archives
+	Path        string // with symbolic links resolved; "!/" separates an archive from a path within it
 	Kind        Kind
 	MainClass   string        // from the manifest: where the application starts; may be empty
 	Vendor      string        // from the manifest; may be empty
@@ -67,15 +67,15 @@ func (s *Source) base() string {
 	return strings.TrimSuffix(b, path.Ext(b))
 }
 
-// folder returns the folder of a source, or "" if it is unknown.
+// folder returns the folder that contains the source, or "" if its path has no slash.
 func (s *Source) folder() string {
 	i := strings.LastIndexByte(s.Path, '/')
 	return s.Path[:max(0, i)]
 }
 
-// identity returns the coordinates of the artifact that the source is. If the source contains several artifacts, it
-// returns the one whose name the file name starts with. If none matches, it takes name and version from the file name
-// and the manifest.
+// identity returns the Maven coordinates of the source itself. If it contains several artifacts, it is the one with the
+// longest name that the file name starts with. If no artifact matches, identity takes the name from the file name, and
+// the version from the file name or else the manifest.
 func (s *Source) identity() Coordinates {
 	base := s.base()
 	var best Coordinates
@@ -92,7 +92,8 @@ func (s *Source) identity() Coordinates {
 	return Coordinates{Artifact: name, Version: first(version, s.Version)}
 }
 
-// splitVersion splits a file name like shop-core-1.2 at the first dash that a digit follows.
+// splitVersion splits a file name like shop-core-1.2 at the first dash that a digit follows. Without such a dash,
+// version is empty.
 func splitVersion(base string) (name, version string) {
 	for i := 0; i+1 < len(base); i++ {
 		if base[i] == '-' && base[i+1] >= '0' && base[i+1] <= '9' {
@@ -111,7 +112,7 @@ func (s *Source) packages() map[string]int {
 	return n
 }
 
-// contains reports whether the source has a class.
+// contains reports whether the source contains the class with the given name.
 func (s *Source) contains(class string) bool {
 	_, found := slices.BinarySearchFunc(s.Classes, class, func(c Class, name string) int { return strings.Compare(c.Name, name) })
 	return found

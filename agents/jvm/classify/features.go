@@ -24,8 +24,8 @@ type origin struct {
 	names   names
 	main    []string           // package of the main class; nil if unknown
 	home    map[*Source]bool   // sources where the application starts
-	mixed   bool               // they also contain libraries
-	owners  map[string]float64 // share of their classes, by owner
+	mixed   bool               // sources in home also contain libraries
+	owners  map[string]float64 // share of the classes in home, by owner
 	folder  string             // folder of the main jar; empty if unknown
 	outer   string             // path of the war or Spring Boot jar, if any
 	group   string
@@ -34,7 +34,8 @@ type origin struct {
 	words   map[string]bool // words in its names
 }
 
-// mixedOwners is the number of owners from which a main jar is assumed to contain libraries, too.
+// mixedOwners is the number of owners that the classes of a main jar must have before we assume that it also contains
+// libraries.
 const mixedOwners = 5
 
 func newOrigin(n names, d *Deployment) *origin {
@@ -76,7 +77,7 @@ func (o *origin) findHome(d *Deployment, begins bool) {
 	}
 }
 
-// identify collects the names of the application.
+// identify sets the application's group, version, vendor and words, from d.Outer and the sources in home.
 func (o *origin) identify(d *Deployment) {
 	var all []*Source
 	if d.Outer != nil {
@@ -108,7 +109,7 @@ func (o *origin) addWords(name string) {
 	}
 }
 
-// features returns the features of a package in a source.
+// features returns the known features of pkg in s.
 func (o *origin) features(s *Source, pkg string) []Feature {
 	all := []Feature{{"place", o.place(s)}, {"kin", o.kin(pkg)}, {"home", o.share(pkg)}}
 	if !o.home[s] && s.Path != o.outer { // a launcher in the application's jar also has the application's names
@@ -147,7 +148,7 @@ func (o *origin) place(s *Source) string {
 	return "elsewhere"
 }
 
-// kin compares a package with the package of the main class.
+// kin compares pkg with the package of the main class. It returns "" if the main class is unknown.
 func (o *origin) kin(pkg string) string {
 	if len(o.main) == 0 {
 		return ""
@@ -226,7 +227,7 @@ func (o *origin) known(pkg string) string {
 	return "yes"
 }
 
-// same compares two texts. Either may be unknown.
+// same returns "same" or "other", or "" if a or b is empty, that is, unknown.
 func same(a, b string) string {
 	switch {
 	case a == "" || b == "":
@@ -237,7 +238,7 @@ func same(a, b string) string {
 	return "other"
 }
 
-// Features returns a function that returns the features of a package in a source of the deployment.
+// Features returns a function that returns the known features of a package in a source of d.
 func Features(d *Deployment) func(s *Source, pkg string) []Feature {
 	n, _ := defaults()
 	return newOrigin(n, d).features

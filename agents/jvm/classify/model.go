@@ -15,8 +15,8 @@ var weightsText string
 // Model holds the log-odds that a class is the application's own, for each value of each feature.
 type Model struct {
 	Bias    float64             // log-odds of a class without any known feature
-	Band    float64             // log-odds closer to 0 leave the decision to people
-	Weights map[Feature]float64 // log-odds; 0 for a missing value
+	Band    float64             // if the log-odds are closer to 0 than this, people should decide
+	Weights map[Feature]float64 // log-odds; a missing feature counts as 0
 }
 
 // ParseModel parses a model written by String.
@@ -47,7 +47,7 @@ func ParseModel(text string) (Model, error) {
 	return m, nil
 }
 
-// String returns the model as text. Go and Java read its numbers alike.
+// String returns the model as text that ParseModel and the Java agent read, with numbers rounded to three decimals.
 func (m Model) String() string {
 	var b strings.Builder
 	b.WriteString("# Log-odds that a class is the application's own, by value of each feature. Written by make classify-set.\n")
@@ -64,7 +64,7 @@ func (m Model) String() string {
 	return b.String()
 }
 
-// LogOdds adds up the weights of features, in their order.
+// LogOdds returns the sum of the bias and the weights of features, added in this order.
 func (m Model) LogOdds(features []Feature) float64 {
 	sum := m.Bias
 	for _, f := range features {

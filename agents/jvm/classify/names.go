@@ -33,7 +33,7 @@ func parseNames(text string) (names, error) {
 	return n, nil
 }
 
-// covers reports whether a name, or one of its prefixes that end before a dot, is of the kind.
+// covers reports whether name, or a prefix of it that ends before a dot, is of the given kind.
 func (n names) covers(kind, name string) bool {
 	for {
 		if n[kind][name] {
@@ -73,7 +73,7 @@ func (n names) suffix(segments []string) int {
 	return 0
 }
 
-// ownerOf returns the prefix of a name that names its owner.
+// ownerOf returns the prefix of name that identifies its owner.
 func (n names) ownerOf(name string) string {
 	s := segments(name)
 	return strings.Join(s[:n.owner(s)], ".")
@@ -86,8 +86,8 @@ func segments(name string) []string {
 	return strings.Split(name, ".")
 }
 
-// words returns the words of a jar's name that distinguish projects: runs of at least three ASCII letters, in lower
-// case.
+// words returns the words of name that distinguish projects: runs of at least three ASCII letters, in lower case,
+// except generic words.
 func (n names) words(name string) []string {
 	var all []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return c < 'a' || c > 'z' }) {

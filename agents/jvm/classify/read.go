@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Limits for reading, far above real applications. Archives may be hostile, so nothing is unpacked to disk.
+// Limits on reading, far above real applications. Archives may be hostile, so nothing is unpacked to disk.
 const (
 	maxEntries     = 2_000_000 // files in all archives and folders
 	maxClass       = 16 << 20  // bytes of a class file
 	maxText        = 1 << 20   // bytes of a manifest or of pom.properties
-	maxCoordinates = 1000      // of a source
+	maxCoordinates = 1000      // per source
 	maxNested      = 128 << 20 // bytes of a compressed archive in another, which is unpacked in memory
-	maxBytes       = 8 << 30   // unpacked in total
+	maxBytes       = 8 << 30   // bytes unpacked in total
 	maxDepth       = 3         // archives in archives: a jar in a war in an ear
 )
 
@@ -28,8 +28,8 @@ const (
 // separate deployments. All other jars and folders together are one, in the order of the class path.
 //
 // main is the class where the application starts. If it is empty, the first manifest with a main class determines it.
-// Broken and hostile content is skipped and reported as a problem of the deployment. A path that cannot be read at all
-// is an error.
+// Broken and hostile content is skipped and reported as a problem of the deployment. Read returns an error if a path
+// cannot be read at all, or if a limit on the total size is exceeded.
 func Read(paths []string, main string) ([]*Deployment, error) {
 	r := &input{classPath: &Deployment{Name: "class path"}, bytes: maxBytes, entries: maxEntries}
 	for _, p := range paths {
@@ -49,7 +49,7 @@ func Read(paths []string, main string) ([]*Deployment, error) {
 	return r.deployments, nil
 }
 
-// begin determines the class where the application starts.
+// begin sets d.Main to main or, if that is empty, to the first main class in the manifests of the sources or d.Outer.
 func (d *Deployment) begin(main string) {
 	for i := range d.Sources {
 		if main == "" && d.Sources[i].Kind != Library {
@@ -66,8 +66,8 @@ func (d *Deployment) begin(main string) {
 type input struct {
 	deployments []*Deployment
 	classPath   *Deployment
-	bytes       int64 // may still be unpacked
-	entries     int   // may still be read
+	bytes       int64 // that may still be unpacked
+	entries     int   // that may still be read
 }
 
 // entry is a file of an archive or a folder.
@@ -214,7 +214,8 @@ func isArchive(name string) bool {
 	return ext == ".jar" || ext == ".war" || ext == ".ear"
 }
 
-// deployment adds a war or a Spring Boot jar. Its root contains a launcher or static files.
+// deployment adds t, a war or a Spring Boot jar with its classes and libraries in inf. Its root contains a launcher or
+// static files.
 func (r *input) deployment(t *tree, inf string) error {
 	d := &Deployment{Name: t.path}
 	r.deployments = append(r.deployments, d)
@@ -234,7 +235,8 @@ func (r *input) deployment(t *tree, inf string) error {
 	return r.archives(d, t, func(name string) bool { return strings.HasPrefix(name, inf+"/lib") }, Library, 1)
 }
 
-// archives adds the archives in a tree.
+// archives adds the archives in t with wanted names as sources of d. Broken archives become problems of d; only an
+// exceeded total limit is an error.
 func (r *input) archives(d *Deployment, t *tree, wanted func(name string) bool, kind Kind, depth int) error {
 	for _, e := range t.entries {
 		if !isArchive(e.name) || !wanted(e.name) {
@@ -300,8 +302,7 @@ func (r *input) nestedContent(d *Deployment, path string, z *zip.Reader, kind Ki
 	return r.archives(d, t, func(string) bool { return true }, kind, depth+1)
 }
 
-// source adds the classes below a prefix. It adds nothing for a tree without classes, unless the deployment has no
-// other sources.
+// source adds the classes of t below prefix as a source of d. If there are no classes, it adds nothing.
 func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	s := Source{Path: strings.TrimSuffix(t.path, "/"), Kind: kind}
 	if prefix != "" {
@@ -338,8 +339,8 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	return nil
 }
 
-// isClass reports whether a JVM could load a class from an entry. Entries in META-INF/versions are excluded, because
-// they repeat other classes.
+// isClass reports whether a JVM could load a class from the entry name. Module descriptors are excluded, as are entries
+// in META-INF, because META-INF/versions repeats other classes.
 func isClass(name string) bool {
 	return strings.HasSuffix(name, ".class") && !strings.HasPrefix(name, "META-INF/") && !strings.HasSuffix(name, "module-info.class")
 }
@@ -359,7 +360,8 @@ func (r *input) class(e entry, name string) (Class, error) {
 	return c, nil
 }
 
-// metadata reads manifest and coordinates.
+// metadata sets the manifest attributes and the coordinates of s from the files of t below prefix. It skips unreadable
+// files.
 func (r *input) metadata(s *Source, t *tree, prefix string) error {
 	for _, e := range t.entries {
 		name, ok := strings.CutPrefix(e.name, prefix)
@@ -384,7 +386,7 @@ func (r *input) metadata(s *Source, t *tree, prefix string) error {
 	return nil
 }
 
-// read unpacks an entry of at most limit bytes, regardless of the size that the archive claims.
+// read unpacks e. It returns an error if e has more than limit bytes, even if the archive claims a smaller size.
 func (r *input) read(e entry, limit int64) (_ []byte, err error) {
 	if e.size > limit {
 		return nil, tooLarge(limit)

@@ -105,7 +105,7 @@ func Start(t testing.TB, env []string, program string, args ...string) (c *exec.
 	return nil, ""
 }
 
-// Get returns the body of a successful response.
+// Get requests url and returns the body of the response. The test fails unless the status is 200.
 func Get(t testing.TB, url string) string {
 	t.Helper()
 	r, err := http.Get(url)

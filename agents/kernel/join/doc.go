@@ -19,13 +19,14 @@ const (
 	ThreadTable
 )
 
-// Context locates the span that a thread of a process works for. Offsets are in bytes.
+// Context locates the span that a thread of a process works for. All fields but Kind, Table and Slots are offsets in
+// bytes.
 type Context struct {
 	Kind   Kind
-	TLS    int32  // of the pointer to the goroutine or to the record, from the thread pointer
-	M      uint16 // in a goroutine, of its thread
-	Curg   uint16 // in Go's thread, of the goroutine that it runs
-	Labels uint16 // in a goroutine
+	TLS    int32  // of the pointer to the goroutine or record, relative to the thread pointer
+	M      uint16 // of the thread in a goroutine (g.m)
+	Curg   uint16 // of the current goroutine in Go's thread (m.curg)
+	Labels uint16 // of the labels in a goroutine (g.labels)
 	Table  uint64 // address of the table of threads
-	Slots  uint32 // of the table
+	Slots  uint32 // number of slots in the table
 }

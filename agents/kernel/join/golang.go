@@ -26,7 +26,7 @@ var knownOffsets = map[string]Context{
 // the probes do not read.
 const firstWithSlice = "go1.24"
 
-// findContext returns where a program stores the spans of its threads.
+// findContext returns where the executable file program stores the spans of its threads.
 func findContext(program string) (Context, error) {
 	f, err := untrusted.Open(program)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Joiner knows the processes whose waits it joins. It is not safe for concurrent use.
+// Joiner attributes waits to the spans and services of processes. It is not safe for concurrent use.
 type Joiner struct {
 	// Hurried delays reading a process whose environment does not name a service. It is for callers with many
 	// processes, most of which end soon.
@@ -26,7 +26,7 @@ type Joiner struct {
 	counts    waits.Joins
 }
 
-// process is a running process.
+// process caches the service and the context of a running process.
 type process struct {
 	identity untrusted.Identity
 	service  *Service // nil if unknown
@@ -36,7 +36,7 @@ type process struct {
 	reason   error // why there is no context
 	searches int   // for the context
 	rest     int   // calls of [Joiner.Context] until the next search
-	linked   bool  // only a shared library can have it
+	linked   bool  // only a shared library can store the context
 	ended    bool
 	answer   *untrusted.Answer[func(*process)] // of the current inspection; may be nil
 }
@@ -90,7 +90,7 @@ func (j *Joiner) Service(pid uint32) *Service {
 }
 
 // ask starts an inspection of a process, and reports whether it could. The answer changes the process: at once if it
-// comes soon, otherwise at the next request for the process. A process that doesn't answer isn't asked again.
+// comes soon, otherwise at the next request for the process. A process isn't asked again until it has answered.
 func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	if p.answer != nil {
 		return false
@@ -112,8 +112,9 @@ func (p *process) settle() {
 	}
 }
 
-// Context returns where a process stores the spans of its threads. If no place is known, err is the reason, and first
-// reports whether this was the first search.
+// Context returns where a process stores the spans of its threads. err is the reason why its waits can't be joined: the
+// place is unknown, or it is known but the service is not. first reports whether the first search has ended in this
+// call.
 func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 	p, err := j.process(pid)
 	if err != nil {
@@ -174,7 +175,8 @@ var errNoService = errors.New("the process does not tell the name of its service
 
 var errNoAnswer = errors.New("the process has not let its memory and its files be read yet")
 
-// process returns the process with an ID. If another program now has the ID, it returns a new process.
+// process returns the process with ID pid, or an error if it isn't running. If another program now has the ID, it
+// returns a new process.
 func (j *Joiner) process(pid uint32) (*process, error) {
 	id, err := untrusted.Identify(j.proc, pid)
 	if err != nil {
@@ -201,7 +203,7 @@ func (j *Joiner) Program(pid uint32) string {
 // Forget forgets a process that has ended.
 func (j *Joiner) Forget(pid uint32) { delete(j.processes, pid) }
 
-// Join returns the span of an event. If there is no span, it counts the reason and returns false.
+// Join returns e with its span and its service. If either is unknown, it counts the reason and returns false.
 func (j *Joiner) Join(e *waits.Event) (Wait, bool) {
 	w := Wait{Event: *e, Quality: Exact}
 	var missing waits.Reason

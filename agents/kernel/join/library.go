@@ -54,7 +54,7 @@ func libraryContext(folder string) (c Context, err error) {
 
 var errNoRecord = fmt.Errorf("it is no Go program, neither it nor its libraries export %s, and it is no JVM whose agent has waits:on", recordSymbol)
 
-// libraries returns the shared libraries in a list of mappings.
+// libraries returns at most maxLibraries shared libraries listed in maps, the file with a process's mappings.
 func libraries(maps string) (all []library, err error) {
 	f, err := os.Open(maps)
 	if err != nil {
@@ -126,7 +126,8 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 // relocationSize is the size of an [elf.Rela64].
 const relocationSize = 24
 
-// readDescriptor returns the offset from the thread pointer in a TLS descriptor.
+// readDescriptor returns the offset from the thread pointer in the TLS descriptor at address at of memory, a process's
+// memory file. It returns an error if the offset differs between threads.
 func readDescriptor(memory string, at uint64) (offset int32, err error) {
 	f, err := os.Open(memory)
 	if err != nil {

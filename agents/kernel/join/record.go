@@ -21,7 +21,7 @@ func recordContext(f *untrusted.ELF) (Context, error) {
 	return Context{Kind: ThreadRecord, TLS: offset}, err
 }
 
-// tlsSegment returns the segment of thread-local variables, or nil.
+// tlsSegment returns the segment of thread-local variables, or nil if f has no such variables.
 func tlsSegment(f *untrusted.ELF) *elf.Prog {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {

@@ -22,7 +22,7 @@ const (
 
 var errNoTable = errors.New("the process has no table of threads")
 
-// tableContext returns where a process has the table of its threads. folder is the process's folder in the proc file
+// tableContext returns where a process keeps the table of its threads. folder is the process's folder in the proc file
 // system.
 func tableContext(folder string) (c Context, err error) {
 	at, err := resource.FindThreads(filepath.Join(folder, "maps"))

@@ -22,8 +22,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Limits. There are many waits, and a part of them suffices, so waits that cannot be sent at once are dropped and
-// counted.
+// Limits on sending. There are many waits, and a part of them suffices, so waits that cannot be sent at once are
+// dropped and counted.
 const (
 	maxQueued = 64   // batches
 	maxBatch  = 1024 // waits in one request
@@ -100,7 +100,7 @@ func (e *Exporter) Add(list []join.Wait) {
 	}
 }
 
-// batch returns the number of waits of a list that fit into one request, at least one.
+// batch returns how many of the first waits in list fit into one request: at least one, unless list is empty.
 func batch(list []join.Wait) (n int) {
 	const span = 400 // approximate bytes, without the process's texts
 	services := make(map[*join.Service]bool)
@@ -130,11 +130,11 @@ func (e *Exporter) Counts() Counts {
 	return e.counts
 }
 
-// maxUnsent is the number of tracepoints in the answer of Unsent.
+// maxUnsent limits the number of tracepoints that Unsent returns.
 const maxUnsent = 10_000
 
 // Unsent returns the number of waits that were dropped or failed since the previous call, by tracepoint. A receiver
-// does not say which waits it rejects, so it may be any in the same request.
+// does not say which waits it rejects, so all waits in the same request count.
 func (e *Exporter) Unsent() map[string]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +143,7 @@ func (e *Exporter) Unsent() map[string]uint64 {
 	return all
 }
 
-// Close sends the waits in the queue as long as the receiver answers. It returns the first error of the connection.
+// Close sends the waits in the queue, for at most timeout, and closes the connection.
 func (e *Exporter) Close() error {
 	close(e.queue)
 	select {
@@ -212,7 +212,7 @@ func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 	return nil
 }
 
-// lose counts n waits of list as lost.
+// lose adds n to counter, and counts all waits of list as unsent.
 func (e *Exporter) lose(counter *uint64, list []join.Wait, n int) {
 	e.count(counter, n)
 	e.mu.Lock()

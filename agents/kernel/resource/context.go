@@ -29,7 +29,8 @@ var (
 	errUpdating  = errors.New("the process updates its context")
 )
 
-// readContext returns the resource that a process publishes.
+// readContext returns the resource that a process publishes. The error wraps errNoContext if the process publishes no
+// valid context, and errUpdating if it keeps changing it. folder is the process's folder in the proc file system.
 func readContext(folder string) (attributes map[string]string, err error) {
 	at, err := findContext(filepath.Join(folder, "maps"))
 	if err != nil {
@@ -73,7 +74,8 @@ func findContext(name string) (at int64, err error) {
 	})
 }
 
-// findMapping returns the address of the first mapping whose name is wanted, from a list of mappings.
+// findMapping returns the address of the first mapping with a wanted name, or errNoContext if there is no such mapping.
+// name is the process's list of mappings.
 func findMapping(name string, wanted func(mapping string) bool) (at int64, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -127,7 +129,7 @@ func readPayload(memory *os.File, at int64) ([]byte, error) {
 	return payload, nil
 }
 
-// decodeContext returns the attributes in a payload whose values are strings.
+// decodeContext returns the attributes in payload whose values are non-empty strings.
 func decodeContext(payload []byte) (map[string]string, error) {
 	attributes := make(map[string]string)
 	err := eachMessage(payload, 1, func(resource []byte) error {
@@ -151,7 +153,8 @@ func decodeContext(payload []byte) (map[string]string, error) {
 	return attributes, nil
 }
 
-// eachMessage calls f for each field with a number whose value is bytes, a string or a message.
+// eachMessage calls f with the value of each field of the message b that has the given number and is bytes, a string or
+// a message.
 func eachMessage(b []byte, number protowire.Number, f func([]byte) error) error {
 	for len(b) > 0 {
 		n, kind, length := protowire.ConsumeTag(b)

@@ -35,8 +35,9 @@ const maxEnvironment = 1 << 20
 const maxValue = 16 << 10
 
 // Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing. [Service] is
-// missing if the process has no service name. Of returns an error that wraps [fs.ErrNotExist] if the process has
-// ended. If quick is true and the environment has no service name, it does not look for the context, which takes long.
+// missing if the process has no service name. Of returns an error that wraps [fs.ErrNotExist] if the process has ended,
+// and an error if the process keeps updating its context. If quick is true and the environment has no service name,
+// only attributes from the environment are returned, because looking for the context takes long.
 func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	folder := filepath.Join(proc, strconv.FormatUint(uint64(pid), 10))
 	environment, err := readAtMost(filepath.Join(folder, "environ"), maxEnvironment)
@@ -116,7 +117,7 @@ func parseAttributes(text string) map[string]string {
 // containerPattern matches the ID of a container in the path of its cgroup, as written by container engines.
 var containerPattern = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// containerID returns the ID of the container that a process runs in, or "".
+// containerID returns the ID of the container that a process runs in, or "" if it is unknown.
 func containerID(folder string) string {
 	text, err := readAtMost(filepath.Join(folder, "cgroup"), 64<<10)
 	if err != nil {

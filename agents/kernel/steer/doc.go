@@ -22,15 +22,15 @@ import (
 type Settings struct {
 	Endpoint  string // URL of Sibyl's API for agents
 	Token     string // bearer token; may be empty
-	ID        string // of this agent, unique
+	ID        string // unique ID of this agent
 	Host      string // name of this machine
 	Selection kernel.Selection
 	// Everything selects all processes that name their service, instead of Selection.
 	Everything bool
-	Service    string           // of selected processes without a service name; if empty, they are not observed
+	Service    string           // service of selected processes that don't name theirs; if empty, they are not observed
 	Thresholds waits.Thresholds // minimum durations of single waits to send; 0 to send no waits of the class
 	Stacks     bool
-	CPULimit   float64 // part of the machine's CPUs that probes and agent may use together; 0 is unlimited
+	CPULimit   float64 // share of the machine's CPUs that probes and agent may use together; 0 means no limit
 	Options    kernel.Options
 	Send       func([]join.Wait) // sends waits as spans
 	// Unsent returns the number of waits that could not be sent since the previous call, by tracepoint. It may be nil.
@@ -39,7 +39,8 @@ type Settings struct {
 	Logger *slog.Logger
 }
 
-// DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
+// DefaultCPULimit is the default for [Settings.CPULimit]. It is a share of all CPUs because the probes run on each of
+// them.
 const DefaultCPULimit = 0.01
 
 // StackPeriod is the default time between two stacks of a thread. A stack costs several times as much as a wait, and a

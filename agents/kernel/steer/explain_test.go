@@ -150,7 +150,7 @@ func (l *live) Record(_ context.Context, f *search.Feedback) error {
 	return nil
 }
 
-// at converts times of the current epoch to the engine's time.
+// at converts a time of the current epoch to the engine's time.
 func (l *live) at(t trace.Nanos) trace.Nanos {
 	const scale = int64(epoch / epochTime)
 	return trace.Nanos(1_700_000_000*time.Second) + trace.Nanos(int64(epoch)*int64(l.epochs)+scale*(int64(t)-l.began.UnixNano()))
@@ -323,7 +323,7 @@ func serveOTLP(t *testing.T, r ptraceotlp.GRPCServer) string {
 	return listener.Addr().String()
 }
 
-// read collects the requests of a service.
+// read collects the requests of service from out, until out ends.
 func (l *live) read(service string, out io.Reader) {
 	for d := json.NewDecoder(out); ; {
 		var r handled

@@ -39,7 +39,7 @@ const (
 	servicePriority
 )
 
-// prioritize gives a thread a real-time priority, which threads that it starts inherit. tid 0 is this thread. Without
+// prioritize gives thread tid a real-time priority, which threads that it starts inherit. tid 0 is this thread. Without
 // the right to do so, the test depends on the machine.
 func prioritize(tid int, priority uint32) {
 	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
@@ -267,7 +267,7 @@ func bindToLastCPU() error {
 	return unix.SchedSetaffinity(0, &last)
 }
 
-// spin uses CPU time, as counted by the kernel.
+// spin uses the CPU time d, as counted by the kernel.
 func spin(d time.Duration) {
 	used := func() time.Duration {
 		var t unix.Timespec

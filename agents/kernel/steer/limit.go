@@ -26,7 +26,7 @@ const (
 
 // Numbers of judgements that make a governor change its level.
 const (
-	burst        = 6   // at the limit: half a minute's worth may be used at once, for example at the start
+	burst        = 6   // at twice the limit: half a minute's excess may be used at once, for example at the start
 	patience     = 2   // at twice the limit, after a change
 	firstReturn  = 12  // in a row below half of the limit: a minute
 	latestReturn = 360 // half an hour
@@ -41,7 +41,8 @@ type governor struct {
 	returns int     // calm judgements needed to go back; grows with each failed return
 }
 
-// judge takes the cost since the last judgement, in CPUs, and reports whether the level changes.
+// judge adjusts the level to cost, the number of CPUs used since the last judgement, and reports whether the level
+// changed.
 func (g *governor) judge(cost float64) (changed bool) {
 	if g.limit <= 0 {
 		return false

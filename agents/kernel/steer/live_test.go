@@ -115,7 +115,7 @@ func requireProbes(t *testing.T) {
 	}
 }
 
-// role starts the test binary in a role and returns its process. The test waits for its end.
+// role starts the test binary in the named role and returns its process. The test waits for its end.
 func role(t *testing.T, name string, environment ...string) *exec.Cmd {
 	t.Helper()
 	c, _, out := startRole(t, name, environment...)
@@ -156,7 +156,7 @@ func startRole(t *testing.T, name string, environment ...string) (c *exec.Cmd, i
 
 func pidOf(c *exec.Cmd) string { return strconv.Itoa(c.Process.Pid) }
 
-// objects returns the programs, maps and links that a process holds, as "prog_id 7".
+// objects returns the programs, maps and links that process pid holds, as "prog_id 7".
 func objects(t *testing.T, pid string) []string {
 	t.Helper()
 	folder := filepath.Join("/proc", pid, "fdinfo")
@@ -214,7 +214,7 @@ func exists(t *testing.T, object string) bool {
 	return true
 }
 
-// newLive returns an agent for processes, without Sibyl.
+// newLive returns an agent for the processes pids, without Sibyl.
 func newLive(t *testing.T, o kernel.Options, pids ...string) *agent {
 	t.Helper()
 	requireProbes(t)
@@ -247,7 +247,7 @@ func (a *agent) sums(t *testing.T) (n uint64) {
 	return n
 }
 
-// eventually repeats a check until it holds.
+// eventually repeats check until it returns true. After the deadline it fails.
 func eventually(t *testing.T, expected string, check func() bool) {
 	t.Helper()
 	ticker, end := time.NewTicker(5*time.Millisecond), time.After(deadline)
@@ -341,7 +341,7 @@ func (*plane) Record(context.Context, *search.Feedback) error { return nil }
 
 func newPlane(t *testing.T) *plane { return newPlaneFor(t, &plane{}) }
 
-// newPlaneFor returns a control plane that reports to an engine.
+// newPlaneFor returns a control plane that reports to e.
 func newPlaneFor(t *testing.T, e control.Engine) *plane {
 	p := &plane{}
 	p.Plane = control.New(e, control.Options{})

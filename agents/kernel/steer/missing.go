@@ -55,7 +55,7 @@ func (l *lately) assess(scan int, waited float64) (changed bool) {
 	return changed
 }
 
-// miss counts single waits that were not sent, by process and by tracepoint.
+// miss counts single waits that were not sent: missing waits by process, and unsent waits by tracepoint.
 func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[string]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

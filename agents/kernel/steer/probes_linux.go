@@ -30,7 +30,7 @@ func (p *sharedProbes) Renew() error {
 	return p.probes.Renew()
 }
 
-// Events calls each for all intervals in the ring buffer.
+// Events removes all intervals from the ring buffer and calls each for them.
 func (p *sharedProbes) Events(each func(waits.Event)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *sharedProbes) Stack(id int32) ([]uint64, error) {
 	return p.probes.Stack(id)
 }
 
-// Changes returns the number of targets that ended or ran another program.
+// Changes returns the total number of targets that the programs have changed, see [kernel.Probes.Changes].
 func (p *sharedProbes) Changes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *sharedProbes) ForgetStacks() error {
 	return p.probes.ForgetStacks()
 }
 
-// Missing returns the single intervals that are missing since the previous call.
+// Missing returns the numbers and total durations of the single intervals lost since the previous call.
 func (p *sharedProbes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ type sharedJoiner struct {
 	sweeps int
 }
 
-// Service returns the service of a process, or nil.
+// Service returns the service of a process, or nil if it is unknown.
 func (j *sharedJoiner) Service(pid uint32) *join.Service {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -128,7 +128,7 @@ func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 // late.
 const keptSweeps = 5
 
-// Sweep forgets processes that have ended.
+// Sweep forgets processes that have not been used for more than keptSweeps sweeps.
 func (j *sharedJoiner) Sweep() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

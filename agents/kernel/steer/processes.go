@@ -27,8 +27,8 @@ type processes struct {
 	everything bool
 	serviceOf  func(pid uint32) *join.Service // may return nil
 
-	all      map[uint32]*join.Service // by process, in the last scan
-	services map[string]int           // latest scan that found a process of a service
+	all      map[uint32]*join.Service // by process ID, as of the last scan
+	services map[string]int           // number of the latest scan that found a process, by service
 	scans    int
 	dropped  map[string]bool // services in the last scan that exceed maxServices
 }

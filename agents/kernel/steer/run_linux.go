@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// stackID identifies a stack of a process. The process has its own service.
+// stackID identifies a stack of a process. The process is identified by its Service, because process IDs are reused.
 type stackID struct {
 	process *join.Service
 	stack   int32
@@ -76,7 +76,7 @@ type agent struct {
 	judged time.Time     // time of the last judgement
 	used   time.Duration // CPU time of the process until then
 	losses waits.Losses  // at the last reading
-	limits string        // already in the log
+	limits string        // exceeded limits, as last logged
 }
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
@@ -117,7 +117,7 @@ func (a *agent) exchangeSettings() exchange.Settings {
 	}
 }
 
-// run reads in ticks until the end.
+// run calls tick until ctx is done.
 func (a *agent) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -133,7 +133,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 }
 
-// tick does the work of a tick. While nothing is observed it only looks for processes.
+// tick does the work of tick n. While nothing is observed, it only looks for processes and judges the cost.
 func (a *agent) tick(ctx context.Context, n int) error {
 	a.steering.sample(n%samplePeriod < sampleTicks)
 	observes := a.steering.observes()
@@ -159,7 +159,7 @@ func (a *agent) tick(ctx context.Context, n int) error {
 	return nil
 }
 
-// scan counts the waits that are missing, and looks for processes.
+// scan counts missing waits and renews the lease if observes is set, and looks for processes.
 func (a *agent) scan(ctx context.Context, observes bool) error {
 	if observes {
 		missing, err := a.probes.Missing()
@@ -218,7 +218,7 @@ func (a *agent) readEvents() error {
 	return nil
 }
 
-// frames returns the names of the functions that waited. The result is empty without a stack.
+// frames returns the names of the functions that waited, or nil if the stack is missing or has been deleted.
 func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if e.Stack < 0 {
 		return nil
@@ -259,7 +259,7 @@ func (a *agent) forgetStacks() error {
 	return a.probes.ForgetStacks()
 }
 
-// judge reads the sums, and changes the level if the agent costs too much.
+// judge reads the sums, and adapts the level to the cost of the agent.
 func (a *agent) judge(ctx context.Context) error {
 	reading, err := a.probes.Read()
 	if err != nil {

@@ -32,7 +32,7 @@ type steering struct {
 	processes processes
 	enabled   *enabled
 	governor  governor
-	slice     bool              // the level sampled is observing now
+	slice     bool              // at the level sampled: whether it observes now
 	targets   map[uint32]target // of applied
 	omitted   map[string]int    // processes of enabled services beyond the number that can be observed
 	failure   error             // of the last apply
@@ -67,7 +67,7 @@ func (s *steering) Catalogue() []protocol.Tracepoint {
 }
 
 // Apply implements [exchange.Tracepoints]. When it returns, the probes observe exactly the classes that the plan
-// enables.
+// enables, unless the level is reduced or the kernel refused the change, which [steering.Outcomes] reports.
 func (s *steering) Apply(p *protocol.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 	return o
 }
 
-// unjoined returns why no process of a service provides the spans of its threads. It returns nil if a process does, or
-// none runs. The caller holds mu.
+// unjoined returns why no process of a service provides the spans of its threads. It returns nil if at least one does
+// or the service has no targets. The caller holds mu.
 func (s *steering) unjoined(service string) (err error) {
 	for _, t := range s.targets {
 		if t.service.Name != service {
@@ -172,8 +172,8 @@ func (s *steering) scan() error {
 	return nil
 }
 
-// judge processes the cost of the agent and reports whether the level changes. While no plan enables anything, there
-// is nothing to reduce.
+// judge passes the cost of the agent to the governor, and reports whether the level changed. While no plan enables
+// anything, there is nothing to reduce, so the full level stays.
 func (s *steering) judge(cost float64) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,7 @@ func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 	return t
 }
 
-// target returns the target that a process currently is, and the gate of its service.
+// target returns the target for process pid, and the gate of its service. ok is false if the process is not a target.
 func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	return t, enabled, ok
 }
 
-// record counts a wait of a service, and the span sent for it.
+// record counts part, a wait of the service, and its span if sent is true.
 func (s *steering) record(service string, part *waits.Part, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,9 +295,9 @@ func (s *steering) usageOf(id string) *usage {
 	return u
 }
 
-// distribute divides the time that the probes took among tracepoints. Each gets a part by its number of intervals,
-// including short ones, and its number of single waits. distribute also counts the intervals of processes that don't
-// provide their spans.
+// distribute divides nanos, the time that the probes took, among tracepoints. Each gets a share by its number of
+// intervals, including short ones, and its number of single waits. distribute also counts the intervals of processes
+// that don't provide their spans.
 func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// planOf returns a plan with an arm for all requests.
+// planOf returns a plan that enables ids for all requests.
 func planOf(version int64, ids ...string) *protocol.Plan {
 	slices.Sort(ids)
 	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 90, Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{}}}}

@@ -14,7 +14,7 @@ const (
 	hitBytes = 350
 )
 
-// parseID returns the service and the class of a tracepoint.
+// parseID returns the service and the class of a tracepoint. ok is false unless plans can enable the class.
 func parseID(id string) (service string, c waits.Class, ok bool) {
 	at := strings.LastIndex(id, waits.TracepointInfix)
 	if at <= 0 {
@@ -59,15 +59,15 @@ type enabled struct {
 	unknown []string             // IDs that no agent of this kind has
 }
 
-// gate reports whether the plan enables the waits of a class for the request with a trace ID. Waits of other requests
+// gate reports whether the plan enables waits of class c for the request with trace ID trace. Waits of other requests
 // must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
 // rates are the shares of an arm's requests with each class enabled.
 type rates [waits.NumClasses]float64
 
-// index returns the index of a plan. It doesn't enable the tracepoints of arms that explore, because every process
-// would then be observed all the time.
+// index returns the index of a plan. It ignores Arm.Everything, because every process would then be observed all the
+// time.
 func index(p *protocol.Plan) *enabled {
 	e := &enabled{plan: p, classes: make(map[string]waits.Set)}
 	if p == nil {

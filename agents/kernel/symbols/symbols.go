@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// Limits of the cached names.
+// Limits on the cached names.
 const (
 	maxFiles     = 256
 	maxProcesses = 1024
@@ -117,7 +117,7 @@ func (r *Resolver) process(pid uint32) *process {
 	return p
 }
 
-// Know reads the mappings of a process, so that its addresses can be named even if it ends soon.
+// Know starts to read the mappings of a process, so that its addresses can be named even if it ends soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
 // Renew forgets a process if it now runs another program, and reports whether it does.
@@ -154,7 +154,8 @@ func (r *Resolver) path(pid uint32, name string) string {
 	return filepath.Join(r.proc, strconv.FormatUint(uint64(pid), 10), name)
 }
 
-// name returns the name of an address. ok is false if only its file has a name.
+// name returns the best available name of an address. ok is false if there may be a better one once the mappings or the
+// perf map have been read again.
 func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok bool) {
 	m := p.mapping(address)
 	if m == nil {
@@ -176,7 +177,7 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 	return fmt.Sprintf("0x%x", address), false
 }
 
-// mapping returns the executable mapping that contains an address, or nil.
+// mapping returns the executable mapping that contains address, or nil if no mapping does.
 func (p *process) mapping(address uint64) *mapping {
 	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int { return cmp.Compare(m.start, a) })
 	if !found {
@@ -239,7 +240,7 @@ func (r *Resolver) begin(read func() *table) *reading {
 	return nil
 }
 
-// settle returns a table, which is empty until it has been read.
+// settle returns the table of f, which is empty until it has been read. It empties the caches if they exceed maxMemory.
 func (r *Resolver) settle(f *reading) *table {
 	if f == nil {
 		return &table{}
@@ -291,7 +292,7 @@ func readTable(mapped, root, name string) *table {
 	return readELF(f)
 }
 
-// parseMappings parses the executable mappings of /proc/PID/maps.
+// parseMappings returns the executable mappings in text, a file /proc/PID/maps, ascending by address.
 func parseMappings(text io.Reader) []mapping {
 	var all []mapping
 	for line := range lines(text) {

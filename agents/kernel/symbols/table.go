@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// Limits for hostile files.
+// Limits on hostile files.
 const (
 	maxPerfMap = 64 << 20
 	maxTable   = 64 << 20 // bytes of the names and addresses of a file or a process
@@ -39,7 +39,7 @@ type function struct {
 // segment maps offsets in the file to addresses.
 type segment struct{ offset, size, address uint64 }
 
-// atOffset returns the name of the function at an offset in the file.
+// atOffset returns the name of the function at an offset in the file, and whether there is one.
 func (t *table) atOffset(offset uint64) (string, bool) {
 	for _, s := range t.segments {
 		if offset >= s.offset && offset-s.offset < s.size {
@@ -49,7 +49,7 @@ func (t *table) atOffset(offset uint64) (string, bool) {
 	return "", false
 }
 
-// at returns the name of the function at an address.
+// at returns the name of the function at an address, and whether there is one.
 func (t *table) at(address uint64) (name string, ok bool) {
 	i, found := slices.BinarySearchFunc(t.functions, address, func(f function, a uint64) int { return cmp.Compare(f.start, a) })
 	if !found {
@@ -61,7 +61,7 @@ func (t *table) at(address uint64) (name string, ok bool) {
 	return "", false
 }
 
-// add adds a function, unless there are too many already.
+// add adds a function, unless its name is empty or the table is full. If size is 0, the function extends to the next.
 func (t *table) add(start, size uint64, name string) {
 	const overhead = 48
 	if start == 0 || name == "" || t.size > maxTable {
@@ -102,7 +102,7 @@ func readELF(r io.ReaderAt) (t *table) {
 	return t
 }
 
-// read adds the functions in symbol tables of a type that can be read.
+// read adds the functions in the readable symbol tables of the given kind.
 func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
 	_ = f.Symbols(kind, func(s *untrusted.Symbol) { t.add(s.Value, s.Size, s.Name) }, elf.STT_FUNC, elf.STT_GNU_IFUNC)
 }
@@ -185,7 +185,7 @@ func readPerfMap(folder string, pid uint32) *table {
 	return t
 }
 
-// innerPID returns the ID of a process in its own PID namespace.
+// innerPID returns the ID of a process in its own PID namespace, or pid if that is unknown.
 func innerPID(folder string, pid uint32) string {
 	own := strconv.FormatUint(uint64(pid), 10)
 	text, err := os.ReadFile(filepath.Join(folder, "status"))

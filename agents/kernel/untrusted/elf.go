@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Limits for ELF files, far above regular programs.
+// Limits on ELF files. Regular programs stay far below.
 const (
 	// MaxSection is the maximum size of sections that are read, in bytes.
 	MaxSection = 64 << 20
@@ -75,7 +75,7 @@ func (l *limitedReader) ReadAt(p []byte, at int64) (int, error) {
 	return l.r.ReadAt(p, at)
 }
 
-// keep reads a part of the file and keeps it.
+// keep reads size bytes at offset at and keeps them.
 func (l *limitedReader) keep(at int64, size int) ([]byte, error) {
 	data := make([]byte, size)
 	n, err := l.ReadAt(data, at)
@@ -130,7 +130,7 @@ func (l *limitedReader) checkHead() error {
 	return nil
 }
 
-// Data returns the content of a section, unless it is too large.
+// Data returns the content of a section, or an error if it exceeds MaxSection.
 func Data(s *elf.Section) ([]byte, error) {
 	if s.Size > MaxSection || s.FileSize > MaxSection {
 		return nil, fmt.Errorf("section %s: %w", s.Name, errTooLarge)
@@ -146,8 +146,8 @@ type Symbol struct {
 	Name        string // at most MaxName bytes
 }
 
-// Symbols calls each for the symbols of some types in the tables of a type, SHT_SYMTAB or SHT_DYNSYM. It does not use
-// package elf, which would copy the string table for each symbol if its names did not end.
+// Symbols calls each for the symbols of the given types in all tables of type table, SHT_SYMTAB or SHT_DYNSYM. It does
+// not use package elf, which would copy the string table for each symbol if its names did not end.
 func (f *ELF) Symbols(table elf.SectionType, each func(*Symbol), types ...elf.SymType) error {
 	for _, s := range f.Sections {
 		if s.Type != table || int(s.Link) >= len(f.Sections) {
@@ -192,7 +192,8 @@ func (f *ELF) symbols(data, names []byte, each func(*Symbol), types []elf.SymTyp
 	}
 }
 
-// Text returns the text at an offset in a string table, up to its zero or [MaxName] bytes.
+// Text returns the text at offset at in a string table, up to its zero or [MaxName] bytes. It returns "" if at is
+// beyond the end.
 func Text(table []byte, at uint64) string {
 	if at >= uint64(len(table)) {
 		return ""

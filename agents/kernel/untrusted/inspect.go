@@ -17,7 +17,7 @@ type Inspector struct {
 	late     atomic.Int32
 }
 
-// Answer is the answer of an inspection.
+// Answer is the result of an inspection that may still be running.
 type Answer[T any] struct{ c chan T }
 
 // Inspect runs an inspection and waits a short time for its answer. The inspection must not access data of the caller.

@@ -21,7 +21,7 @@ func Name(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), MaxName)], "\uFFFD")
 }
 
-// Open opens a regular file. Unlike opening a pipe, it never waits for a writer.
+// Open opens a regular file. It returns an error for other files, because opening them may wait or have effects.
 func Open(name string) (*os.File, error) { return open(name, os.Stat, os.OpenFile) }
 
 // OpenIn is like [Open], but for a name seen by a process with the given root. It does not leave that root.

@@ -47,7 +47,7 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// ParseClass returns the class with a name.
+// ParseClass returns the class with the given name, or an error if the name is unknown.
 func ParseClass(name string) (Class, error) {
 	for c, n := range classNames {
 		if n == name {
@@ -115,5 +115,6 @@ func (c Class) Group() Group {
 	return Rest
 }
 
-// Thresholds are durations in ns from which a single interval of each class counts as long. 0 means never.
+// Thresholds are the minimum durations in ns of single intervals that count as long, by class. With 0, no interval
+// does.
 type Thresholds [NumClasses]uint64

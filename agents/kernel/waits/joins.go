@@ -12,7 +12,7 @@ const (
 	MissingUnsampled                 // a span that is not exported
 	MissingInvalid                   // the digits of an ID are invalid
 	MissingNoService                 // the name of the service is unknown
-	MissingEnded                     // another process has the number now
+	MissingEnded                     // the process is unknown, or another one has its ID now
 	NumReasons         = iota
 )
 

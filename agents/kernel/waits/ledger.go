@@ -93,7 +93,7 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 }
 
 // addOpen adds the current interval of a thread to its row, unless the sums, which are read later, already have it. It
-// returns the key of the row, and whether it has.
+// returns the key of the row, and whether it has added the interval.
 func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) (Key, bool) {
 	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
 	if sums[k].Last > o.Now || o.Since == 0 || !l.classes.Has(o.Class) {
@@ -160,7 +160,8 @@ func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	return append(changes, d)
 }
 
-// longest returns an upper bound on the intervals in buckets, or otherwise if they are empty.
+// longest returns an upper bound on the intervals in buckets. It returns otherwise if there are no intervals, or if
+// some are in the last bucket, which is unbounded.
 func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
 	for i := Buckets - 2; i >= 0; i-- {
 		if buckets[i+1] > 0 {

@@ -23,8 +23,8 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	return parts
 }
 
-// toldAsWellBits is the binary logarithm of the fraction of a threshold from which the second part of an event within
-// a span is reported, too, as in bpf/wait.bpf.c.
+// toldAsWellBits reduces a threshold to a 2^toldAsWellBits-th for the second part of an event within a span, as in
+// bpf/wait.bpf.c.
 const toldAsWellBits = 3
 
 // InSpans returns the thresholds for the parts of an event within a span. If one part exceeds its threshold, the event

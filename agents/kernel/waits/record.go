@@ -156,7 +156,7 @@ type StackKey struct {
 	Class   Class
 }
 
-// StackSum is the time that sampled stacks stand for.
+// StackSum counts the samples of a stack, and sums up the time that they represent.
 type StackSum struct {
 	Count   uint64
 	TotalNs uint64
@@ -217,7 +217,7 @@ func decodeSum(record []byte) (s Sum) {
 	return s
 }
 
-// DecodeOpen decodes a series of states of threads.
+// DecodeOpen decodes consecutive thread states.
 func DecodeOpen(records []byte) ([]Open, error) {
 	if len(records)%OpenSize != 0 {
 		return nil, fmt.Errorf("decode states of threads: %d bytes, want a multiple of %d", len(records), OpenSize)

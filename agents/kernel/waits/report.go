@@ -51,14 +51,14 @@ type Call struct {
 	Buckets [Buckets]uint64
 }
 
-// ThreadReport is the time of one thread.
+// ThreadReport sums up the time of one thread by class.
 type ThreadReport struct {
 	TID    uint32 // 0 for all threads beyond the limit of a report
 	Comm   string
 	Totals Totals
 }
 
-// ProcessReport is the time of one process.
+// ProcessReport sums up the time of one process by class, system call and thread.
 type ProcessReport struct {
 	PID     uint32
 	Comm    string         // name of its first thread
@@ -78,14 +78,14 @@ type Stack struct {
 	TotalNs uint64
 }
 
-// MaxLongest is the number of intervals that a report lists.
+// MaxLongest limits the single intervals that a report lists.
 const MaxLongest = 32
 
 // Longest is one of the longest intervals above a threshold.
 type Longest struct {
 	Event
 	WaitTooLong bool     // the wait itself is above its threshold
-	TurnTooLong bool     // the wait for a CPU is
+	TurnTooLong bool     // the wait for a CPU is above its threshold
 	Frames      []string // innermost first; empty without a stack
 }
 
@@ -138,7 +138,7 @@ type Cost struct {
 	CPUShare float64 // of one CPU
 }
 
-// Report is the time of processes during an interval.
+// Report sums up the time of the observed processes during an interval.
 type Report struct {
 	From      time.Time
 	Duration  time.Duration
@@ -152,7 +152,7 @@ type Report struct {
 	Syscalls  map[int32]string // names of the system calls that occur
 }
 
-// Reason returns the class and the system call of an interval.
+// Reason returns the class and, if it is known, the name of the system call, for people.
 func (r *Report) Reason(c Class, syscall int32) string {
 	if name := r.Syscalls[syscall]; name != "" && name != c.String() {
 		return c.String() + " " + name
@@ -235,7 +235,7 @@ func (c *Collector) call(r *Row) {
 	}
 }
 
-// Processes returns the sums of all processes.
+// Processes returns the sums of all processes, longest time off the CPU first.
 func (c *Collector) Processes() []ProcessReport {
 	byPID := make(map[uint32]*ProcessReport)
 	for id, t := range c.threads {

@@ -39,7 +39,7 @@ type Tracepoints interface {
 	Outcomes() []protocol.Outcome
 }
 
-// Settings of an agent.
+// Settings configure an [Agent].
 type Settings struct {
 	Endpoint     string            // URL of Sibyl's API for agents, for example "http://sibyl:8321"
 	Token        string            // bearer token; may be empty
@@ -198,7 +198,8 @@ func (a *Agent) apply(p *protocol.Plan) {
 	a.setPlanError(nil)
 }
 
-// setPlanError records why the last plan was rejected, or nil if it was accepted, and triggers a status.
+// setPlanError records err, the reason why the last plan was rejected, and triggers a status. err is nil if the plan
+// was accepted.
 func (a *Agent) setPlanError(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Limits of requests and responses.
+// Limits on requests and responses.
 const (
 	requestTimeout = 15 * time.Second // in addition to the time of a long poll
 	maxRetryAfter  = 5 * time.Minute
@@ -194,7 +194,8 @@ func encode(body any) (data []byte, encoding string, err error) {
 	return b.Bytes(), "gzip", err
 }
 
-// plan waits for a plan whose hash differs from the given one. It returns nil if there is no such plan within wait.
+// plan waits for a plan whose hash differs from the given one. It returns nil if there is no such plan within wait, and
+// an error that wraps errInvalidPlan if the plan is not valid.
 func (c *client) plan(ctx context.Context, hash string, wait time.Duration) (*protocol.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+requestTimeout)
 	defer cancel()

@@ -26,7 +26,7 @@ const (
 	ConfigCatalogue = "sibyl.catalogue"
 )
 
-// Limits of messages. A message that exceeds a limit is invalid.
+// Limits on messages. A message that exceeds a limit is invalid.
 const (
 	MaxBody        = 8 << 20 // bytes of a body after decompression
 	MaxText        = 256     // bytes of an ID, a name or a value

@@ -43,8 +43,9 @@ type Enabled struct {
 	Filter int     `json:"filter,omitempty"` // filter in Plan.Filters that requests must match, from 1; may be 0
 }
 
-// Matches reports whether f selects a request whose entry span has the given name and kind. The function attribute
-// returns the formatted value of an attribute that the span has at its start, and whether the attribute exists.
+// Matches reports whether f selects a request whose entry span, in the given service, has the name operation and the
+// given kind. The function attribute returns the formatted value of an attribute that the span has at its start, and
+// whether the attribute exists.
 func (f *Filter) Matches(service, operation string, kind SpanKind, attribute func(key string) (string, bool)) bool {
 	if f.Service != "" && f.Service != service || f.Operation != "" && f.Operation != operation || f.SpanKind != "" && f.SpanKind != kind {
 		return false

@@ -20,7 +20,7 @@ type Status struct {
 	Version  int64  `json:"version"`         // of the current plan; 0 if the agent runs its baseline
 	Hash     string `json:"hash"`            // of the current plan; may be empty
 	Error    string `json:"error,omitempty"` // why the agent rejected the last plan that it received
-	// Tracepoints holds the tracepoints of the plan, and others that were hit since the previous status.
+	// Tracepoints holds the tracepoints of the plan, and others that were hit in the session.
 	Tracepoints []Outcome `json:"tracepoints,omitempty"`
 }
 

@@ -89,7 +89,7 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	return c
 }
 
-// kernelAgent returns whether to run the kernel agent.
+// kernelAgent returns whether to run the kernel agent. given reports whether --kernel was given.
 func (f *demoFlags) kernelAgent(given bool) demo.Kernel {
 	switch {
 	case f.kernel:
@@ -193,7 +193,7 @@ func demoFaultNames(faults []shop.Fault) []string {
 	return names
 }
 
-// possible returns the faults of the shop.
+// possible returns the faults that the chosen shop can have.
 func (f *demoFlags) possible() []shop.Fault {
 	if f.jvm {
 		return shop.JavaFaults()

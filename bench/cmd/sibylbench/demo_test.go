@@ -173,7 +173,7 @@ func TestDemoKilled(t *testing.T) {
 	}
 }
 
-// childrenOf returns the IDs of the children of a process. It returns nil if the system does not list them.
+// childrenOf returns the IDs of the children of process pid. It returns nil if the system does not list them.
 func childrenOf(t *testing.T, pid int) []string {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

@@ -186,7 +186,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	return benchreport.RecordedTable(p.out, &report)
 }
 
-// notice plays the streams of the set.
+// notice plays the streams of set, and sets report.Noticed and, with --pairs, report.Pairs.
 func (f *localizeFlags) notice(ctx context.Context, set *recorded.Set, report *recorded.Report, o backtest.Options) (err error) {
 	stream := recorded.Stream{Learn: f.learn, Between: f.between}
 	if report.Noticed, err = set.Notice(ctx, stream, o); err != nil || f.pairs == 0 {

@@ -48,7 +48,7 @@ const (
 	garbageTrees    = 12      // discarded trees per request
 	normalText      = 8 << 10 // bytes of text in a reply
 	picturesText    = 5 << 18 // bytes of text in a reply with pictures
-	pictureFraction = 0.5     // of the replies have pictures
+	pictureFraction = 0.5     // fraction of the replies that have pictures
 	thirdPartyDelay = 90 * time.Millisecond
 	diskDelay       = 100 * time.Millisecond
 )
@@ -77,8 +77,8 @@ type Truth struct {
 	Whole  bool     `json:"whole,omitempty"`  // it affects the whole process: its other operations, and calls of the service, are correct answers, too
 }
 
-// Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
-// calls with a target lack "HTTP".
+// Located reports whether e is the location of the fault or another correct answer. The target of a third party may be
+// unknown, and names of calls with a target lack "HTTP".
 func (t *Truth) Located(e *Edge) bool {
 	if t.Whole && (e.Service == t.Service || strings.HasPrefix(e.Target, t.Service+" ")) {
 		return true

@@ -129,7 +129,7 @@ func newArchive(file *os.File) *archive {
 	return a
 }
 
-// read reads a random part of n bytes, at most coldBytes.
+// read reads a random part of n bytes from file. n must be at most coldBytes.
 func (a *archive) read(file *os.File, n int64) error {
 	b, _ := a.buffers.Get().(*[]byte) // New makes nothing else
 	defer a.buffers.Put(b)

@@ -176,7 +176,8 @@ func (j *javaProcess) reply(ctx context.Context, c Command) Reply {
 	return Reply{Error: "the service in Java does not support this command"}
 }
 
-// inject switches the fault of the service; [None] switches it off.
+// inject switches the service to a fault, or back to normal if the fault is [None]. It reports whether there is a fault
+// now.
 func (j *javaProcess) inject(i *Injection) (bool, error) {
 	line := string(None)
 	if i.Fault != None {
@@ -198,7 +199,7 @@ func (j *javaProcess) inject(i *Injection) (bool, error) {
 // JavaPaths returns the paths of the catalog in Java. The gateway calls the first two.
 func JavaPaths() []string { return []string{"/list", "/item", "/compare", "/seller"} }
 
-// The compiler of the JVM would make the healthy time faster and faster if the service were not warmed up.
+// Limits on the warm-up. Without it, the compiler of the JVM would make requests faster and faster in the healthy time.
 const (
 	warmUpRequests = 800         // to each path
 	warmUpTime     = time.Minute // more than one JVM may warm up at once

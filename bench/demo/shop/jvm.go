@@ -74,7 +74,7 @@ func (j *jvm) awaitPort(ctx context.Context) (string, error) {
 	}
 }
 
-// stop ends the process. If the process exited before, it returns its failure.
+// stop ends the process. If the process has already exited, even successfully, it returns an error.
 func (j *jvm) stop() error {
 	select {
 	case <-j.exited:

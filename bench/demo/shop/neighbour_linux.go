@@ -94,7 +94,7 @@ func eachThread(do func(tid int) error) error {
 	return nil
 }
 
-// Disturb computes on one CPU until in or ctx ends. It is the noisy neighbour of a service.
+// Disturb computes on one CPU until ctx ends, and returns when in ends. It is the noisy neighbour of a service.
 func Disturb(ctx context.Context, in io.Reader, cpu string) error {
 	number, err := strconv.Atoi(cpu)
 	if err != nil {

@@ -12,5 +12,5 @@ var errNoNeighbour = errors.New("this fault needs Linux")
 
 func (s *service) startNeighbour() error { return errNoNeighbour }
 
-// Disturb is the noisy neighbour of a service.
+// Disturb returns an error, because the noisy neighbour is only implemented for Linux.
 func Disturb(context.Context, io.Reader, string) error { return errNoNeighbour }

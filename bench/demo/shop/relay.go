@@ -25,7 +25,7 @@ type spanRelay struct {
 	spans, extra atomic.Uint64
 }
 
-// startRelay starts a relay in front of the address to. If to is "", it only counts spans.
+// startRelay starts a relay in front of the address `to`. If `to` is empty, it only counts spans.
 func startRelay(ctx context.Context, to string) (*spanRelay, error) {
 	r := &spanRelay{server: grpc.NewServer()}
 	if to != "" {

@@ -16,7 +16,7 @@ import (
 // Resolver is the key for the address of the shop's name server among the addresses of services.
 const Resolver = "resolver"
 
-// The name server answers at once, or later if it has the fault [DNS].
+// Settings of the name server, which answers at once unless it has the fault [DNS], and of its clients.
 const (
 	dnsDelay    = 80 * time.Millisecond
 	dnsTimeout  = 5 * time.Second // of a query, as in the C library
@@ -141,7 +141,7 @@ func lookUp(server netip.AddrPort, host string, id uint16) (err error) {
 	return nil
 }
 
-// waitReadable blocks the thread until a descriptor can be read.
+// waitReadable blocks the thread until fd can be read. It returns an error after timeout.
 func waitReadable(fd int, timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, time.Until(deadline)).Milliseconds()))

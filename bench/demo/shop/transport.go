@@ -35,7 +35,7 @@ func (s *service) handle(ctx context.Context, do step, body []byte) ([]byte, err
 	return c.reply, err
 }
 
-// Limits of messages, in bytes.
+// Limits on messages, in bytes.
 const (
 	maxRequest = 64 << 10
 	maxReply   = 64 << 20
@@ -166,7 +166,7 @@ func (s *service) callFlag(span string) *atomic.Bool {
 	return s.calls[span]
 }
 
-// peer returns the address of the replica of a service that receives a request.
+// peer returns the address of the replica of service that receives q.
 func (s *service) peer(service string, q *Request) string {
 	replicas := s.peers[service]
 	return replicas[int(q.chance("replica of "+service)*float64(len(replicas)))]

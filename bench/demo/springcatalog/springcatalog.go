@@ -44,7 +44,7 @@ const (
 	advice       = "install a JDK of Java 17 or later and Maven, for example with apt-get install default-jdk-headless maven"
 )
 
-// UnavailableError reports that the machine lacks a program or a library, and how to get it. It is a line.
+// UnavailableError reports that the machine lacks a program or a library, and how to get it. Its text is one line.
 type UnavailableError struct{ reason string }
 
 func (e *UnavailableError) Error() string { return e.reason }

@@ -65,7 +65,7 @@ func result(c *Case, suspects []compare.Suspect, reason string, table *trace.Tab
 	return r
 }
 
-// add adds a service.
+// add adds s and its operations to the ranking.
 func (r *Result) add(s *compare.Suspect, table *trace.Table) {
 	whole := Entry{Service: table.Text(s.Service), Score: s.Score, Whole: s}
 	for i, op := range s.Operations {

@@ -60,7 +60,7 @@ func (s *Set) play(ctx context.Context, stream Stream, windows [][]Case, options
 	return p.Finish().Score, nil
 }
 
-// woven is a stream.
+// woven is a stream under construction.
 type woven struct {
 	clock  trace.Nanos
 	traces []movedTrace // in the order of their ends, once complete
@@ -121,13 +121,14 @@ func outside(all []movedTrace, windows []history.Interval) (healthy []movedTrace
 	return healthy
 }
 
-// add adds t, delayed by a duration.
+// add adds t, delayed by `by`.
 func (w *woven) add(t movedTrace, by time.Duration, turn int) {
 	t.start, t.end, t.shift, t.turn = t.start.Add(by), t.end.Add(by), t.shift+by, turn
 	w.traces = append(w.traces, t)
 }
 
-// playHealthy adds healthy traces for a time. When they are used up, they are repeated with other IDs.
+// playHealthy adds healthy traces for the given length of time. When they are used up, they are repeated with other
+// IDs.
 func (w *woven) playHealthy(length time.Duration) {
 	first := w.healthy[0].start
 	whole := w.healthy[len(w.healthy)-1].start.Sub(first) + 1

@@ -114,7 +114,8 @@ type slice struct {
 	traces []*recordedTrace
 }
 
-// divide divides the traces, ordered by start, into epochs counted from a time. It leaves out epochs without traces.
+// divide divides traces, which must be ordered by start, into epochs counted from the time from. It leaves out epochs
+// without traces.
 func divide(traces []*recordedTrace, from trace.Nanos, epoch time.Duration) []slice {
 	var all []slice
 	for _, t := range traces {

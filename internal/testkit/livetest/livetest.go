@@ -23,12 +23,12 @@ type Service struct {
 	*live.Service
 	t     *testing.T
 	store *store.Store
-	stop  func() error // of the first call; nil of later ones
+	stop  func() error // returns the error of Run at the first call, and nil later
 	now   atomic.Int64
-	epoch trace.Nanos // length
+	epoch trace.Nanos // length of an epoch
 }
 
-// Start starts a service at a time. It stops at the end of the test.
+// Start starts a service whose clock shows at. It stops at the end of the test.
 func Start(t *testing.T, o live.Options, at trace.Nanos) *Service {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func (s *Service) Stop() []byte {
 	return c.State
 }
 
-// Pass lets time pass until an instant, ending each epoch.
+// Pass moves the clock forward to `to`, and lets the service end each epoch in between.
 func (s *Service) Pass(to trace.Nanos) {
 	s.t.Helper()
 	for now := trace.Nanos(s.now.Load()); now < to; {
@@ -93,7 +93,7 @@ func (s *Service) Pass(to trace.Nanos) {
 	}
 }
 
-// Send sends a trace at a time.
+// Send sends x at time at.
 func (s *Service) Send(at trace.Nanos, x *trace.Trace, table *trace.Table) {
 	s.t.Helper()
 	body, err := tracegen.Protobuf([]*trace.Trace{x}, table)
@@ -103,7 +103,7 @@ func (s *Service) Send(at trace.Nanos, x *trace.Trace, table *trace.Table) {
 	s.Receive(at, body)
 }
 
-// Receive receives an export request at a time.
+// Receive passes body, an export request, to the service at time at.
 func (s *Service) Receive(at trace.Nanos, body []byte) {
 	s.t.Helper()
 	s.Pass(at)

@@ -426,7 +426,7 @@ func (w *Result) settle() {
 	w.offset()
 }
 
-// runningAbove returns the nearest ancestor of p in the same process as s that overlaps s, or nil.
+// runningAbove returns the nearest ancestor of p in the same process as s that overlaps s, or nil if no ancestor does.
 func (w *Result) runningAbove(s, p *span) *span {
 	sameProcess := func(a, b *span) bool {
 		return a.Service == b.Service && (a.Kind != trace.Client || b.Kind != trace.Server)
@@ -837,7 +837,7 @@ func (w *Result) refine(r *root, number int) bool {
 	return taken
 }
 
-// Observe returns the observation of a root, by index.
+// Observe returns the observation of the root with index number.
 func (w *Result) Observe(number int) *observation.Observation {
 	r := w.roots[number]
 	root := r.span
@@ -878,7 +878,8 @@ func (w *Result) Observe(number int) *observation.Observation {
 	return o
 }
 
-// observeBehind sets the services of a root with a plan and an arm that name another plan.
+// observeBehind sets o.Behind to the services below r that name another plan than its root. It does nothing unless the
+// root has a plan and an arm.
 func (w *Result) observeBehind(r *root, o *observation.Observation) {
 	if o.Plan <= 0 || o.Arm == 0 {
 		return
@@ -1141,7 +1142,7 @@ func (w *Result) Describe() Description {
 	return d
 }
 
-// Constants of packages critpath and observation.
+// Constants copied from packages critpath and observation.
 const (
 	otherID     = 0x5e72766572
 	skeletonLow = 0xd6e8feb86659fd93

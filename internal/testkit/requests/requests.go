@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Plain returns a request with one edge, of a type and a group given by number.
+// Plain returns a request with one edge, with the given numbers of its type and group.
 func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observation.Observation {
 	entry := trace.Op(requestType + 1)
 	ctx := trace.Context(0).Child(entry)
@@ -30,8 +30,8 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 // benchEdges is the number of edges of a typical group.
 const benchEdges = 20
 
-// Edged returns a request with benchEdges edges, of a type and a group given by number. Groups of a type share their
-// edges.
+// Edged returns a request with benchEdges edges, with the given numbers of its type and group. Groups of a type share
+// their edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
 		Trace: trace.ID{0: byte(group), 1: byte(group >> 8)}, Root: trace.SpanID(r.Uint64()),
@@ -75,7 +75,7 @@ const (
 	SizedEntry = "shop GET"
 )
 
-// Sized returns request i, of a fixed type and group, with the size and latency of a transfer.
+// Sized returns request i, of a fixed type and group, with the size and latency of t.
 func Sized(i int, start trace.Nanos, t transfergen.Transfer) *observation.Observation {
 	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
 	o := Plain(int(entry)-1, 1, start, t.Latency)

@@ -19,7 +19,7 @@ type App struct {
 	byID map[trace.Symbol]int32 // index of a point, or len(points) plus the index of a variable
 }
 
-// New returns the application for c, without its fault.
+// New returns the application for c. Its fault is inactive until [App.Inject] activates it.
 func New(c Config) *App {
 	p := build(c.withDefaults())
 	a := &App{executor: newExecutor(p), byID: make(map[trace.Symbol]int32, len(p.points)+len(p.variables))}

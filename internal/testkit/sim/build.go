@@ -23,10 +23,10 @@ const (
 	streamPods
 )
 
-// stream returns a random stream of a seed.
+// stream returns the random stream of seed with the given number.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(mix(seed, number), number)) }
 
-// maxNodes is the mean number of executed points of a request at which the builder stops adding calls.
+// maxNodes limits the mean number of points that a request executes: the builder stops adding calls before.
 const maxNodes = 700
 
 // builder builds a program, services of the deepest tier first, so that callees exist before their callers.

@@ -51,7 +51,7 @@ func (c *calendar) forget(now int64) {
 	}
 }
 
-// reserveAny reserves d, from t on, on the calendar that is free first. It returns the start of the reservation.
+// reserveAny reserves d ns, at t or later, on the calendar that is free first. It returns the start of the reservation.
 func reserveAny(calendars []calendar, t, d int64) int64 {
 	best, bestStart, bestBefore := 0, int64(0), 0
 	for i := range calendars {

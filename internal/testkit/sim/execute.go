@@ -117,7 +117,7 @@ func (r *executor) logNormal(mu, sigma float64, seed uint64) float64 {
 	return math.Exp(mu + sigma*r.rng.NormFloat64())
 }
 
-// request executes one request that arrives at t.
+// request executes one request that arrives at t. It leaves its spans in r.trace, and its durations in r.roots.
 func (r *executor) request(seed uint64, t int64, entry int32) {
 	r.number++
 	r.seed = seed
@@ -146,13 +146,14 @@ func (r *executor) request(seed uint64, t int64, entry int32) {
 	}
 }
 
-// selectHost returns the host of an execution of an entry.
+// selectHost returns the host that executes entry, drawn with seed.
 func (r *executor) selectHost(entry int32, seed uint64) int32 {
 	h := r.services[r.points[entry].service].hosts
 	return h.first + int32(mix(seed, saltHost)%uint64(h.end-h.first))
 }
 
-// exec executes point i from t on and returns when it ends. parent is the index of the nearest emitted span.
+// exec executes point i from t on and returns the time at which it ends. parent is the index of the nearest emitted
+// span.
 func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	p := &r.points[i]
 	r.executed[i] = true
@@ -238,8 +239,8 @@ func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, sp
 	return t
 }
 
-// fork executes the parallel calls that start with sites[i]. It returns when the last one ended, and the index of the
-// next call.
+// fork executes the parallel calls that start with sites[i]. It returns the time at which the last one ends, and the
+// index of the next call.
 func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host int32) (int64, int) {
 	end, before, hits := t, r.hits, r.hits
 	for first := true; i < len(sites) && (first || sites[i].parallel); i++ {
@@ -253,7 +254,7 @@ func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host in
 	return end, i
 }
 
-// visit executes a call a random number of times and returns when it ends.
+// visit executes the call s a random number of times and returns the time at which the last one ends.
 func (r *executor) visit(s *site, seed uint64, t int64, span, host int32) int64 {
 	if s.chance < 1 {
 		chance := float64(s.chance)
@@ -274,7 +275,8 @@ func (r *executor) visit(s *site, seed uint64, t int64, span, host int32) int64 
 	return t
 }
 
-// call executes a remote call with its retries. Each attempt is a separate span.
+// call executes a remote call with its retries, and returns the time at which the caller continues. Each attempt is a
+// separate span.
 func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	if p.target {
@@ -301,8 +303,8 @@ func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int6
 	}
 }
 
-// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all.
-// It returns when the attempt ends.
+// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all. It
+// returns the time at which the attempt ends.
 func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
 	span := r.open(p, seed, t, parent, host)
 	replica := r.selectHost(c.callee, seed)
@@ -325,7 +327,8 @@ func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent,
 	return end
 }
 
-// attempt executes a remote call once. It returns when the caller continues, and whether the call succeeded.
+// attempt executes a remote call once. It returns the time at which the caller continues, and whether the call
+// succeeded.
 func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
 	span := r.open(p, seed, begin, parent, host)
 	replica := r.selectHost(c.callee, seed)
@@ -356,7 +359,7 @@ func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, h
 	return end, !failing
 }
 
-// send sends a message and executes its consumer. It returns when the sender continues.
+// send sends a message and executes its consumer. It returns the time at which the sender continues.
 func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	span := r.open(p, seed, t, parent, host)
@@ -374,7 +377,7 @@ func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int6
 	return end
 }
 
-// applyFault applies the fault to an execution of p. It returns when p can start, and p's extra time.
+// applyFault applies the fault to an execution of p. It returns the time at which p can start, and its extra time.
 func (r *executor) applyFault(p *point, seed uint64, t int64, host int32) (begin, delay int64) {
 	f := &r.fault
 	if f.hosts.first < f.hosts.end && (host < f.hosts.first || host >= f.hosts.end) {

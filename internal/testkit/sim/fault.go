@@ -25,8 +25,8 @@ const coresPerHost = 2
 // burstRatio is the ratio of the mean lengths of bursts on a busy host: other work to requests.
 const burstRatio = 8
 
-// candidates returns the fitting points that are executed at least once in ten minutes on average, or all fitting
-// points that are executed if there are none.
+// candidates returns the fitting points that are executed more than once in ten minutes on average. If there are no
+// such points, it returns all fitting points that are executed at all.
 func (b *builder) candidates(fits func(*point) bool) []int32 {
 	for _, least := range []float64{1.0 / 600, 0} {
 		var found []int32
@@ -42,7 +42,7 @@ func (b *builder) candidates(fits func(*point) bool) []int32 {
 	return nil
 }
 
-// fits returns the condition for locations of a fault.
+// fits returns a function that reports whether a point can be the location of fault f.
 func (b *builder) fits(f Fault) func(*point) bool {
 	function := func(p *point) bool { return p.layer == cct.App && p.action == work && !p.baseline }
 	hasAction := func(a action) func(*point) bool { return func(p *point) bool { return p.action == a } }

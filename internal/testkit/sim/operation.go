@@ -58,7 +58,8 @@ func (sb *serviceBuilder) shape(n int) []int {
 	return parent
 }
 
-// parentOf picks a parent for function j among the functions before it. It prefers functions with many children.
+// parentOf picks a parent for function j among the functions before it, or rarely -1, the entry. It prefers functions
+// with many children.
 func (sb *serviceBuilder) parentOf(j, depth int, level, fan []int) int {
 	if sb.rng.IntN(4*j) == 0 {
 		return -1

@@ -140,7 +140,8 @@ func (a *App) allSteps(i int32) []trace.Op {
 	return steps
 }
 
-// contextsOf returns the calling contexts of point i, with all tracepoints enabled and with the baseline only.
+// contextsOf returns at most maxContexts calling contexts of point i, with all tracepoints enabled and with the
+// baseline only.
 func (a *App) contextsOf(i int32) (full, baseline []trace.Context) {
 	callers := a.callersOf(i)
 	path := []int32{i} // from i upwards

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Of converts a plan for a simulated application. Arms that explore enable everything.
+// Of converts p for a simulated application. Arms that explore enable the tracepoints in everything.
 func Of(p *search.Plan, everything map[trace.Symbol]bool) *sim.Plan {
 	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {

@@ -32,7 +32,7 @@ func JSON(traces []*trace.Trace, table *trace.Table) ([]byte, error) {
 	return (&ptrace.JSONMarshaler{}).MarshalTraces(OTLP(traces, table))
 }
 
-// resource identifies a resource.
+// resource identifies the OTLP resource of spans with the same service and host.
 type resource struct{ service, host trace.Symbol }
 
 type otlpWriter struct {

@@ -19,7 +19,7 @@ type Fleet struct {
 type Instance struct {
 	Version string
 	Slower  float64 // factor on the usual duration
-	Fails   float64 // share of the calls
+	Fails   float64 // share of the calls that fail
 }
 
 // NewFleet returns a fleet with its own table.
@@ -44,7 +44,8 @@ func (f *Fleet) Play(from, to time.Duration, all []Instance, yield func(*trace.T
 	}
 }
 
-// Request returns a request that is answered by an instance.
+// Request returns a request that arrives at start and is answered by the instance with the given number, which behaves
+// like i.
 func (f *Fleet) Request(start trace.Nanos, number int, i Instance) *trace.Trace {
 	f.next++
 	work := trace.Nanos(i.Slower * (50e6 + 50e6*f.Rand.ExpFloat64()))

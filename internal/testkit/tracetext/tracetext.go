@@ -28,8 +28,8 @@ var ErrSyntax = errors.New("tracetext: syntax error")
 // spaces are quoted. A span is a child of the nearest line above it with less indentation.
 //
 // Optional words follow: parent=NAME overrides the indentation and may name a span that is missing; host=NAME,
-// tp=TRACEPOINT, join=NAME, link=MESSAGE, error and remote set the span's fields; any other key=value is an attribute.
-// Empty lines and lines that start with # are skipped.
+// tp=TRACEPOINT, peer=SERVICE, join=NAME, link=MESSAGE, error and remote set the span's fields; any other key=value is
+// an attribute. Empty lines and lines that start with # are skipped.
 //
 // Parse adds names to table. It returns an error wrapping [ErrSyntax] with the number of the line. The trace's ID is
 // 1.
@@ -292,7 +292,8 @@ func (f *formatter) span(i int32, depth int, withParent bool) {
 	f.out.WriteByte('\n')
 }
 
-// quote puts s in double quotes if it is empty or contains a space.
+// quote puts s in double quotes if it is empty or contains a space or line end. It replaces quotes in s with
+// apostrophes, and line ends with spaces.
 func quote(s string) string {
 	s = strings.ReplaceAll(s, `"`, `'`)
 	if s == "" || strings.ContainsAny(s, " \n") {

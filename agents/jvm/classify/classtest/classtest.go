@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Class returns a class file without members.
+// Class returns the class file of a public class with the given name and without members.
 func Class(name string) []byte {
 	b := []byte{0xca, 0xfe, 0xba, 0xbe, 0, 0, 0, 55, 0, 5}
 	for i, n := range []string{name, "java.lang.Object"} {
@@ -24,7 +24,8 @@ func Class(name string) []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// Zip returns an archive. Names that end with a slash are folders.
+// Zip returns an archive of files, compressed with method except for jars, which are stored. Names that end with a
+// slash are folders.
 func Zip(t testing.TB, method uint16, files map[string][]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
