@@ -95,6 +95,6 @@ func (c *ContextCount) add(x *ContextCount) {
 	c.Errors += x.Errors
 	c.Unanswered += x.Unanswered
 	c.Exclusive += x.Exclusive
-	c.Self += x.Self
-	c.Total += x.Total
+	c.Self = saturated(c.Self, x.Self)
+	c.Total = saturated(c.Total, x.Total)
 }

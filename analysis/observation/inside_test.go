@@ -2,6 +2,7 @@ package observation_test
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -108,4 +109,29 @@ func byTracepoint(o *observation.Observation, operations map[trace.Op]bool) map[
 		}
 	}
 	return times
+}
+
+// Sums of absurd times don't wrap.
+func TestInsideSaturates(t *testing.T) {
+	const root, op = trace.Op(1), trace.Op(2)
+	top := trace.Context(0).Child(root)
+	outer := top.Child(op)
+	inner := outer.Child(op)
+	o := observation.Observation{
+		Duration: 1,
+		Contexts: []observation.ContextCount{
+			{Context: top, Op: root, Count: 1},
+			{Context: outer, Parent: top, Op: op, Count: 1, Self: math.MaxInt64, Total: math.MaxInt64},
+			{Context: inner, Parent: outer, Op: op, Count: 1, Self: 1, Total: math.MaxInt64},
+		},
+		Edges: []observation.EdgeTime{{Context: outer, Nanos: 1}},
+	}
+	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
+	var in observation.Observation
+	if !o.Inside(map[trace.Op]bool{op: true}, &in) || len(in.Contexts) != 1 {
+		t.Fatalf("contexts %+v, want one", in.Contexts)
+	}
+	if c := in.Contexts[0]; c.Self != math.MaxInt64 || c.Total != math.MaxInt64 || c.Count != 2 {
+		t.Errorf("got %+v, want the largest times of two calls", c)
+	}
 }

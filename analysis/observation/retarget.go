@@ -81,13 +81,7 @@ func (o *Observation) addCount(c ContextCount) {
 		o.Contexts = slices.Insert(o.Contexts, i, c)
 		return
 	}
-	a := &o.Contexts[i]
-	a.Count += c.Count
-	a.Errors += c.Errors
-	a.Unanswered += c.Unanswered
-	a.Exclusive += c.Exclusive
-	a.Self = saturated(a.Self, c.Self)
-	a.Total = saturated(a.Total, c.Total)
+	o.Contexts[i].add(&c)
 }
 
 // renameChild replaces old by step among the children of the root. No other child needs old any longer, because the

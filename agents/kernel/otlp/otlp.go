@@ -218,8 +218,9 @@ func (e *Exporter) lose(counter *uint64, list []join.Wait, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range list {
-		if len(e.unsent) < maxUnsent {
-			e.unsent[waits.TracepointID(list[i].Service.Name, list[i].Part.Class)]++
+		id := waits.TracepointID(list[i].Service.Name, list[i].Part.Class)
+		if _, known := e.unsent[id]; known || len(e.unsent) < maxUnsent {
+			e.unsent[id]++
 		}
 	}
 }
