@@ -114,14 +114,14 @@ func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	return size, 1 + n, n > 0
 }
 
-// isDelimited reports whether data starts with a varint and a request that can have that size.
+// isDelimited reports whether data starts with a varint and a request whose first element fits into that size.
 func isDelimited(data []byte) bool {
 	size, n := protowire.ConsumeVarint(data)
 	return n > 0 && fits(data[n:], size)
 }
 
-// isPrefixed reports whether data starts with a big-endian size of four bytes and a request that can have that size, in
-// protobuf, in JSON or compressed with zstd.
+// isPrefixed reports whether data starts with a big-endian size of four bytes and a request: in protobuf, with a first
+// element that fits into that size, in JSON, or compressed with zstd.
 func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
 		return false
