@@ -125,8 +125,8 @@ func (b *budget) inFlight() int64 {
 // taken records how long the Intake took for a request.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
-// reserve reserves n bytes and returns true, or returns false if they don't fit. The bytes stay reserved until the body
-// or piece that uses them is freed.
+// reserve reserves n bytes and returns true, or returns false if they don't fit. The caller must release reserved
+// bytes.
 func (b *budget) reserve(n int64) bool {
 	ok := take(&b.bytes, n, b.maxBytes)
 	if !ok || b.bytes.Load() > b.maxBytes-b.maxBytes/cutShare {
