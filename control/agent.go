@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// agent holds what the plane knows about one connected agent.
+// agent is the plane's knowledge of one agent, from its messages.
 type agent struct {
 	id, session, principal string // see Caller
 	transport              string

@@ -27,8 +27,8 @@ type catalogue struct {
 	plan *encodedPlan          // latest part of a plan; may be nil
 }
 
-// pageTimeout is how long an agent has to send a page before another agent is asked for it. Thus only a few of the
-// agents with the same catalogue send it.
+// pageTimeout is the time for an agent to send a page, after which another agent is asked for it. Thus only a few of
+// the agents with the same catalogue send it.
 const pageTimeout = 5 * time.Second
 
 // catalogue returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known

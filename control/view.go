@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// State says whether an agent has the current plan.
+// State is the state of an agent relative to the current plan.
 type State string
 
 // The states of an agent.

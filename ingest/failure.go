@@ -85,7 +85,7 @@ const (
 	StatusError
 )
 
-// Escape says whether a recorded exception left its span.
+// Escape is the fate of a recorded exception: it was handled within its span, or left it.
 type Escape uint8
 
 // The values of Escape. Current conventions no longer set exception.escaped, and ask to record only exceptions that

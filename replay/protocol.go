@@ -71,7 +71,7 @@ func (e *Endpoint) errOther(s served, wanted string) error {
 // protocols holds the names of protocols by the schemes of endpoints without TLS.
 var protocols = map[string]string{"grpc": "gRPC", "http": "HTTP"}
 
-// served describes what an address serves.
+// served is the protocol at an address.
 type served struct {
 	scheme  string // grpc or http; empty if unknown
 	tls     bool
@@ -81,7 +81,8 @@ type served struct {
 // probeTimeout is the timeout of a connection that probes an address.
 const probeTimeout = time.Second
 
-// encrypted returns what address serves with TLS. It returns an error if it can't connect or address doesn't serve TLS.
+// encrypted returns the protocol that address serves with TLS. It returns an error if it can't connect or address
+// doesn't serve TLS.
 func encrypted(ctx context.Context, address string) (served, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

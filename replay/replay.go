@@ -37,7 +37,7 @@ type Options struct {
 	Sent    func(traces int64)
 }
 
-// Summary counts what a replay has read and sent.
+// Summary counts the traces, spans and requests that a replay has sent.
 type Summary struct {
 	Traces   int64 `json:"traces"`
 	Spans    int64 `json:"spans"`    // accepted by the endpoint
@@ -64,7 +64,7 @@ type answer struct {
 }
 
 // Replay sends the recording in options to the endpoint `to`. It returns an error if the input cannot be read, if the
-// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary then counts what was
+// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary then counts the data
 // sent until then.
 func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err error) {
 	t, err := newRecording(options.Input.TempDir)

@@ -55,7 +55,7 @@ type pageProblem struct {
 	ShareName           string // title of the first numbers of Edges
 	TailName            string // title of the last column of Edges
 	Edges               []pageEdge
-	MoreEdges           string            // says how many edges are not shown, and their share
+	MoreEdges           string            // number and share of the edges that are not shown
 	Size                describe.Sentence // may be empty
 	Because, Next       []describe.Sentence
 	OnlyOn, WhatIf      []describe.Sentence
@@ -189,7 +189,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	return v
 }
 
-// moreEdges says how many edges of p aren't shown, and their share. It returns "" if all are shown.
+// moreEdges returns the number and the share of the edges of p that aren't shown, as text, or "" if all are shown.
 func moreEdges(p *detect.Problem) string {
 	if len(p.Edges) <= problemEdges {
 		return ""

@@ -104,7 +104,7 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 }
 
-// judged says how many traces are in the statistics.
+// judged returns the number of traces in the statistics, as text.
 func judged(r *offline.Report) string {
 	missing := int(r.Coverage.Incomplete)
 	if missing == 0 {
@@ -190,7 +190,7 @@ func onsetColour(o detect.Onset) string {
 	return terminal.Yellow
 }
 
-// who says which requests p is about: all of a type, or a group.
+// who names the requests that p is about: all of a type, or a group.
 func who(p *detect.Problem) string {
 	if p.Level == group.LevelRequestType {
 		return " · all of the type"
@@ -397,8 +397,8 @@ func covInterval(s *group.Summary) string {
 // minBetween is the smallest share of the variance between groups to show.
 const minBetween = 0.1
 
-// betweenGroups says which share of the variance in s, a request type, lies between its groups. It returns "" if the
-// share is below minBetween.
+// betweenGroups returns the share of the variance in s, a request type, that lies between its groups, as text, or "" if
+// the share is below minBetween.
 func betweenGroups(s *group.Summary) string {
 	if !(s.Between >= minBetween) {
 		return ""

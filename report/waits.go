@@ -93,7 +93,7 @@ func costText(c waits.Cost) string {
 	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " + units.Share(c.CPUShare) + " of a CPU"
 }
 
-// joinText says how many waits above a threshold were joined to spans, and how many weren't, by reason.
+// joinText describes the waits above a threshold: the number joined to spans, and the numbers of the others by reason.
 func joinText(j *waits.Joins) string {
 	text := "sent below their spans: " + units.Plural(int(j.Exact), "wait") + " above a threshold"
 	var parts []string

@@ -2,7 +2,7 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// fileLimits holds how many files each part of the process may have open.
+// fileLimits holds the maximum number of open files for each part of the process.
 type fileLimits struct {
 	database int // each of the two databases
 	agents   int // connections of agents and of clients of the API

@@ -27,7 +27,7 @@ type finding struct {
 	Do    string   `json:"do,omitempty"` // remedy, if one is needed
 }
 
-// severity says whether a check passed.
+// severity is the outcome of a check.
 type severity string
 
 // The states. A failed check means that Sibyl does not work, a warning that it sees less than it could.

@@ -157,7 +157,7 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	return f
 }
 
-// shownID is how many digits of an incident's ID commands show.
+// shownID is the number of digits of an incident's ID in the output of commands.
 const shownID = 8
 
 // mostOfIt is the minimum share of a service's additional cost with which an instance counts as differing from its

@@ -147,7 +147,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	return n.Complete()
 }
 
-// accepted says how many spans the endpoint accepted, and how many of them were duplicates if that is known.
+// accepted describes the spans that the endpoint accepted: their number and, if known, the number of duplicates.
 func accepted(s *replay.Summary) string {
 	text := units.Plural(int(s.Spans), "span")
 	switch n := s.Duplicates; {

@@ -18,7 +18,7 @@ type duplicateWatch struct {
 	spans, copies int64          // counters before the replay
 }
 
-// countingDelay is how long a service may take to count the spans that it acknowledged.
+// countingDelay is the time within which a service has counted the spans that it acknowledged.
 const countingDelay = 500 * time.Millisecond
 
 // watchDuplicates reads the counters of the service with the endpoint of f. If its API doesn't answer, the result

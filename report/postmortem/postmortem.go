@@ -92,7 +92,7 @@ func newDocument(r *Report) *document {
 	return d
 }
 
-// state says whether x is open, how long it has lasted, and why it ended.
+// state describes the course of x: whether it is open, its duration, and the reason for its end.
 func state(x *contract.Incident, now time.Time) string {
 	if x.Closed == nil {
 		return "open for " + units.Span(now.Sub(x.Onset))

@@ -30,7 +30,7 @@ type jsonRoot struct {
 	DurationNS  int64            `json:"duration_ns"`
 	Sections    []jsonSection    `json:"sections"`
 	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
-	// Origin says why the span is a root: "parentless", "below_missing" or "detached".
+	// Origin is the reason for the span being a root: "parentless", "below_missing" or "detached".
 	Origin string `json:"origin"`
 	// CallerID is the span that started a detached root, or that called the missing hop above the root. It may be
 	// empty.
