@@ -153,8 +153,8 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 // enables reports whether an arm of the plan has the tracepoint id on.
 func (b *published) enables(id string) bool { return b.enabled == nil || b.enabled[id] }
 
-// removeWaiting subtracts agents, a number of agents that stopped waiting. It closes drained if the plan was replaced
-// and no agent waits any longer.
+// removeWaiting subtracts the number of agents that stopped waiting. It closes drained if the plan was replaced and no
+// agent waits any longer.
 func (b *published) removeWaiting(agents int64) {
 	if b.waiting.Add(-agents) > 0 {
 		return

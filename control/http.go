@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	writeTimeout  = 20 * time.Second // of an answer
+	writeTimeout  = 20 * time.Second // for writing an answer
 	maxRetryAfter = 10               // seconds; each agent gets a different fraction of it
 )
 

@@ -27,13 +27,13 @@ type Agent struct {
 	Resource               map[string]string
 	Capabilities           []protocol.Capability
 	Since, Seen            time.Time
-	Tracepoints            int    // in its catalogue
+	Tracepoints            int    // number in its catalogue
 	Incomplete             bool   // pages of the catalogue are missing
-	Version                int64  // of the plan that it applied last; 0 if it is at its baseline
+	Version                int64  // version of the plan that it applied last; 0 if it is at its baseline
 	Problem                string // why it applied the last plan only in part or not at all; may be empty
 	Applied, Failed        int    // tracepoints of its plan that it applied, or could not enable
 	Conflicts              int    // messages of other sessions with its ID
-	Hits, Drops            uint64 // of all tracepoints, since its start
+	Hits, Drops            uint64 // totals of all tracepoints, since its start
 	Usage                  search.Usage
 }
 

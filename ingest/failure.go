@@ -118,7 +118,7 @@ func EscapeOf(v Value) Escape {
 // signs collects everything that can indicate a failure of the current span.
 type signs struct {
 	status     Status // of the span
-	text       Status // of the attribute
+	text       Status // status in an attribute
 	http       uint16 // 0 if unknown
 	grpc       uint8  // code + 1; 0 if unknown
 	errorType  bool
@@ -240,8 +240,8 @@ const (
 // asks reports whether spans of the given kind make a request rather than answer one.
 func asks(kind trace.Kind) bool { return kind == trace.Client || kind == trace.Producer }
 
-// httpOutcome returns the outcome by the HTTP status code of a span of the given kind, or unknownOutcome if it has
-// none.
+// httpOutcome returns the outcome of a span of the given kind by its HTTP status code, or unknownOutcome if it has no
+// code.
 func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	switch {
 	case s.http == 0:
@@ -254,8 +254,8 @@ func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	return succeeded
 }
 
-// grpcOutcome returns the outcome by the gRPC status code of a span of the given kind, or unknownOutcome if it has
-// none. A client that cancels its call, for example because it hedges, no longer needs the answer, so the call didn't
+// grpcOutcome returns the outcome of a span of the given kind by its gRPC status code, or unknownOutcome if it has no
+// code. A client that cancels its call, for example because it hedges, no longer needs the answer, so the call didn't
 // fail.
 func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 	if s.grpc == 0 {

@@ -18,7 +18,7 @@ type Keys struct {
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // a key that Builder interprets was also requested
-	only    [1 << 7]bool    // by index: see Identifies
+	only    [1 << 7]bool    // by index in names: see interprets
 	failing FailureRules
 	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
 	next    []uint8    // 1 + index of the next key of the chain, or 0
@@ -96,7 +96,8 @@ func (k *Keys) add(name string) {
 	k.first[h] = uint8(len(k.names))
 }
 
-// keyHash hashes a key by its length and three of its bytes. For most keys outside the set, this is the entire cost.
+// keyHash hashes key by its length and three of its bytes. For most keys outside a set, this is the entire cost of
+// Find. key must not be empty.
 func keyHash(key []byte) uint8 {
 	n := len(key)
 	return uint8(n)*31 + key[0]*7 + key[n>>1]*13 + key[n-1]

@@ -113,7 +113,7 @@ func (n *Names) cache(key uint64, op trace.Op) {
 	line[0] = cachedOp{key, op}
 }
 
-// Symbol returns the symbol of a service name. A name longer than [MaxName] is shortened.
+// Symbol adds name, of a service, to the dictionary and returns its symbol. A name longer than [MaxName] is shortened.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(shorten(name, MaxName)) }
 
 // shorten returns name as valid UTF-8. If it is longer than limit bytes, such as a whole query, it is cut and ends with

@@ -230,7 +230,7 @@ func (d *identity) port() []byte {
 	return nil
 }
 
-// hostOf returns the host of a URL, with its port, or nil if url isn't a URL.
+// hostOf returns the host in url, with its port, or nil if url isn't a URL.
 func hostOf(url []byte) []byte {
 	_, rest, found := bytes.Cut(url, []byte("://"))
 	if !found {
@@ -360,8 +360,8 @@ func isAction(segment []byte) bool {
 	return false
 }
 
-// completed returns the operation with the given service and kind whose name consists of name and detail, unless name
-// contains detail. raw means that detail is a path as it was called.
+// completed returns the operation with the given service and kind, named by name and detail, or only by name if that
+// contains detail. If raw is true, detail is a path from a URL, whose identifiers are replaced.
 func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte, raw bool) trace.Op {
 	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
 	if op, ok := n.cached(key); ok {
@@ -394,7 +394,7 @@ func (n *Names) peer(d *identity) trace.Op {
 	return op
 }
 
-// normal returns a name in lower case, without variable parts (see [trace.NormalName]).
+// normal returns name in lower case, without variable parts (see [trace.NormalName]).
 func normal(name []byte) []byte {
 	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
 }

@@ -66,7 +66,7 @@ func (x *exporting) run(ctx context.Context) {
 	}
 }
 
-// add queues those exemplars of a problem that the exporter doesn't know yet.
+// add queues the exemplars of the problem `of` that the exporter doesn't know yet.
 func (x *exporting) add(of *exportable) error {
 	exemplars, err := x.store.Exemplars(of.group)
 	if err != nil {

@@ -39,7 +39,7 @@ func openHTTP(ctx context.Context, name, address string, share *connlimit.Share,
 	return listener.OpenHTTP(ctx, c, server)
 }
 
-// Listen opens all configured addresses. If it returns an error, some may be open; Close does not close them.
+// Listen opens all configured addresses. If it returns an error, it leaves some of them open.
 func (s *Server) Listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err

@@ -227,7 +227,7 @@ func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	return err
 }
 
-// run sends notifications, exports critical paths and fetches traces until ctx is done or fetching fails.
+// run sends notifications, exports critical paths and fetches traces, until ctx is done or fetching fails.
 func (o *outbound) run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { o.notifier.Run(ctx); return nil })

@@ -41,7 +41,7 @@ type head struct {
 	at     trace.Nanos
 	oldest uint64
 	pieces uint64 // of the state
-	first  uint64 // number of the first piece
+	first  uint64 // number of the first of them
 }
 
 func (h *head) append(b []byte) []byte {

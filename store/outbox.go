@@ -139,7 +139,7 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes a value returned by encodeMessage. The body refers to value. An error wraps
+// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. An error wraps
 // [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)

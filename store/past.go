@@ -44,7 +44,7 @@ func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(from%trace.Nanos(group.Day)/trace.Nanos(group.Period)))
 }
 
-// dayOf and groupOf return the day and the group of a key. periodOf returns its period.
+// dayOf and groupOf return the day and the group of key. periodOf returns the start of its period.
 func dayOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(group.Day)
 }

@@ -26,7 +26,7 @@ const (
 	keyCheckpoint = 'c' // the head of the last checkpoint; the rest is under keyState and keyClosed
 	keyState      = 's' // pieces of states, by number; the head has the numbers for the last checkpoint
 	keyClosed     = 'k' // traces closed before a checkpoint, by time
-	keyDecisions  = 'd' // by the end of their epoch
+	keyDecisions  = 'd' // decisions, by the end of their epoch
 	keyExemplars  = 'e' // identities of exemplars, by group
 	keyTraces     = 't' // traces of exemplars, by ID
 	keyPositions  = 'p' // positions in sources that are read incrementally, by name of the source

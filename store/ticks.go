@@ -32,7 +32,7 @@ type Tick struct {
 	From  trace.Nanos // a multiple of [group.Tick]
 }
 
-// TickOf returns the start of the tick that contains a request's start.
+// TickOf returns the start of the tick that contains start, the start of a request.
 func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(group.Tick) }
 
 func minuteKey(at trace.Nanos) []byte {
@@ -132,7 +132,7 @@ func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (win
 	return windows, nil
 }
 
-// hourKey returns the key prefix of an hour. minutesKey returns the key of a group within it.
+// hourKey returns the key prefix of the hour that contains at. minutesKey returns the key of a group within it.
 func hourKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
 }

@@ -41,7 +41,7 @@ const page = "index.html"
 // UI serves the files of the web UI below a base path. It is safe for concurrent use.
 type UI struct {
 	base  string
-	files map[string]*file // by path below base, without leading slash
+	files map[string]*file // by path below base, without a leading slash
 }
 
 // file is a file of the UI.

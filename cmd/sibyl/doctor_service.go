@@ -357,7 +357,7 @@ func look(traces []contract.Trace) *sight {
 	return s
 }
 
-// names checks whether all spans have the name of a service.
+// names checks whether all spans name their service.
 func (s *sight) names() finding {
 	f := finding{Check: "names", State: fine, Saw: fmt.Sprintf("%s in %s name %s.", units.Plural(s.spans, "span"), units.Plural(s.traces, "sample trace"), units.Plural(len(s.services), "service"))}
 	for name := range s.services {

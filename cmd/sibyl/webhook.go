@@ -116,7 +116,7 @@ func webhookDropCommand(p *process) *cobra.Command {
 	return deadLettersCommand(p, "drop", "Delete dead letters", (*client.Client).Drop, "dropped")
 }
 
-// deadLettersCommand returns a command that applies do to the selected dead letters and then prints done.
+// deadLettersCommand returns the command name, which applies do to the selected dead letters and then prints done.
 func deadLettersCommand(p *process, name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
 	var all bool
 	c := &cobra.Command{

@@ -406,7 +406,7 @@ func (c *connection) follow(conn types.Connection, id []byte, plan control.PlanA
 // writeTimeout is the time limit for an agent to receive a message.
 const writeTimeout = 20 * time.Second
 
-// malformed is called for a message that can't be decoded.
+// malformed is called if a message can't be decoded.
 func (c *connection) malformed(conn types.Connection, _ int, _ []byte, _ error) { endMessage(conn) }
 
 // closed is called when the connection has ended. It stops sending plans and releases the agent's ID.

@@ -34,9 +34,9 @@ type OnlineOptions struct {
 	Settle   time.Duration // a trace without missing spans closes when no span arrived for this long
 	Idle     time.Duration // any trace closes when no span arrived for this long; more than Settle
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
-	MaxSpans int           // of one trace
-	MaxBytes int64         // of one trace
-	Memory   int64         // bytes of all open traces
+	MaxSpans int           // limit on the spans of one trace
+	MaxBytes int64         // limit on the bytes of one trace
+	Memory   int64         // limit on the memory of all open traces, in bytes
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 

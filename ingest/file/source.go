@@ -40,8 +40,8 @@ type source struct {
 	listed bool // found in a directory, not named by the caller
 }
 
-// list returns the files in paths. It replaces a directory by all files in and below it, ordered by name, except hidden
-// files and directories.
+// list returns the files in paths. It replaces a directory by all files in and below it, ordered by name, but skips
+// hidden files and directories.
 func list(paths []string) ([]source, error) {
 	var sources []source
 	for _, path := range paths {

@@ -354,7 +354,7 @@ const (
 	isQuote = 1 + iota
 	isOpen
 	isClose
-	isEnd // of a scalar
+	isEnd // ends a scalar
 )
 
 // skipValue consumes one JSON value. It follows only brackets and strings; decoders check the rest. It returns io.EOF

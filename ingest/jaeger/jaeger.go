@@ -416,8 +416,9 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	return v, false, j.Skip()
 }
 
-// micros reads a number of microseconds or a string that contains one. A number out of range is a defect of the span,
-// not of the record. Durations may be negative: clocks that are set back during a span cause them.
+// micros reads a number of microseconds, or a string that contains one. An invalid number, or one that is out of range,
+// is a defect of the current span, not an error. Durations may be negative: clocks that are set back during a span
+// cause them.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
 	if !v.Numeric && err == nil {

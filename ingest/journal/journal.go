@@ -198,7 +198,7 @@ func decode(seq uint64, value, buf []byte) (Record, error) {
 	return r, nil
 }
 
-// Read yields the records with the number `from` and higher, in order. It skips damaged records, which leaves gaps in
+// Read yields the records with the number `from` or higher, in order. It skips damaged records, which leaves gaps in
 // the numbers. An error ends the sequence.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -261,8 +261,9 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
-// Since returns a number such that all records from `from` up to it arrived before at, and all others at or after it.
-// If all arrived before, it returns the number of the next new record. It needs records in ascending order of time.
+// Since returns the number of the first record with the number `from` or higher that arrived at or after at, or the
+// number of the next new record if there is none. The number may be that of a missing record just before. The times of
+// records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't

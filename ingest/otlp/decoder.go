@@ -33,7 +33,7 @@ type Decoder struct {
 	data  []byte // the request being decoded
 
 	scoped    bool   // scope names are requested
-	scopeName []byte // of the current scope
+	scopeName []byte // name of the current scope
 
 	walk    jsonwalk.Walker
 	traceID [16]byte // buffers for the identifiers of a span in JSON

@@ -42,8 +42,8 @@ const (
 	textForm form = iota
 	textsForm
 	traceIDForm  // of a span
-	spanIDForm   // of a span or its parent
-	linkIDForm   // of a link, 8 or 16 bytes; omitted if invalid
+	spanIDForm   // ID of a span or its parent
+	linkIDForm   // ID of a link, 8 or 16 bytes; omitted if invalid
 	timeForm     // fixed64
 	countForm    // varint
 	flagsForm    // fixed32
@@ -345,7 +345,7 @@ func (c *converter) value(j *jx.Decoder) error {
 	})
 }
 
-// camelCase converts a name from snake case to camel case. It leaves a name in camel case unchanged.
+// camelCase converts name from snake case to camel case. It returns name unchanged if that is already in camel case.
 func camelCase(name []byte) []byte {
 	for i, c := range name {
 		if c != '_' {

@@ -70,8 +70,8 @@ func (d *Decoder) requestJSON(j *jx.Decoder) error {
 	return requestFields(&d.walk, j, d.resourceSpansJSON)
 }
 
-// requestFields calls read for each element of a request's resourceSpans. The request may be in an envelope of Jaeger's
-// API, {"result": request}, or of Tempo's, {"trace": request}.
+// requestFields reads a request and calls read for each element of its resourceSpans. The request may be in an envelope
+// of Jaeger's API, {"result": request}, or of Tempo's, {"trace": request}.
 func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	known := false
 	var unknown []byte
@@ -96,7 +96,7 @@ func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) err
 	return err
 }
 
-// envelopeFields is like requestFields, but for a request in an envelope.
+// envelopeFields is like requestFields, but reads a request inside an envelope, so unknown fields are not an error.
 func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -424,7 +424,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 	return key, v, kind, err
 }
 
-// valueJSON reads an AnyValue. For a list it returns isArray and the first element if it is a string.
+// valueJSON reads an AnyValue. For a list it returns isArray, and the first element if that is a string.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
 	if j.Next() != jx.Object {
 		return v, isNothing, j.Skip()
@@ -537,8 +537,8 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	return v, true, nil
 }
 
-// wholeNumber returns the absolute value and the sign of a decimal number, like -12, 12.0 or 1.2e1. It returns false
-// if the text isn't a number, has a fraction, or exceeds 64 bits.
+// wholeNumber returns the absolute value and the sign of text, a decimal number like -12, 12.0 or 1.2e1. ok is false if
+// text isn't a number, has a fraction, or exceeds 64 bits.
 func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 	if negative = len(text) > 0 && text[0] == '-'; negative {
 		text = text[1:]

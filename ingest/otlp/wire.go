@@ -818,8 +818,8 @@ func (d *Decoder) unknown(b []byte, tag, known uint64) error {
 	return nil
 }
 
-// longSize reads a length at b[i:] and returns it with the index after it. For an invalid length it returns a number
-// greater than the length of any slice.
+// longSize reads a length at b[i:] and returns it with the index after it. If the length is invalid, n is greater than
+// the length of any slice.
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2

@@ -69,7 +69,7 @@ func message(w *protowriter.Writer, number protowire.Number, write func()) {
 	_ = w.Message(number, func() error { write(); return nil })
 }
 
-// attribute writes an attribute with a text value.
+// attribute writes an attribute as the field with the given number. Its value is text.
 func attribute(w *protowriter.Writer, number protowire.Number, key string, value []byte) {
 	message(w, number, func() {
 		w.Text(pairKey, []byte(key))

@@ -49,7 +49,7 @@ func Translate(data []byte) (request []byte, rejected []ingest.Rejection, err er
 type translator struct {
 	walk     jsonwalk.Walker
 	out      protowriter.Writer // resources
-	spans    protowriter.Writer // of the current resource
+	spans    protowriter.Writer // spans of the current resource
 	resource endpoint           // the current one
 	rejected ingest.Batch       // only the rejected spans are used
 	span     span               // the current one

@@ -68,7 +68,7 @@ type Positions interface {
 // Counts counts the work of a [Fetcher] since its start. All fields may be read at any time.
 type Counts struct {
 	Traces     atomic.Int64 // forwarded
-	Spans      atomic.Int64 // of forwarded traces
+	Spans      atomic.Int64 // spans of forwarded traces
 	Rejected   atomic.Int64 // spans that the intake rejected
 	Queries    atomic.Int64 // queries to Jaeger
 	Failed     atomic.Int64 // failed queries
@@ -86,12 +86,12 @@ const (
 	maxWindow      = time.Minute      // while catching up
 	minRetryWindow = time.Second      // minimum length of windows after errors
 	minWindow      = time.Millisecond // windows are not halved below this
-	precision      = time.Microsecond // of times in Jaeger's storage
+	precision      = time.Microsecond // precision of times in Jaeger's storage
 	queryTimeout   = time.Minute
 	firstPause     = time.Second // after an error; doubled each time
 	maxPause       = time.Minute
-	requestSpans   = 2000    // in a forwarded request, unless a trace is larger
-	maxServices    = 10_000  // to query
+	requestSpans   = 2000    // maximum spans in a forwarded request, unless a trace is larger
+	maxServices    = 10_000  // maximum services to query
 	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
 )
 

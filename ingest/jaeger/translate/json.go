@@ -203,8 +203,8 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 // impossible is a time that span decoders reject. It replaces invalid times.
 var impossible = time.Unix(1<<60, 0)
 
-// micros parses a number of microseconds or a string that contains one. It returns 0 and true for a missing value, and
-// false for a value that is invalid or out of range.
+// micros parses raw, a number of microseconds or a string that contains one. It returns 0 and true if raw is empty, and
+// false if it is invalid or out of range.
 func micros(raw json.RawMessage) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, true

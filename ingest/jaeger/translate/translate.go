@@ -30,7 +30,7 @@ func Spans(spans []model.Span) ptrace.Traces {
 type translator struct {
 	out  ptrace.Traces
 	of   map[*model.Process]ptrace.SpanSlice
-	same map[string]ptrace.SpanSlice // by encoded process: over gRPC each span has its own copy
+	same map[string]ptrace.SpanSlice // by encoded process, because over gRPC each span has its own copy of its process
 }
 
 // spansOf returns the slice for the spans of p, which may be nil. Equal processes share one slice.

@@ -24,7 +24,7 @@ type budget struct {
 
 	mu       sync.Mutex // guards the fields below and the fields of places
 	requests int64
-	arriving list.List // of *place whose body is arriving, oldest first
+	arriving list.List // elements are *place whose body is arriving, oldest first
 }
 
 // place is the right of one request to be in flight.
@@ -32,7 +32,7 @@ type place struct {
 	of    *budget
 	began time.Time
 	cut   func()        // aborts the reading of the body
-	entry *list.Element // in budget.arriving; nil if the body has arrived or was cut off
+	entry *list.Element // element in budget.arriving; nil if the body has arrived or was cut off
 	held  bool          // counts as a request of the budget
 }
 
@@ -122,7 +122,7 @@ func (b *budget) inFlight() int64 {
 	return b.requests
 }
 
-// taken records how long the Intake took for a request.
+// taken records took, the time that the Intake needed for a request, to notice when it is slow.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
 // reserve reserves n bytes and returns true, or returns false if they don't fit. The caller must release reserved

@@ -127,7 +127,7 @@ func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
 	return s.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
 }
 
-// readPrefix reads the prefix of a message: its size in bytes and whether it is compressed.
+// readPrefix reads the prefix of a message, and returns the size of the message in bytes and whether it is compressed.
 func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	var prefix [5]byte
 	if err := stream.ReadMessageHeader(prefix[:]); err != nil {

@@ -113,7 +113,7 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding
 	return enc, nil
 }
 
-// fromPage reports whether a page in a browser sent a request. Browsers add one of these headers to every POST.
+// fromPage reports whether a page in a browser sent r. Browsers add one of these headers to every POST.
 func fromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
@@ -124,8 +124,8 @@ var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a l
 // errMethod refuses a request that is not a POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
 
-// formatOf returns the format in which to answer a request, which is also the format of its body if known is true, that
-// is, if its Content-Type is supported. Otherwise it returns JSON for OTLP, so that people can read the refusal.
+// formatOf returns the format of the body of r, and whether its Content-Type is known. If the Content-Type is unknown,
+// it returns JSON for OTLP, so that people can read the refusal.
 func formatOf(r *http.Request) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)

@@ -61,7 +61,7 @@ type Rejected struct {
 type Options struct {
 	GRPC string        // address of gRPC, host:port, or "" for off; port 0 is any port, see [Server.GRPCAddr]
 	HTTP string        // address of HTTP, like GRPC
-	TLS  connlimit.TLS // for both; clear text if zero
+	TLS  connlimit.TLS // encryption of both addresses; clear text if zero
 
 	// Authorized reports whether the bearer token, from the address `from`, may send traces. If Authorized is nil, no
 	// token is needed. It must be safe for concurrent use.
@@ -77,7 +77,7 @@ type Options struct {
 	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default 1024
 	MaxConnections   int           // open connections of each address; default 1024
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
-	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
+	IdleTimeout      time.Duration // time until a connection without requests is closed; default 5 min
 
 	// Refuse is called before a body is read and returns the refusal that the Intake would currently return for any
 	// request, or nil. It must be safe for concurrent use and may be nil.
