@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// agent is the state of one agent.
+// agent is the plane's knowledge of one agent, from its messages.
 type agent struct {
 	id, session, principal string // see Caller
 	transport              string
@@ -23,22 +23,22 @@ type agent struct {
 	since, seen            time.Time
 	polls                  int                // pending requests for plans
 	cancelPoll             context.CancelFunc // ends the latest poll; nil if it has ended
-	pollNumber             int                // of the latest poll
+	pollNumber             int                // number of the latest poll
 	released               bool               // its connection ended
 	conflicts              int                // messages of other sessions with its ID
 
-	version  int64 // of the plan that it applied last
+	version  int64 // version of the plan that it applied last
 	hash     string
 	problem  string // why it applied none or only part of the last plan; may be empty
 	on       int    // applied tracepoints of that plan
 	failed   int    // tracepoints of that plan that it could not enable
 	reported time.Time
 	outcomes []protocol.Outcome // ascending by ID
-	usage    search.Usage       // since the previous status, if both are about the same plan
+	usage    search.Usage       // between the last two statuses, if both are about the same plan
 }
 
-// Reasons to refuse an agent. Except after ErrPages, an agent should try again later. Over HTTP, the answer contains
-// the delay.
+// Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer
+// contains the delay, except for these two.
 var (
 	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID", "choose another ID, or wait until that agent is gone")
 	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
@@ -51,8 +51,8 @@ var (
 // overHTTP is the transport of agents that send statuses at regular intervals.
 const overHTTP = "http"
 
-// idTimeout is the time after which a silent agent that does not poll loses its ID to another session. It is short, so
-// that a restarted agent soon gets its ID back.
+// idTimeout is the age of an agent's last message at which another session may take its ID, unless the agent is
+// polling. It is short, so that a restarted agent soon gets its ID back.
 const idTimeout = 5 * time.Second
 
 // Caller identifies the sender of a message.
@@ -64,7 +64,7 @@ type Caller struct {
 	Services  []string // see Identity
 }
 
-// speaksFor reports whether c may speak for a service.
+// speaksFor reports whether the token of c allows it to speak for service.
 func (c *Caller) speaksFor(service string) bool {
 	return len(c.Services) == 0 || slices.ContainsFunc(c.Services, func(name string) bool {
 		prefix, all := strings.CutSuffix(name, "*")
@@ -72,14 +72,15 @@ func (c *Caller) speaksFor(service string) bool {
 	})
 }
 
-// owns reports whether c may speak for a tracepoint. The ID must name the tracepoint's service, because reports and
-// plans contain only IDs. Otherwise an agent could claim the ID of another service's tracepoint.
+// owns reports whether c may speak for t. If the token is limited to services, the ID must also start with the
+// tracepoint's service: reports and plans contain only IDs, so an agent could otherwise claim the ID of another
+// service's tracepoint.
 func (c *Caller) owns(t *protocol.Tracepoint) bool {
 	return len(c.Services) == 0 || c.speaksFor(t.Service) && strings.HasPrefix(t.ID, t.Service+"/")
 }
 
-// ownsAll reports whether c may speak for all tracepoints of a catalogue. An incomplete catalogue is allowed, as it
-// has no plan. The caller holds mu of the plane.
+// ownsAll reports whether c may speak for all tracepoints in list. An incomplete catalogue is allowed, because no
+// tracepoint in it is enabled yet. The caller holds mu of the plane.
 func (c *Caller) ownsAll(list *catalogue) bool {
 	if len(c.Services) == 0 || !list.complete() {
 		return true
@@ -92,7 +93,8 @@ func (c *Caller) ownsAll(list *catalogue) bool {
 	return !list.unnamed
 }
 
-// lookup returns the agent identified by c, and updates the time of its last message. The caller holds mu.
+// lookup returns the agent identified by c, and updates the time of its last message. The error is ErrStarting,
+// ErrUnknown, ErrConflict or ErrServices. The caller holds mu.
 func (p *Plane) lookup(c Caller) (*agent, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
@@ -113,11 +115,11 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 }
 
 // Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil
-// if the catalogue is known. The error is one of the above.
+// if the catalogue is known. The error is one of the reasons above except ErrUnknown.
 //
-// An ID belongs to the session that registered it for as long as that session polls. Another session that uses it
-// meanwhile is refused with ErrConflict. A session that uses it later gets it, and the former session is then refused
-// if it returns. Two agents with the same ID therefore do not replace each other's plans every few seconds.
+// An ID belongs to the session that registered it for as long as that session polls or sends messages. Another session
+// that uses the ID meanwhile is refused with ErrConflict. A session that uses it later gets it, and the former session
+// is refused if it returns. Two agents with the same ID therefore don't keep replacing each other.
 func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,9 +174,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// makeRoom removes the agent that was silent for longest among those of the token with the most agents, so that agents
-// with one token can't keep out agents with another. It reports whether it did: it doesn't if the token with the given
-// name would then have as many agents. A removed agent that is still running registers again. The caller holds mu.
+// makeRoom removes the agent that has been silent for longest among the agents of the token that has the most. Agents
+// with one token thus can't keep out agents with another. It does nothing and returns false if one more agent would
+// give the token principal as many. A removed agent that is still running registers again. The caller holds mu.
 func (p *Plane) makeRoom(principal string) bool {
 	most := 0
 	for _, n := range p.perPrincipal {
@@ -194,7 +196,7 @@ func (p *Plane) makeRoom(principal string) bool {
 	return true
 }
 
-// shownPrefixes are the prefixes of resource attributes that are kept and shown.
+// shownPrefixes are the prefixes of the resource attributes that are kept, for display.
 var shownPrefixes = []string{
 	"service.", "host.name", "process.pid", "process.executable.name", "telemetry.sdk.", "telemetry.distro.", "deployment.environment",
 	"k8s.pod.name", "k8s.namespace.name", "container.id", "os.type",
@@ -203,7 +205,7 @@ var shownPrefixes = []string{
 // maxAttributes limits the number of attributes kept for an agent.
 const maxAttributes = 24
 
-// shownAttributes returns the attributes of a resource that are kept.
+// shownAttributes returns the attributes of resource to keep: at most maxAttributes with one of shownPrefixes.
 func shownAttributes(resource map[string]string) map[string]string {
 	shown := make(map[string]string)
 	for k, v := range resource {
@@ -214,7 +216,7 @@ func shownAttributes(resource map[string]string) map[string]string {
 	return shown
 }
 
-// expire removes agents whose leases ended long ago.
+// expire removes agents that don't poll and were silent for two leases.
 func (p *Plane) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,7 +229,7 @@ func (p *Plane) expire() {
 	}
 }
 
-// Leave removes an agent that disconnected in order.
+// Leave removes the agent identified by c, because it said that it disconnects. It ignores an unknown agent.
 func (p *Plane) Leave(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +238,8 @@ func (p *Plane) Leave(c Caller) {
 	}
 }
 
-// Release records that the connection of an agent ended. Its lease continues, but any session may take its ID.
+// Release records that the connection of the agent identified by c ended. Its lease continues, but any session may take
+// its ID at once.
 func (p *Plane) Release(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +248,7 @@ func (p *Plane) Release(c Caller) {
 	}
 }
 
-// remove removes an agent. The caller holds mu.
+// remove removes a, after ending its poll. The caller holds mu.
 func (p *Plane) remove(a *agent) {
 	if a.cancelPoll != nil {
 		a.cancelPoll()
@@ -269,8 +272,8 @@ func (p *Plane) detachCatalogue(a *agent) {
 	a.catalogue = nil
 }
 
-// jitter returns a fraction in [0, 1) that depends only on an agent's ID. It spreads the requests of many agents over
-// time.
+// jitter returns a fraction in [0, 1) that depends only on id, the ID of an agent. It spreads the requests of many
+// agents over time.
 func jitter(id string) float64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails

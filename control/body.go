@@ -31,7 +31,8 @@ type Meter struct {
 // Meter returns a Meter at zero. The caller calls Done at the end.
 func (p *Plane) Meter() *Meter { return &Meter{plane: p} }
 
-// Add adds n bytes. It returns an error if all messages together exceed [Options.MaxBuffered].
+// Add adds n bytes. It returns errBusy if all messages together exceed [Options.MaxBuffered], unless this message has
+// at most freeBytes. The bytes are counted even then.
 func (m *Meter) Add(n int) error {
 	before := m.counted()
 	m.bytes += int64(n)
@@ -44,7 +45,7 @@ func (m *Meter) Add(n int) error {
 // Bytes returns the number of bytes added since the last Done.
 func (m *Meter) Bytes() int64 { return m.bytes }
 
-// Done resets the Meter to zero. It may be used again.
+// Done resets m to zero, so that it can be used for another message.
 func (m *Meter) Done() {
 	m.plane.buffered.Add(-m.counted())
 	m.bytes = 0
@@ -52,7 +53,7 @@ func (m *Meter) Done() {
 
 func (m *Meter) counted() int64 { return max(0, m.bytes-freeBytes) }
 
-// meteredReader is a reader whose bytes are counted.
+// meteredReader counts the bytes that it reads with a Meter, and fails if the Meter does.
 type meteredReader struct {
 	io.Reader
 	meter *Meter
@@ -67,8 +68,8 @@ func (m meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the decompressed body of a request, at most limit bytes, and a function to call when the caller no
-// longer uses it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
+// Body returns the decompressed body of r, at most limit bytes, and a function to call when the caller no longer uses
+// it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
 func (p *Plane) Body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error) {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only in tests without a network
@@ -112,7 +113,7 @@ func tooLarge(limit int64) error {
 	return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", limit), "")
 }
 
-// refuseBody returns the refusal of a body after an error while reading it.
+// refuseBody returns the refusal of a body whose reading failed with err.
 func refuseBody(err error) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(large.Limit)
@@ -123,8 +124,9 @@ func refuseBody(err error) error {
 	return refusal.New(refusal.Malformed, "the body cannot be read", "")
 }
 
-// acquireDecoder waits until the body of a request may be decoded. The caller calls release afterwards. Few bodies are
-// decoded at a time, so that plans aren't delayed.
+// acquireDecoder waits until the body of r may be decoded. The caller must call release afterwards. Few bodies are
+// decoded at a time, so that plans aren't delayed. The error is errBusy after bodyTimeout, or the error of the
+// request's context.
 func (p *Plane) acquireDecoder(r *http.Request) (release func(), err error) {
 	timer := time.NewTimer(bodyTimeout)
 	defer timer.Stop()

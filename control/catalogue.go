@@ -14,12 +14,12 @@ import (
 type catalogue struct {
 	protocol.Catalogue
 	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
-	requested []time.Time             // when an agent was last asked for the page
+	requested []time.Time             // by page: when an agent was last asked for it
 	agents    int
 	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
 
-	services map[string]bool // of its tracepoints; nil while pages are missing
+	services map[string]bool // services of its tracepoints; nil while pages are missing
 	unnamed  bool            // an ID does not start with its service and a slash
 
 	mu   sync.Mutex            // guards the fields below; locked after Plane.mu
@@ -27,11 +27,12 @@ type catalogue struct {
 	plan *encodedPlan          // latest part of a plan; may be nil
 }
 
-// pageTimeout is the time for an agent to send a page before another agent is asked for it. Only a few of the agents
-// with the same catalogue send it.
+// pageTimeout is the time for an agent to send a page, after which another agent is asked for it. Thus only a few of
+// the agents with the same catalogue send it.
 const pageTimeout = 5 * time.Second
 
-// catalogue returns the catalogue with the hash of c. If there is none, it adds one. The caller holds mu.
+// catalogue returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known
+// catalogue has another size, and ErrFull if there are too many tracepoints. The caller holds mu.
 func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	list := p.catalogues[c.Hash]
 	switch {
@@ -54,14 +55,14 @@ func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	return list, nil
 }
 
-// dropUnused removes an incomplete catalogue without agents. The caller holds mu.
+// dropUnused removes c if it is incomplete and has no agents. The caller holds mu.
 func (p *Plane) dropUnused(c *catalogue) {
 	if c.agents == 0 && !c.complete() {
 		p.drop(c)
 	}
 }
 
-// drop removes a catalogue. The caller holds mu.
+// drop removes c. The caller holds mu.
 func (p *Plane) drop(c *catalogue) {
 	delete(p.catalogues, c.Hash)
 	p.tracepoints -= c.Size
@@ -96,7 +97,7 @@ func (c *catalogue) add(page *protocol.Page) error {
 	return nil
 }
 
-// ascending reports whether the IDs of tracepoints are strictly ascending.
+// ascending reports whether the IDs in all are strictly ascending.
 func ascending(all []protocol.Tracepoint) bool {
 	for i := 1; i < len(all); i++ {
 		if all[i-1].ID >= all[i].ID {
@@ -106,7 +107,7 @@ func ascending(all []protocol.Tracepoint) bool {
 	return true
 }
 
-// intern makes equal strings of tracepoints share memory: there are only a few distinct services, scopes and owners.
+// intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners.
 func intern(all []protocol.Tracepoint) {
 	known := make(map[string]string)
 	one := func(s *string) {
@@ -155,7 +156,7 @@ func (c *catalogue) content() []protocol.Tracepoint {
 	return c.all
 }
 
-// find returns the tracepoint with an ID, or nil. all is ascending by ID.
+// find returns the tracepoint in all with the given ID, or nil. all must be ascending by ID.
 func find(all []protocol.Tracepoint, id string) *protocol.Tracepoint {
 	i := sort.Search(len(all), func(i int) bool { return all[i].ID >= id })
 	if i < len(all) && all[i].ID == id {

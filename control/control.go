@@ -27,11 +27,11 @@ import (
 
 // Engine receives the reports of agents.
 type Engine interface {
-	// Record returns once f is durable. After an error, a later call repeats the report.
+	// Record returns once f is durable. If it returns an error, a later call repeats the report.
 	Record(ctx context.Context, f *search.Feedback) error
 }
 
-// Options configure a [Plane]. Zero fields get the default values below.
+// Options configures a [Plane]. Zero fields get the default values below.
 type Options struct {
 	Lease        time.Duration // how long a plan applies after the last answer
 	CatalogueTTL time.Duration // how long a catalogue without agents is kept, unless another one replaces it
@@ -41,13 +41,13 @@ type Options struct {
 	Log          *slog.Logger
 }
 
-// Default options and fixed limits.
+// Defaults of [Options] and fixed limits.
 const (
 	defaultLease        = 90 * time.Second
 	defaultCatalogueTTL = 10 * time.Minute
 	defaultMaxBuffered  = 256 << 20
 	defaultMaxAgents    = 20_000
-	maxTracepoints      = 1_000_000 // of all catalogues, each counted once
+	maxTracepoints      = 1_000_000 // in all catalogues; agents that share one count once
 	maxOutcomes         = 4_000_000 // of all agents
 	tick                = time.Second
 	measureTicks        = 5 // ticks between reports of measurements
@@ -74,9 +74,9 @@ type Plane struct {
 	lastReported lastReported
 }
 
-// Counts holds counters since the start.
+// Counts counts the work of a [Plane] since its start.
 type Counts struct {
-	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers by kind
+	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers, by kind
 	Refused                                atomic.Int64 // requests
 	Conflicts                              atomic.Int64 // messages that use the ID of another agent
 	Expired                                atomic.Int64 // agents removed after a time without messages
@@ -98,8 +98,8 @@ func New(engine Engine, o Options) *Plane {
 	return p
 }
 
-// Begin admits agents. The caller must publish the current plan first. known are the services whose catalogues the
-// engine has.
+// Begin starts to admit agents. The caller must publish the current plan first. known lists the services whose
+// catalogues the engine has.
 func (p *Plane) Begin(known []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *Plane) ready() error {
 	}
 }
 
-// Close answers all waiting agents. It may be called once.
+// Close answers all waiting agents. It must be called only once.
 func (p *Plane) Close() { close(p.closing) }
 
 // Counts returns the counters of p.
@@ -150,10 +150,11 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 	return b
 }
 
-// enables reports whether the plan has a tracepoint on for any request.
+// enables reports whether an arm of the plan has the tracepoint id on.
 func (b *published) enables(id string) bool { return b.enabled == nil || b.enabled[id] }
 
-// removeWaiting subtracts agents that stopped waiting. It closes drained if the plan was replaced and no agent waits.
+// removeWaiting subtracts the number of agents that stopped waiting. It closes drained if the plan was replaced and no
+// agent waits any longer.
 func (b *published) removeWaiting(agents int64) {
 	if b.waiting.Add(-agents) > 0 {
 		return
@@ -165,12 +166,12 @@ func (b *published) removeWaiting(agents int64) {
 	}
 }
 
-// newPlan returns a plan without arms.
+// newPlan returns a plan with the given version and no arms.
 func (p *Plane) newPlan(version int64) *protocol.Plan {
 	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
 }
 
-// Publish sends plan, whose symbols are names in table, to all agents. It ignores a plan with the current version.
+// Publish sends plan to all agents. table has the names of its symbols. A plan with the current version is ignored.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
 	if before.plan.Version == plan.Version {
@@ -194,7 +195,7 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before.removeWaiting(0)
 }
 
-// Run removes agents that have left and reports changes to the engine until ctx is done. Call Begin first.
+// Run removes agents that have gone silent and reports changes to the engine, until ctx is done. Call Begin first.
 func (p *Plane) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()

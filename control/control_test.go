@@ -25,7 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recorder is an engine that stores all feedback.
+// recorder is a control.Engine that stores all feedback, or fails.
 type recorder struct {
 	mu      sync.Mutex // guards the fields below
 	all     []search.Feedback
@@ -49,7 +49,7 @@ func (e *recorder) reports() []search.Feedback {
 	return slices.Clone(e.all)
 }
 
-// catalogues returns the number of tracepoints of each service according to the feedback so far.
+// catalogues returns the number of tracepoints by service according to the feedback so far.
 func (e *recorder) catalogues() string {
 	services := make(map[string]int)
 	for _, f := range e.reports() {
@@ -93,7 +93,7 @@ func newHarness(t *testing.T, known ...string) *harness {
 	return w
 }
 
-// on publishes a plan with the given tracepoints in one arm, whose name isn't in the table.
+// on publishes a plan with the tracepoints ids in one arm, whose name isn't in the table.
 func (w *harness) on(ids ...string) {
 	w.plan = search.Plan{Version: w.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 1}}}
 	for _, id := range ids {
@@ -102,7 +102,7 @@ func (w *harness) on(ids ...string) {
 	w.plane.Publish(&w.plan, &w.table)
 }
 
-// points returns n tracepoints of a service.
+// points returns n tracepoints of service.
 func points(service string, n int) []protocol.Tracepoint {
 	list := make([]protocol.Tracepoint, n)
 	for i := range list {
@@ -126,7 +126,7 @@ func registration(service, session string, all []protocol.Tracepoint, page int) 
 	return r
 }
 
-// call sends a request with body, unless it is nil, as JSON.
+// call sends a request. Its body is body as JSON, or empty if body is nil.
 func (w *harness) call(method, path string, body any, header ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	var content io.Reader = http.NoBody
@@ -147,7 +147,7 @@ func (w *harness) call(method, path string, body any, header ...string) *httptes
 	return a
 }
 
-// register registers an agent with a catalogue of one page.
+// register registers the agent id with the catalogue all, which must fit into one page.
 func (w *harness) register(id, session, service string, all []protocol.Tracepoint) {
 	w.t.Helper()
 	if a := w.call(http.MethodPut, id, registration(service, session, all, 0)); a.Code != http.StatusOK || strings.Contains(a.Body.String(), "missing") {
@@ -155,7 +155,7 @@ func (w *harness) register(id, session, service string, all []protocol.Tracepoin
 	}
 }
 
-// report sends outcomes of the current plan from an agent of session 1.
+// report sends outcomes of the current plan from the agent id, in session 1.
 func (w *harness) report(id string, outcomes ...protocol.Outcome) {
 	w.t.Helper()
 	s := protocol.Status{Protocol: 1, Session: "1", Version: w.plan.Version, Tracepoints: outcomes}
@@ -164,8 +164,8 @@ func (w *harness) report(id string, outcomes ...protocol.Outcome) {
 	}
 }
 
-// fetch requests the plan of an agent and returns it with the status of the answer. The plan is nil unless the status
-// is 200.
+// fetch requests the plan of the agent id and returns it with the status of the answer. The plan is nil unless the
+// status is 200.
 func (w *harness) fetch(id, query, has string) (*protocol.Plan, int) {
 	w.t.Helper()
 	a := w.call(http.MethodGet, id+"/plan?"+query, nil, "If-None-Match", `"`+has+`"`)

@@ -15,8 +15,8 @@ import (
 
 var errTrailing = errors.New("data follows the object")
 
-// object calls field for each key of the JSON object in body whose value isn't null. It returns a refusal if body is
-// anything else.
+// object calls field for each key of the JSON object in body whose value isn't null. It returns a refusal if body isn't
+// exactly one object or field returns an error.
 func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	d := jx.DecodeBytes(body)
 	if err := d.ObjBytes(present(field)); err != nil {
@@ -28,7 +28,7 @@ func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	return nil
 }
 
-// present returns a function that skips null values and passes others to field.
+// present returns a callback for jx that skips null values and calls field for the others.
 func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []byte) error {
 	return func(d *jx.Decoder, key []byte) error {
 		if d.Next() == jx.Null {
@@ -38,8 +38,8 @@ func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []by
 	}
 }
 
-// decodeRegistration decodes a registration. It skips the page if the catalogue is complete. If many agents have the
-// same catalogue, only the first agent's is decoded.
+// decodeRegistration decodes a registration. It skips the page if the catalogue is already complete, so that a
+// catalogue shared by many agents is decoded only once.
 func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) {
 	var r protocol.Registration
 	var page []byte
@@ -78,7 +78,7 @@ func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) 
 	return &r, nil
 }
 
-// decodeStatus decodes a status.
+// decodeStatus decodes a status, or returns a refusal.
 func decodeStatus(body []byte) (*protocol.Status, error) {
 	var s protocol.Status
 	err := object(body, func(d *jx.Decoder, key string) (err error) {

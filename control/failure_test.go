@@ -16,12 +16,12 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// link is a network between agents and a control plane, which can fail.
+// link is a network between agents and a control plane that can fail.
 type link struct {
 	mu      sync.Mutex // guards the fields below
 	to      http.Handler
 	down    bool
-	cancels []context.CancelFunc // of requests in progress
+	cancels []context.CancelFunc // cancel the requests in progress
 }
 
 var errDown = errors.New("the network is down")
@@ -93,7 +93,7 @@ func start(t *testing.T, l *link, options ...tracepoint.Option) *program {
 	return p
 }
 
-// on returns the number of applied tracepoints.
+// on returns the number of tracepoints that are applied.
 func (p *program) on() int {
 	n := 0
 	for _, o := range p.registry.Outcomes() {

@@ -14,13 +14,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// lastReported is the state last reported to the engine, so that only changes are reported.
+// lastReported is the state last reported to the engine. We compare with it to report only changes.
 type lastReported struct {
-	services    map[string]string // hash of the catalogue by service; "" if known since before the start
+	services    map[string]string // catalogue hash by service; "" if known since before the start
 	began       time.Time         // start time; earlier services keep their catalogues for CatalogueTTL after it
-	catalogues  string            // hashes of the complete catalogues when last compared; "" to compare again
+	catalogues  string            // hashes of the complete catalogues at the last comparison; "" to compare again
 	costs       map[string]search.Cost
-	unavailable map[string]time.Time // end time by ID
+	unavailable map[string]time.Time // by ID: end of the time for which the tracepoint was reported unavailable
 	measured    search.Measured
 }
 
@@ -32,8 +32,8 @@ func newLastReported(known []string, now time.Time) lastReported {
 	return t
 }
 
-// feedback returns the changes since the last report, or nil, and a function to call once they are recorded. It
-// includes measurements if measured is true.
+// feedback returns the changes since the last report and a function to call once they are recorded, or nil if nothing
+// changed. It includes measurements if measured is true.
 func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,8 +80,8 @@ func (p *Plane) dropReplaced(now time.Time) {
 	}
 }
 
-// reportCatalogues adds the services whose catalogues changed. The catalogue of a service is the union of its agents'
-// catalogues. The caller holds mu.
+// reportCatalogues adds the services whose catalogues changed to f and `after`. The catalogue of a service is the union
+// of its agents' catalogues. The caller holds mu.
 func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now time.Time) {
 	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
 	settled := now.Sub(p.lastReported.began) > p.options.CatalogueTTL
@@ -118,8 +118,8 @@ func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now ti
 	p.retryUnavailable(f, after)
 }
 
-// unite removes repeated IDs from a list that is ascending by ID. If agents report different owners or parents of a
-// tracepoint, they become unknown.
+// unite removes repeated IDs from list, which must be ascending by ID. If agents report different owners or parents for
+// a tracepoint, its owner or parent becomes unknown.
 func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	n := 0
 	for i := range list {
@@ -167,7 +167,7 @@ var spanKinds = map[protocol.SpanKind]trace.Kind{
 	protocol.Producer: trace.Producer, protocol.Consumer: trace.Consumer,
 }
 
-// announced converts agents' tracepoints to the engine's type.
+// announced converts list to the engine's type.
 func announced(list []protocol.Tracepoint) []search.Announced {
 	all := make([]search.Announced, len(list))
 	for i := range list {
@@ -180,8 +180,8 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 	return all
 }
 
-// reportMeasured adds three things: the usage of the plan, costs that changed, and tracepoints that most of their
-// agents couldn't enable or any agent missed. The caller holds mu.
+// reportMeasured adds to f and `after` the usage of the plan, the costs that changed, and the tracepoints that most
+// agents couldn't enable or for which an agent missed many records. The caller holds mu.
 func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
 	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
 	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {
@@ -208,5 +208,5 @@ func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time
 	}
 }
 
-// differ reports whether two costs differ by more than costFactor.
+// differ reports whether the costs a and b differ by more than costFactor.
 func differ(a, b float64) bool { return math.Max(a, b) > costFactor*math.Min(a, b) }

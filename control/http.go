@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	writeTimeout  = 20 * time.Second // of an answer
+	writeTimeout  = 20 * time.Second // for writing an answer
 	maxRetryAfter = 10               // seconds; each agent gets a different fraction of it
 )
 
@@ -27,8 +27,8 @@ type Identity struct {
 	Services []string // services that its agents may speak for; all if empty; a final * matches any suffix
 }
 
-// Handler returns the handler of all paths below [protocol.Path]. identify returns the token that a request carries, or
-// a [*refusal.Error].
+// Handler returns a handler for all paths below [protocol.Path]. identify must return the token that a request carries,
+// or a [*refusal.Error].
 func (p *Plane) Handler(identify func(*http.Request) (Identity, error)) http.Handler {
 	h := &handler{plane: p, identify: identify}
 	mux := http.NewServeMux()
@@ -45,7 +45,7 @@ type handler struct {
 	identify func(*http.Request) (Identity, error)
 }
 
-// serve returns a handler that calls f and writes its error as a refusal.
+// serve returns a handler that identifies the caller, calls f, and writes an error as a refusal.
 func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -107,7 +107,7 @@ func notFound(http.ResponseWriter, *http.Request, Caller) error {
 		" and POST "+protocol.Path+"{id}"+protocol.StatusPath)
 }
 
-// read reads the body of a request and passes it to decode. Few bodies are decoded at a time.
+// read reads the body of r, which must be JSON, and passes it to decode. Few bodies are decoded at a time.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
@@ -152,7 +152,7 @@ func BadJSON(err error) error {
 	return refusal.New(refusal.Malformed, "invalid JSON: "+why, "")
 }
 
-// HasCatalogue reports whether all pages of a catalogue were received.
+// HasCatalogue reports whether all pages of the catalogue with the hash of c were received.
 func (p *Plane) HasCatalogue(c protocol.Catalogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,11 +188,11 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	return nil
 }
 
-// statusDelay is the maximum delay of statuses while a new plan is being delivered.
+// statusDelay limits the time for which statuses wait while a new plan is being delivered.
 const statusDelay = time.Second
 
-// afterDelivery waits until all agents that waited for the current plan have received it. Statuses are less urgent than
-// plans.
+// afterDelivery waits until all agents that waited for the current plan have received it, but at most statusDelay,
+// because statuses are less urgent than plans.
 func (h *handler) afterDelivery(ctx context.Context) {
 	delivered := h.plane.published.Load().delivered
 	select {

@@ -33,8 +33,8 @@ func TestMaxAgents(t *testing.T) {
 	}
 }
 
-// Agents with one token can't keep out agents with another: the agents of the token with the most make room, the most
-// silent one first.
+// Agents with one token can't keep out agents with another: of the token with the most agents, the one that has been
+// silent for longest makes room.
 func TestMaxAgentsOfToken(t *testing.T) {
 	var now time.Time
 	p := control.New(&recorder{}, control.Options{

@@ -17,7 +17,8 @@ type encodedPlan struct {
 	json []byte
 }
 
-// planOf returns the part of a plan for agents with the catalogue: all arms, with the tracepoints of the catalogue.
+// planOf returns the part of `from` for agents with the catalogue c: all arms, with only the tracepoints in c that are
+// not in the baseline.
 func (c *catalogue) planOf(from *published) *encodedPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +56,7 @@ func (e *encodedPlan) version() int64 {
 	return e.plan.Version
 }
 
-// distinct returns the number of tracepoints in any arm.
+// distinct returns the number of distinct tracepoints in all arms.
 func (e *encodedPlan) distinct() int {
 	ids := make(map[string]bool)
 	for i := range e.plan.Arms {
@@ -77,8 +78,8 @@ type PlanAnswer struct {
 	catalogueChanged <-chan struct{} // closed when the agent gets another catalogue
 }
 
-// Plan returns the current plan of an agent and renews its lease. has is the hash of the plan that the agent has; it
-// may be empty.
+// Plan returns the current plan for the agent identified by c and renews its lease. has is the hash of the plan that
+// the agent has, or empty. The error is ErrUnknown, ErrConflict, ErrServices or ErrStarting.
 func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	from := p.published.Load()
 	p.mu.Lock()
@@ -111,9 +112,8 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	return PlanAnswer{e.hash, e.json, e.hash == has, from, complete, changed}, nil
 }
 
-// Wait returns the plan of an agent as soon as its hash differs from has. It returns an unchanged plan when ctx is
-// done or the given time has passed, which is limited to a third of a lease. A later call for the same agent ends
-// earlier calls.
+// Wait is like Plan, but waits until the hash of the plan differs from has. It returns an unchanged plan after wait,
+// which is limited to a third of a lease, or when ctx is done. A later call for the same agent ends earlier calls.
 func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (PlanAnswer, error) {
 	wait = min(wait, p.options.Lease/3)
 	answer, err := p.Plan(c, has)
@@ -144,7 +144,8 @@ func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Durati
 	return answer, err
 }
 
-// beginPoll records that an agent waits, and ends its earlier poll. The caller must call ended after the poll.
+// beginPoll records that the agent identified by c waits, and ends its earlier poll. cancel must end the new one. The
+// caller must call ended after the poll.
 func (p *Plane) beginPoll(c Caller, cancel context.CancelFunc) (ended func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Report processes the status of an agent. It ignores outcomes of tracepoints that are not in the agent's catalogue,
-// since no plan enables them. The error is ErrUnknown, ErrConflict or ErrFull.
+// Report processes the status s of the agent identified by c. It ignores outcomes of tracepoints that are not in the
+// agent's catalogue, because no plan enables them. The error is ErrUnknown, ErrConflict, ErrServices, ErrStarting or
+// ErrFull.
 func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	c.Session = s.Session
 	p.mu.Lock()
@@ -39,8 +40,8 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
-// count returns the number of a plan's tracepoints that are applied, and the number that couldn't be enabled. Agents
-// also report tracepoints of earlier plans.
+// count returns how many of outcomes are about tracepoints of plan that are applied, and about ones that couldn't be
+// enabled. It ignores others, because agents also report tracepoints of earlier plans.
 func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -55,8 +56,8 @@ func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	return on, failed
 }
 
-// known returns the outcomes of tracepoints in a catalogue, without reasons. Each tracepoint appears once, ascending
-// by ID. The result shares memory only with the catalogue.
+// known returns the outcomes of tracepoints in all, a catalogue, without reasons. Each tracepoint appears once,
+// ascending by ID. The strings of the result share memory with the catalogue rather than with outcomes.
 func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
 	var list []protocol.Outcome
 	for i := range outcomes {
@@ -70,8 +71,8 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// firstFailure describes the first tracepoint of a catalogue that couldn't be enabled or is incomplete, with the
-// reason. It returns "" if there is no such tracepoint.
+// firstFailure describes the first outcome of a tracepoint in all that couldn't be enabled or is incomplete, with the
+// reason. It returns "" if there is no such outcome.
 func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
 	for i := range outcomes {
 		if o := &outcomes[i]; (o.State != protocol.Applied || o.Incomplete) && find(all, o.ID) != nil {
@@ -81,14 +82,14 @@ func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string
 	return ""
 }
 
-// setOutcomes replaces the outcomes of an agent. The caller holds mu.
+// setOutcomes replaces the outcomes of a. The caller holds mu.
 func (p *Plane) setOutcomes(a *agent, outcomes []protocol.Outcome) {
 	p.numOutcomes += len(outcomes) - len(a.outcomes)
 	a.outcomes = outcomes
 }
 
-// ReportOutcomes processes the outcomes of single tracepoints from an agent that does not measure costs. The error is
-// ErrUnknown, ErrConflict or ErrFull.
+// ReportOutcomes processes outcomes from the agent identified by c, which does not measure costs. Tracepoints that are
+// not in outcomes count as applied. The errors are those of [Plane.Report].
 func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +110,8 @@ func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	return nil
 }
 
-// ReportApplied records that an agent applied the plan with the given hash or, if failure is not empty, that it failed
-// to and why. The error is ErrUnknown or ErrConflict.
+// ReportApplied records that the agent identified by c applied the plan with the given hash or, if failure is not
+// empty, why it didn't. The error is ErrUnknown, ErrConflict, ErrServices or ErrStarting.
 func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 	p.mu.Lock()
 	a, err := p.lookup(c)
@@ -132,7 +133,7 @@ func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 	return nil
 }
 
-// AppliedHash returns the hash of the plan that an agent applied last, or "" if it is unknown.
+// AppliedHash returns the hash of the plan that the agent identified by c applied last, or "" if it is unknown.
 func (p *Plane) AppliedHash(c Caller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,8 +143,8 @@ func (p *Plane) AppliedHash(c Caller) string {
 	return ""
 }
 
-// usageBetween returns the cost per second of a plan's tracepoints between two reports. Baseline tracepoints and
-// tracepoints of other plans cost nothing.
+// usageBetween returns the cost per second of the tracepoints of plan between the reports before and `after`. It
+// ignores tracepoints of the baseline and of other plans.
 func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
@@ -169,23 +170,23 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 
 // Rules for turning reports of agents into feedback.
 const (
-	minHits        = 100              // for a mean cost
-	costFactor     = 1.25             // a cost must differ by this factor to be reported again
+	minHits        = 100              // hits needed to report a mean cost
+	costFactor     = 1.25             // a cost is reported again if it has changed by more than this factor
 	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
 	incompleteFor  = 2 * time.Minute  // after an agent missed many records of a tracepoint
-	silence        = 35 * time.Second // after the last status of an agent: it sends one every ten seconds
+	silence        = 35 * time.Second // age of an agent's last status at which it counts as silent; agents send one every ten seconds
 )
 
-// outcome sums up the reports of all agents about a tracepoint.
+// outcome sums up the reports of all agents about one tracepoint.
 type outcome struct {
 	costed          float64 // hits with known costs
-	nanos, bytes    float64 // of these hits
+	nanos, bytes    float64 // totals of these hits
 	applied, failed int     // agents
-	incomplete      int     // agents that missed many of its records
+	incomplete      int     // agents that missed many records of the tracepoint
 }
 
-// outcomes sums up the outcomes of all agents by tracepoint, and the usage of the agents that applied the plan of the
-// given version. The caller holds mu.
+// outcomes sums up the outcomes of all agents by tracepoint ID, and the usage of the agents that applied the plan with
+// the given version. The caller holds mu.
 func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
 	all, measured.Plan = make(map[string]*outcome), version
 	now := p.options.Clock()
@@ -222,8 +223,8 @@ func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured searc
 	return all, measured
 }
 
-// unavailable returns the time for which the tracepoint can't be enabled, or 0 if it can be enabled. One incomplete
-// agent suffices, because the slow requests may be on its machine.
+// unavailable returns how long the tracepoint shouldn't be enabled, or 0 if it may be. One incomplete agent is enough,
+// because the slow requests may be on its machine.
 func (o *outcome) unavailable() time.Duration {
 	switch {
 	case o.incomplete > 0:
@@ -234,18 +235,19 @@ func (o *outcome) unavailable() time.Duration {
 	return 0
 }
 
-// silent reports whether an agent has stopped sending the statuses that it should send.
+// silent reports whether a has stopped polling or sending statuses. OpAMP agents are never silent, because they don't
+// send them at intervals.
 func (a *agent) silent(now time.Time) bool {
 	return a.transport == overHTTP && (a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence)
 }
 
-// place is the machine of an agent that observes other processes, with the name of the agent.
+// place identifies an agent that observes other processes by its service and its machine.
 type place struct{ service, host string }
 
 func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
 
-// present returns the places of agents that aren't silent. An agent there has replaced any silent agent with the same
-// place. The caller holds mu.
+// present returns the places of the agents that aren't silent. A silent agent with one of these places has been
+// replaced. The caller holds mu.
 func (p *Plane) present(now time.Time) map[place]bool {
 	all := make(map[place]bool)
 	for _, a := range p.agents {
@@ -256,8 +258,8 @@ func (p *Plane) present(now time.Time) map[place]bool {
 	return all
 }
 
-// observesOthers reports whether a tracepoint of the agent is in another process. The requests of that process
-// continue without the agent.
+// observesOthers reports whether the tracepoint id of a is in another process, whose requests continue without the
+// agent.
 func (a *agent) observesOthers(id string) bool {
 	x := find(a.catalogue.content(), id)
 	return x != nil && x.Kind == protocol.ProbePoint && x.Service != a.resource["service.name"]

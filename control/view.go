@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// State is the state of an agent.
+// State is the state of an agent relative to the current plan.
 type State string
 
 // The states of an agent.
@@ -20,20 +20,20 @@ const (
 	Lost    State = "lost"    // its lease ended, so that it returned to its baseline
 )
 
-// Agent describes an agent. The caller owns it.
+// Agent describes an agent for display. The caller owns it.
 type Agent struct {
 	ID, Service, Transport string
 	State                  State
 	Resource               map[string]string
 	Capabilities           []protocol.Capability
 	Since, Seen            time.Time
-	Tracepoints            int    // in its catalogue
+	Tracepoints            int    // number in its catalogue
 	Incomplete             bool   // pages of the catalogue are missing
-	Version                int64  // of the plan that it applied last; 0 if it is at its baseline
-	Problem                string // why it applied none or only part of the last plan; may be empty
+	Version                int64  // version of the plan that it applied last; 0 if it is at its baseline
+	Problem                string // why it applied the last plan only in part or not at all; may be empty
 	Applied, Failed        int    // tracepoints of its plan that it applied, or could not enable
 	Conflicts              int    // messages of other sessions with its ID
-	Hits, Drops            uint64 // of all tracepoints, since its start
+	Hits, Drops            uint64 // totals of all tracepoints, since its start
 	Usage                  search.Usage
 }
 
@@ -71,7 +71,7 @@ func (a *agent) state(version int64, now time.Time, lease time.Duration) State {
 	return Behind
 }
 
-// Summary holds totals.
+// Summary holds totals over all agents.
 type Summary struct {
 	Agents, Lost, Behind, Current int
 	Catalogues, Tracepoints       int // distinct

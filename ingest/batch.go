@@ -28,7 +28,7 @@ type Batch struct {
 	Versions []VersionStart // from resources; may contain duplicates
 }
 
-// VersionStart is a version of a service with the start of its earliest span, or 0 if it has no span.
+// VersionStart pairs a service version with the start of its earliest span in the batch. First is 0 if it has no span.
 type VersionStart struct {
 	ServiceVersion
 	First trace.Nanos
@@ -56,8 +56,8 @@ func (b *Batch) Reject(reason trace.Reason, detail string, n int) {
 	}
 }
 
-// rejectAgain counts n spans as rejected if reason is already present, so that no detail is needed. It reports whether
-// it did.
+// rejectAgain adds n to the rejections for reason and returns true, or returns false if there are none yet. It lets
+// callers skip formatting a detail that [Batch.Reject] would ignore.
 func (b *Batch) rejectAgain(reason trace.Reason, n int) bool {
 	for i := range b.Rejected {
 		if b.Rejected[i].Reason == reason {
@@ -80,11 +80,11 @@ func (b *Batch) RejectedSpans() int {
 // Mark is a position in a batch for [Batch.Rollback]. The zero Mark is the start.
 type Mark struct {
 	spans, attrs, joins, versions int
-	rejected                      [6]int // Rejected[i].Spans; there are fewer than six reasons
+	rejected                      [6]int // Rejected[i].Spans; fewer than six reasons exist
 	reasons                       int
 }
 
-// Mark returns the current end of b.
+// Mark returns the current end of b, to which [Batch.Rollback] can return.
 func (b *Batch) Mark() Mark {
 	m := Mark{spans: len(b.Spans), attrs: len(b.Attrs), joins: len(b.Joins), versions: len(b.Versions), reasons: min(len(b.Rejected), 6)}
 	for i := range m.reasons {
@@ -103,7 +103,7 @@ func (b *Batch) Rollback(m Mark) {
 	}
 }
 
-// RecordError is the reason why a whole record could not be decoded.
+// RecordError is the error of a decoder for a record that it cannot decode at all.
 type RecordError struct {
 	Reason trace.Reason
 	Offset int64 // byte in the record where decoding stopped, or −1 if unknown

@@ -15,7 +15,7 @@ import (
 //
 //	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link | Status | Exception)* EndSpan)*)*
 type Builder struct {
-	ID     []byte // of the current span, 8 bytes; the caller owns this and the next three slices
+	ID     []byte // 8 bytes; the caller owns ID, Parent, Trace and Name
 	Parent []byte // 8 bytes; may be empty
 	Trace  []byte // 16 bytes
 	Name   []byte
@@ -43,10 +43,10 @@ type Builder struct {
 type Resource struct {
 	service  trace.Symbol
 	version  trace.Symbol
-	noted    int // index in into.Versions of the version, if it has one
+	noted    int // index of version in into.Versions; valid only if service and version are known
 	host     trace.Symbol
-	hostRank int          // index in hostKeys of the key of host
-	shared   []trace.Attr // of the resource and the scope
+	hostRank int          // index in hostKeys of the key that set host, or len(hostKeys)
+	shared   []trace.Attr // attributes of the resource and the scope
 }
 
 // Defect is a set of fields of a span that a text decoder could not read. The Builder rejects the span but not its
@@ -81,14 +81,14 @@ func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	return &Builder{keys: keys, names: newNames(table, keys)}
 }
 
-// Forget empties the dictionary, so that the names that appear from now on are new to it.
+// Forget empties the dictionary. Names that appear again are then added again.
 func (b *Builder) Forget() {
 	b.names.forget()
 	b.keys.intern(b.names.Table)
 }
 
-// Unnamed yields keys with values that were not stored in the dictionary because there were too many since the last
-// call, or since the start, and how often such values appeared. All keys that are not requested are combined under "".
+// Unnamed yields the keys with too many values to store in the dictionary, and how often a value that is not stored has
+// appeared since the last call. Keys that were not requested are combined under "".
 func (b *Builder) Unnamed() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for found, n := range b.names.beyond {
@@ -109,7 +109,8 @@ func (b *Builder) Begin(into *Batch) {
 	b.NewResource()
 }
 
-// Mark calls [Batch.Mark]. It is for decoders that have to read something twice, together with [Builder.Rollback].
+// Mark calls [Batch.Mark] on the current batch. Decoders that may have to read a part of a record twice use it with
+// [Builder.Rollback].
 func (b *Builder) Mark() Mark { return b.into.Mark() }
 
 // Rollback removes everything added to the batch since m.
@@ -120,7 +121,7 @@ func (b *Builder) NewResource() {
 	b.Resource = Resource{hostRank: len(hostKeys), shared: b.shared[:0]}
 }
 
-// Use makes a copy of r, a saved resource, the current resource.
+// Use replaces the current resource by a copy of r, which [Builder.Save] returned.
 func (b *Builder) Use(r Resource) {
 	shared := append(b.shared[:0], r.shared...)
 	b.Resource = r
@@ -150,7 +151,7 @@ func (b *Builder) noteVersion() {
 	b.noted = len(b.into.Versions) - 1
 }
 
-// noteStart notes the start of a span of the resource for its version.
+// noteStart lowers the first start of the resource's version to start, if that is earlier.
 func (b *Builder) noteStart(start trace.Nanos) {
 	if b.service == 0 || b.version == 0 || b.noted >= len(b.into.Versions) {
 		return // no version, or a rollback removed it
@@ -160,8 +161,8 @@ func (b *Builder) noteStart(start trace.Nanos) {
 	}
 }
 
-// ResourceText adds a string attribute of the resource. The service, its version and the host are each taken from the
-// first non-empty value of a key.
+// ResourceText interprets a string attribute of the resource. Only the service, its version and the host are taken from
+// it: the service and the version from their first non-empty value, the host from the best key in hostKeys.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
@@ -206,8 +207,8 @@ type Value struct {
 // True reports whether v is the bool or the text true.
 func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 
-// SharedAttr adds an attribute of the resource or scope, with the result of [Keys.Find] for its key. Each following
-// span gets it after its own attributes.
+// SharedAttr adds an attribute of the resource or scope. found is the result of [Keys.Find] for key. Each following
+// span gets the attribute after its own.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	if found > keyJoin && !b.keys.interprets(found) {
 		b.shared = append(b.shared, trace.Attr{})
@@ -218,7 +219,7 @@ func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 // Shared returns the current number of shared attributes, for [Builder.Unshare].
 func (b *Builder) Shared() int { return len(b.shared) }
 
-// Unshare removes the shared attributes except the first n.
+// Unshare removes all shared attributes but the first n.
 func (b *Builder) Unshare(n int) { b.shared = b.shared[:n] }
 
 // Span starts a span with empty fields.
@@ -230,8 +231,8 @@ func (b *Builder) Span() {
 	b.attrs = len(b.into.Attrs)
 }
 
-// Identify adds a text of the current span, with a result of [Keys.Find] that satisfies [Keys.Identifies]. It is faster
-// than Attr.
+// Identify adds the attribute of the current span with the given value. found is the result of [Keys.Find] for its key
+// and must satisfy [Keys.Identifies]. Identify is faster than Attr.
 func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
 
 // IdentifyNumber is like Identify, but for a number that may be a port.
@@ -239,7 +240,7 @@ func (b *Builder) IdentifyNumber(found int, n uint16) {
 	b.identity.addNumber(found-firstIdentityKey, n)
 }
 
-// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
+// Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. Attributes that have a field
 // in trace.Span set only this field unless they were requested.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
@@ -265,7 +266,8 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	}
 }
 
-// attr fills in a. It writes through a pointer because copying an attribute would cost too much on this path.
+// attr sets a to the attribute with the given key and value. It writes through a pointer because copying an attribute
+// would cost too much on this path.
 func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	a.Number, a.Numeric, a.Span = v.Number, v.Numeric, int32(len(b.into.Spans))
 	if found == unnamed {
@@ -287,7 +289,7 @@ func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	}
 }
 
-// EndSpan adds the current span to the batch, or rejects it if it is invalid.
+// EndSpan adds the current span to the batch, or counts it as rejected if it is invalid.
 func (b *Builder) EndSpan() {
 	if !b.valid() {
 		b.into.Attrs = b.into.Attrs[:b.attrs]
@@ -329,11 +331,12 @@ func (b *Builder) EndSpan() {
 	}
 }
 
-// maxMessages limits the messages of a span, because the links of a large batch would take more memory than its span.
-// The first messages of a batch wait longest, or as long as the others.
+// maxMessages limits the message joins of a span, because a span that handles a large batch of messages would otherwise
+// need more memory for its links than for itself. The first links are enough: the first messages of a batch wait at
+// least as long as the others.
 const maxMessages = 8
 
-// addJoins adds the joins among the links of the span at index, of the given trace.
+// addJoins adds the links that count as joins. index is the current span's index in the batch, id its trace.
 func (b *Builder) addJoins(id trace.ID, index int32) {
 	left := 0
 	if b.takesMessages() {
@@ -410,8 +413,8 @@ func (b *Builder) detail(reason trace.Reason) string {
 		b.Start, b.End, b.ID, trace.MaxNanos)
 }
 
-// badID describes the defect of an ID. size is its correct length in bytes. text means that id is text instead of the
-// decoded bytes.
+// badID describes what is wrong with id. size is the correct length in bytes. If text is true, id is the undecodable
+// text rather than the decoded bytes.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:

@@ -34,7 +34,7 @@ func FailureRuleNames() []string { return trace.FailureRuleNames() }
 
 func (s FailureRules) has(r trace.FailureRule) bool { return s&(1<<r) != 0 }
 
-// sign is a sign of a failure in the attributes of a span.
+// sign is the kind of an attribute that can indicate a failure.
 type sign uint8
 
 const (
@@ -62,7 +62,7 @@ var signKeys = [...]struct {
 	{"error", errorTag},
 }
 
-// FailureKeys returns the keys that indicate failures, whose values become attributes.
+// FailureKeys returns a set of the keys that indicate failures. Unlike in other sets, their values become attributes.
 func FailureKeys() *Keys {
 	var names []string
 	for i := range signKeys {
@@ -85,7 +85,7 @@ const (
 	StatusError
 )
 
-// Escape is the fate of a recorded exception: handled within its span, or not.
+// Escape is the fate of a recorded exception: it was handled within its span, or left it.
 type Escape uint8
 
 // The values of Escape. Current conventions no longer set exception.escaped, and ask to record only exceptions that
@@ -104,7 +104,7 @@ const (
 	ExceptionEscaped = "exception.escaped"
 )
 
-// EscapeOf returns the meaning of a value of exception.escaped.
+// EscapeOf interprets v as the value of exception.escaped. It returns EscapeUnknown if v is neither "true" nor "false".
 func EscapeOf(v Value) Escape {
 	switch {
 	case !v.Numeric && bytes.EqualFold(v.Text, trueText):
@@ -115,10 +115,10 @@ func EscapeOf(v Value) Escape {
 	return EscapeUnknown
 }
 
-// signs are the signs of a failure of the current span.
+// signs collects everything that can indicate a failure of the current span.
 type signs struct {
 	status     Status // of the span
-	text       Status // of the attribute
+	text       Status // status in an attribute
 	http       uint16 // 0 if unknown
 	grpc       uint8  // code + 1; 0 if unknown
 	errorType  bool
@@ -130,10 +130,10 @@ type signs struct {
 // Status sets the status of the current span. The last call counts.
 func (b *Builder) Status(s Status) { b.signs.status = s }
 
-// Exception adds an event of the current span named exception.
+// Exception notes an exception event of the current span. The worst of several counts.
 func (b *Builder) Exception(e Escape) { b.signs.exception = max(b.signs.exception, e) }
 
-// add adds a value for signKeys[key].
+// add interprets v as the value of signKeys[key]. Values without a meaning there have no effect.
 func (s *signs) add(key int, v Value) {
 	switch signKeys[key].sign {
 	case statusText:
@@ -163,14 +163,14 @@ func (s *signs) add(key int, v Value) {
 
 var trueText, falseText = []byte("true"), []byte("false")
 
-// addTag notes whether an error is a status code that blames the client: Zipkin's instrumentation copies the code of
-// the response.
+// addTag notes whether v, the value of error or error.type, is a 4xx code. Zipkin's instrumentation copies the response
+// code to the tag, and such a code blames the client.
 func (s *signs) addTag(v Value) {
 	code, ok := v.code()
 	s.clientsTag = s.clientsTag || ok && code/100 == 4
 }
 
-// code returns the value as a whole number. The value may be a text.
+// code returns v, a number or a text of at most four digits, as a non-negative integer, or false if it isn't one.
 func (v Value) code() (int, bool) {
 	if v.Numeric {
 		n := int(max(min(v.Number, math.MaxInt32), 0))
@@ -183,7 +183,7 @@ func (v Value) code() (int, bool) {
 	return n, err == nil
 }
 
-// gRPC status codes that are used here.
+// gRPC status codes with a meaning of their own here, and the number of codes.
 const (
 	grpcOK        = 0
 	grpcCancelled = 1
@@ -202,7 +202,8 @@ var grpcNames = map[string]uint8{
 // UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 const grpcServerFaults = 1<<2 | 1<<4 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// grpcCodeOf returns the gRPC status code in v, by number or name. Other RPC systems use other names.
+// grpcCodeOf returns the gRPC status code that v gives by number or name, or false if v is neither, as from other RPC
+// systems.
 func grpcCodeOf(v Value) (uint8, bool) {
 	if code, ok := v.code(); ok {
 		return uint8(code), code < grpcCodes
@@ -236,10 +237,11 @@ const (
 	failed
 )
 
-// asks reports whether spans of a kind make a request. Other spans answer one.
+// asks reports whether spans of the given kind make a request rather than answer one.
 func asks(kind trace.Kind) bool { return kind == trace.Client || kind == trace.Producer }
 
-// httpOutcome returns the outcome of a span by its HTTP status code.
+// httpOutcome returns the outcome of a span of the given kind by its HTTP status code, or unknownOutcome if it has no
+// code.
 func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	switch {
 	case s.http == 0:
@@ -252,8 +254,9 @@ func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	return succeeded
 }
 
-// grpcOutcome returns the outcome of a span by its gRPC status code. A client that cancels its call, for example
-// because it hedges, no longer needs the answer, so the call didn't fail.
+// grpcOutcome returns the outcome of a span of the given kind by its gRPC status code, or unknownOutcome if it has no
+// code. A client that cancels its call, for example because it hedges, no longer needs the answer, so the call didn't
+// fail.
 func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 	if s.grpc == 0 {
 		return unknownOutcome

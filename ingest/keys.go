@@ -18,7 +18,7 @@ type Keys struct {
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // a key that Builder interprets was also requested
-	only    [1 << 7]bool    // by index: see Identifies
+	only    [1 << 7]bool    // by index in names: see interprets
 	failing FailureRules
 	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
 	next    []uint8    // 1 + index of the next key of the chain, or 0
@@ -38,7 +38,7 @@ const (
 // Unwanted is the result of [Keys.Find] for keys that are not in the set.
 const Unwanted = -1
 
-// unnamed is the result of Find for the unnamed keys of a set of all keys.
+// unnamed is the result of Find, in a set of all keys, for every key that was not named.
 const unnamed = MaxKeys + requested
 
 // NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
@@ -75,7 +75,7 @@ func AllKeys() *Keys {
 	return k
 }
 
-// FailingBy returns k with other rules for failures.
+// FailingBy returns a copy of k that recognises failures only by rules.
 func (k *Keys) FailingBy(rules FailureRules) *Keys {
 	other := *k
 	other.failing = rules
@@ -96,7 +96,8 @@ func (k *Keys) add(name string) {
 	k.first[h] = uint8(len(k.names))
 }
 
-// keyHash hashes a key by its length and three of its bytes. For most keys outside the set, this is the entire cost.
+// keyHash hashes key by its length and three of its bytes. For most keys outside a set, this is the entire cost of
+// Find. key must not be empty.
 func keyHash(key []byte) uint8 {
 	n := len(key)
 	return uint8(n)*31 + key[0]*7 + key[n>>1]*13 + key[n-1]
@@ -117,14 +118,15 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// Identifies reports whether an attribute only identifies the operation of its span or the callee, so that it does not
-// become an attribute. found is the result of Find.
+// Identifies reports whether the key with the result found of Find only identifies the operation or the callee of a
+// span. Its values then don't become attributes.
 func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
 
-// interprets reports whether Builder interprets an attribute and nothing else needs it. found is the result of Find.
+// interprets reports whether Builder interprets the key with the result found of Find and its values aren't also kept
+// as attributes.
 func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
-// setOnly fills in only.
+// setOnly computes k.only from k.kept and k.all.
 func (k *Keys) setOnly() {
 	for i := firstIdentityKey; i < requested; i++ {
 		k.only[i] = !k.kept[i] && !k.all

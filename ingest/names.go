@@ -16,16 +16,16 @@ const (
 	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer texts are truncated
 )
 
-// valuesShare says that one part in valuesShare of a dictionary may be filled by the values of attributes. Each key
-// has an equal part of it, so that values of high cardinality crowd out neither the names of operations nor the values
-// of other keys. Further values have a symbol but no text; reports show trace.Overflow.
+// Attribute values may fill one part in valuesShare of a dictionary. Each key has an equal part of that room, so that
+// values of high cardinality crowd out neither the names of operations nor the values of other keys. Further values
+// have a symbol but no text; reports show trace.Overflow.
 const valuesShare = 2
 
 // Keys of texts that are not attributes in Keys, for [Names.Value]. They follow the results of Keys.Find.
 const (
 	versions = unnamed + 1 + iota
 	hosts
-	unnamedKeys // not the values of unnamed keys, but these keys
+	unnamedKeys // the unnamed keys themselves; their values are stored under unnamed
 	valueKinds
 )
 
@@ -43,18 +43,18 @@ type Names struct {
 	ops    [cachedOps][4]cachedOp     // four-way associative; each set has the newest entry first
 	stored [cachedValues]trace.Symbol // direct-mapped: valid values that are already stored
 	buf    []byte
-	most   int                // values of a key whose text is stored; 0 for as many as there is room for
+	most   int                // limit on the stored values of a key; 0 for the whole room for values
 	values [valueKinds]int    // stored values, by key
 	beyond [valueKinds]uint64 // values that were not stored, counted each time that they appeared
 }
 
-// newNames returns Names that are empty and share the room for values equally among keys.
+// newNames returns empty Names that divide the room for values equally among keys.
 func newNames(table *trace.Table, keys *Keys) Names {
 	return Names{Table: table, most: table.Room() / valuesShare / (len(keys.names) + valueKinds - unnamed)}
 }
 
-// room returns the number of values of a key that the dictionary may hold. The values of unnamed keys share the room
-// of many keys.
+// room returns how many values of key the dictionary may hold. For unnamed, which stands for many keys, it is the whole
+// room for values.
 func (n *Names) room(key int) int {
 	if n.most == 0 || key == unnamed {
 		return n.Table.Room() / valuesShare
@@ -84,7 +84,7 @@ func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op 
 	return n.newOp(key, service, name, kind)
 }
 
-// newOp adds the operation with the given name to the dictionary and, with the given key, to the cache.
+// newOp adds the operation with the given service, name and kind to the dictionary, and caches it under key.
 func (n *Names) newOp(key uint64, service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	if n.buf == nil {
 		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": at most twice as long
@@ -95,7 +95,7 @@ func (n *Names) newOp(key uint64, service trace.Symbol, name []byte, kind trace.
 	return op
 }
 
-// cached returns the operation in the cache with the given key.
+// cached returns the operation cached under key, or false if there isn't one.
 func (n *Names) cached(key uint64) (trace.Op, bool) {
 	line := &n.ops[key%cachedOps]
 	for i := range line {
@@ -106,18 +106,18 @@ func (n *Names) cached(key uint64) (trace.Op, bool) {
 	return 0, false
 }
 
-// cache adds an operation to the cache.
+// cache stores op under key, in place of the oldest entry of its set.
 func (n *Names) cache(key uint64, op trace.Op) {
 	line := &n.ops[key%cachedOps]
 	copy(line[1:], line[:])
 	line[0] = cachedOp{key, op}
 }
 
-// Symbol returns the symbol of a service name. A name longer than [MaxName] is shortened.
+// Symbol adds name, of a service, to the dictionary and returns its symbol. A name longer than [MaxName] is shortened.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(shorten(name, MaxName)) }
 
-// shorten returns a name of valid UTF-8 with at most limit bytes. A longer one, such as a whole query, ends with an
-// ellipsis, so that people see that there was more.
+// shorten returns name as valid UTF-8. If it is longer than limit bytes, such as a whole query, it is cut and ends with
+// an ellipsis, so that readers see that there was more.
 func shorten(name []byte, limit int) []byte {
 	const ellipsis = "…"
 	if len(name) <= limit {
@@ -126,7 +126,8 @@ func shorten(name []byte, limit int) []byte {
 	return slices.Concat(clean(name, limit-len(ellipsis)), []byte(ellipsis))
 }
 
-// Value returns the symbol of a value, truncated to [MaxValue] bytes, of the key with the given result of [Keys.Find].
+// Value returns the symbol of text, truncated to [MaxValue] bytes, and stores it if there is room. key is the result of
+// [Keys.Find] for the attribute's key, or one of the further kinds above.
 func (n *Names) Value(key int, text []byte) trace.Symbol {
 	if len(text) > MaxValue {
 		text = clean(text, MaxValue)
@@ -143,8 +144,8 @@ func (n *Names) Value(key int, text []byte) trace.Symbol {
 	return sym
 }
 
-// store adds a value to the dictionary unless the key already has its maximum number of values. It reports whether the
-// dictionary has the value.
+// store adds text, whose symbol is sym, to the dictionary unless key already has its maximum number of values. It
+// reports whether the dictionary contains sym afterwards.
 func (n *Names) store(key int, sym trace.Symbol, text []byte) bool {
 	switch {
 	case n.Table.Contains(sym):

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// field is a property of the callee of a span, or of a server or consumer itself.
+// field is a property of a span's callee, or of a server or consumer itself, that identity attributes give.
 type field uint8
 
 const (
@@ -30,7 +30,7 @@ const (
 	pathField
 )
 
-// identityKey is an attribute that identifies the callee of a span, or the operation of a server or consumer.
+// identityKey maps an attribute key to the field that it gives.
 type identityKey struct {
 	name  string
 	field field
@@ -67,7 +67,7 @@ var identityKeys = [...]identityKey{
 // keySet is a set of identityKeys: bit i stands for identityKeys[i].
 type keySet uint32
 
-// keysOf returns the keys of some fields.
+// keysOf returns the identity keys that give one of fields.
 func keysOf(fields ...field) (s keySet) {
 	for i := range identityKeys {
 		if slices.Contains(fields, identityKeys[i].field) {
@@ -89,7 +89,7 @@ var (
 	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress, peerPort, urlField, peerTemplate)
 )
 
-// firstPort is the index in identityKeys of the first of portKeys.
+// firstPort is the index of the first of portKeys in identityKeys.
 var firstPort = bits.TrailingZeros32(uint32(portKeys))
 
 // maxPeer is the maximum length of a value that identifies a callee. Host names have at most 253 bytes.
@@ -99,11 +99,11 @@ const maxPeer = 256
 // the span's kind, which may follow them. The first value of a key counts.
 type identity struct {
 	set   keySet
-	texts [len(identityKeys)][]byte // by key in set; nil for a number
-	ports [2]uint16                 // by key in portKeys: the number
+	texts [len(identityKeys)][]byte // by index in identityKeys; nil for a number
+	ports [2]uint16                 // numbers, by index from firstPort
 }
 
-// addText adds a text for identityKeys[key]. Empty texts have no effect.
+// addText sets the value of identityKeys[key] to text, unless text is empty or the key already has a value.
 func (d *identity) addText(key int, text []byte) {
 	if bit := keySet(1) << key; d.set&bit == 0 && len(text) != 0 {
 		d.set |= bit
@@ -111,7 +111,8 @@ func (d *identity) addText(key int, text []byte) {
 	}
 }
 
-// add adds a value for identityKeys[key]. Numbers have no effect unless they are ports.
+// add sets the value of identityKeys[key] to v, unless the key already has a value. Numbers have no effect unless they
+// are ports.
 func (d *identity) add(key int, v Value) {
 	switch {
 	case !v.Numeric:
@@ -121,7 +122,8 @@ func (d *identity) add(key int, v Value) {
 	}
 }
 
-// addNumber adds a number for identityKeys[key]. It has no effect unless the key is a port.
+// addNumber sets the value of identityKeys[key] to the port n. It has no effect if n is 0, the key isn't a port, or
+// already has a value.
 func (d *identity) addNumber(key int, n uint16) {
 	if bit := keySet(1) << key; portKeys&^d.set&bit != 0 && n != 0 {
 		d.set |= bit
@@ -147,8 +149,8 @@ func (d *identity) hash(keys keySet) uint64 {
 	return h
 }
 
-// text returns the text of the best key among keys whose result of part is neither empty nor too long, or nil. part
-// may be nil.
+// text returns part(value) of the best of keys for which it is neither empty nor longer than maxPeer, or nil if there
+// is no such key. If part is nil, the value itself counts.
 func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	for m := d.set & keys; m != 0; m &= m - 1 {
 		text := d.texts[bits.TrailingZeros32(uint32(m))]
@@ -189,7 +191,7 @@ func (d *identity) address() trace.Address {
 	return trace.Address(trace.Mix(xxhash.Sum64(host), uint64(port)))
 }
 
-// portNumber returns port as a number, or 0.
+// portNumber returns the port of the callee as a number, or 0 if it is missing or not a number.
 func (d *identity) portNumber() uint16 {
 	m := d.set & portKeys
 	if m == 0 {
@@ -202,7 +204,7 @@ func (d *identity) portNumber() uint16 {
 	return d.ports[(i-firstPort)&1]
 }
 
-// portOf returns the port with the given digits, or 0 if they aren't a port.
+// portOf returns the port with the given decimal digits, or 0 if they aren't a port.
 func portOf(digits []byte) uint16 {
 	n := 0
 	for _, c := range digits {
@@ -214,7 +216,7 @@ func portOf(digits []byte) uint16 {
 	return uint16(min(n, 1<<16))
 }
 
-// port returns the port of the callee, or nil.
+// port returns the port of the callee in digits, or nil if it is unknown.
 func (d *identity) port() []byte {
 	for m := d.set & portKeys; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(uint32(m))
@@ -228,7 +230,7 @@ func (d *identity) port() []byte {
 	return nil
 }
 
-// hostOf returns the host of a URL, with its port, or nil if url isn't a URL.
+// hostOf returns the host in url, with its port, or nil if url isn't a URL.
 func hostOf(url []byte) []byte {
 	_, rest, found := bytes.Cut(url, []byte("://"))
 	if !found {
@@ -238,7 +240,7 @@ func hostOf(url []byte) []byte {
 	return host[bytes.LastIndexByte(host, '@')+1:] // without user and password
 }
 
-// authority returns the part of a URL, without its scheme, that precedes the path.
+// authority returns the part before the path of url, which must not have a scheme.
 func authority(url []byte) []byte {
 	if end := bytes.IndexAny(url, "/?#"); end >= 0 {
 		return url[:end]
@@ -246,7 +248,8 @@ func authority(url []byte) []byte {
 	return url
 }
 
-// host returns the address of the callee, from the attributes or from its URL. port is nil if the address contains it.
+// host returns the address and port of the callee from its attributes. If there is no address attribute, it returns the
+// host in the URL, which may contain the port, and a nil port. Both are nil if the callee is unknown.
 func (d *identity) host() (address, port []byte) {
 	if address := d.text(addressKeys, nil); address != nil {
 		return address, d.port()
@@ -262,8 +265,8 @@ func (b *Builder) operation() trace.Op {
 	return b.names.Op(b.service, b.Name, b.Kind)
 }
 
-// detailOfName returns the text that the name of the current span must contain, or nil. This is the route of a server,
-// or the raw path if the name is just the method, or the destination of a consumer.
+// detailOfName returns the text that the operation name of the current span must contain, or nil: the route of a
+// server, or its path if the span name is just the method, or the destination of a consumer. raw is true for a path.
 func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	d := &b.identity
 	if b.Kind == trace.Consumer {
@@ -278,7 +281,7 @@ func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	return detail, false
 }
 
-// methods are the names of HTTP methods, and the name for all others.
+// methods are the names of HTTP methods, and HTTP, by which the semantic conventions replace unknown methods.
 var methods = [...]string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT", "HTTP"}
 
 // isMethod reports whether name is an HTTP method, possibly after "HTTP".
@@ -292,11 +295,11 @@ func isMethod(name []byte) bool {
 	return false
 }
 
-// maxSegments is the number of segments of a path that become part of a name. Further segments often name things such
-// as articles or files, which are too many to be operations.
+// maxSegments limits the path segments that become part of a name. Further segments often name things such as articles
+// or files, which are too many to be operations.
 const maxSegments = 4
 
-// pathOf returns the first segments of the path of a URL, which may itself be a path, or nil if it has no path.
+// pathOf returns the first maxSegments segments of the path of url, or nil if it has no path. url may itself be a path.
 func pathOf(url []byte) []byte {
 	if _, rest, found := bytes.Cut(url, []byte("://")); found {
 		url = rest[len(authority(rest)):]
@@ -318,9 +321,9 @@ func pathOf(url []byte) []byte {
 	return url[:end]
 }
 
-// withoutItems returns a raw path with "{}" in place of the segments that seem to identify things: segments after the
-// name of a collection, which is a plural word, and segments of more than two words. Their number is unbounded, but if
-// an application doesn't report routes, only the path distinguishes its operations.
+// withoutItems returns path with "{}" in place of the segments that seem to identify things: segments after the name of
+// a collection, which is a plural word, and segments of more than two words. If an application doesn't report routes,
+// only the path distinguishes its operations, but the number of such segments is unbounded.
 func withoutItems(path []byte) []byte {
 	segments := bytes.Split(path, []byte("/"))
 	item := false // the previous segment is a collection
@@ -335,14 +338,14 @@ func withoutItems(path []byte) []byte {
 	return bytes.Join(segments, []byte("/"))
 }
 
-// isCollection reports whether a segment of a path is a plural word.
+// isCollection reports whether segment, of a path, looks like a plural word.
 func isCollection(segment []byte) bool {
 	n := len(segment)
 	notLetter := func(r rune) bool { return r < 'a' || r > 'z' }
 	return n >= 4 && segment[n-1] == 's' && segment[n-2] != 's' && bytes.IndexFunc(segment, notLetter) < 0
 }
 
-// actions are segments that interfaces commonly have after collections in place of an ID.
+// actions are path segments that APIs commonly have after a collection in place of an ID.
 var actions = [...]string{
 	"search", "list", "new", "all", "count", "batch",
 	"bulk", "export", "import", "me", "latest", "status", "health",
@@ -357,8 +360,8 @@ func isAction(segment []byte) bool {
 	return false
 }
 
-// completed returns the operation with the given service and kind whose name consists of name and detail, unless name
-// contains detail. raw means that detail is a path as it was called.
+// completed returns the operation with the given service and kind, named by name and detail, or only by name if that
+// contains detail. If raw is true, detail is a path from a URL, whose identifiers are replaced.
 func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte, raw bool) trace.Op {
 	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
 	if op, ok := n.cached(key); ok {
@@ -376,8 +379,8 @@ func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, de
 // peerSalt separates the keys of callees from the keys of operations.
 const peerSalt = 0x2545f4914f6cdd1d
 
-// peer returns the operation of kind [trace.External] that d describes, or 0. Equal descriptions have equal operations
-// on every machine.
+// peer returns the operation of kind [trace.External] that d describes, or 0 if d names no callee. Equal descriptions
+// give equal operations on every machine.
 func (n *Names) peer(d *identity) trace.Op {
 	key := trace.Mix(peerSalt, d.hash(peerKeys))
 	if op, ok := n.cached(key); ok {
@@ -391,12 +394,13 @@ func (n *Names) peer(d *identity) trace.Op {
 	return op
 }
 
-// normal returns a name in lower case, without variable parts (see [trace.NormalName]).
+// normal returns name in lower case, without variable parts (see [trace.NormalName]).
 func normal(name []byte) []byte {
 	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
 }
 
-// names returns the normalised names of the callee and of its part or operation that is called.
+// names returns the normalised names of the callee (who) and of the part or operation of it that is called (what).
+// Either may be empty.
 func (d *identity) names() (who, what []byte) {
 	name := func(f field) []byte { return normal(d.text(keysOf(f), nil)) }
 	who, what = name(peerService), name(peerRPC)
@@ -410,8 +414,8 @@ func (d *identity) names() (who, what []byte) {
 	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
 }
 
-// join returns a and b with the separator between them if neither is empty, or nil if both are empty. It doesn't keep
-// references to them.
+// join returns a and b with separator between them, the other one alone if one is empty, or nil if both are empty. The
+// result doesn't share memory with a or b.
 func join(a []byte, separator string, b []byte) []byte {
 	switch {
 	case len(a) == 0 && len(b) == 0:
@@ -424,8 +428,9 @@ func join(a []byte, separator string, b []byte) []byte {
 	return append(append(bytes.Clone(a), separator...), b...)
 }
 
-// hostName returns the normalised name of an address with its port, unless it is the port of HTTP. It replaces the
-// parts that differ between the replicas of one service, and an IP address by "{ip}".
+// hostName returns the normalised name of address, followed by the port unless it is 80 or 443. It replaces parts of
+// the address that differ between the replicas of one service, and an IP address, by placeholders. If port is nil,
+// address may contain it.
 func hostName(address, port []byte) []byte {
 	if len(address) == 0 {
 		return nil
@@ -443,7 +448,7 @@ func hostName(address, port []byte) []byte {
 	return join(name, ":", port)
 }
 
-// splitPort splits a port off an address.
+// splitPort splits address into host and port. port is nil if address contains no port.
 func splitPort(address []byte) (host, port []byte) {
 	i := bytes.LastIndexByte(address, ':')
 	if i < 0 || bytes.IndexByte(address[i:], ']') >= 0 {
@@ -456,9 +461,9 @@ func splitPort(address []byte) (host, port []byte) {
 	return host, port
 }
 
-// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it distinguishes
-// replicas: words with a digit after dashes, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word
-// of a pod that follows them.
+// withoutReplica returns host with the end of its first label replaced by "{}" if that end distinguishes replicas:
+// words with a digit after dashes, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word of a pod
+// that follows them.
 func withoutReplica(host []byte) []byte {
 	label, domain, _ := bytes.Cut(host, []byte("."))
 	words := bytes.Split(label, []byte("-"))

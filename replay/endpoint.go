@@ -27,14 +27,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Endpoint is the address of an OTLP receiver.
+// Endpoint is the address of an OTLP receiver, with a token for it.
 type Endpoint struct {
 	url   *url.URL
 	token string
 }
 
-// ParseEndpoint parses the address of an endpoint: host:port or grpc://host:port for gRPC without TLS,
-// grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. The token is sent with
+// ParseEndpoint parses text as the address of an endpoint: host:port or grpc://host:port for gRPC without TLS,
+// grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. token is sent with
 // each request unless it is empty.
 func ParseEndpoint(text, token string) (*Endpoint, error) {
 	full := text
@@ -125,7 +125,7 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	return answer{}, fmt.Errorf("send to %s: %w", g.connection.Target(), err)
 }
 
-// retryable are the status codes that permit a retry by the OTLP specification.
+// retryable are the status codes after which the OTLP specification permits a retry.
 var retryable = []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss}
 
 func retryDelay(s *status.Status) (time.Duration, bool) {
@@ -151,7 +151,7 @@ func (h *overHTTP) close() error {
 	return nil
 }
 
-// maxAnswer bounds the size of a response in bytes.
+// maxAnswer limits how much of a response is read, in bytes.
 const maxAnswer = 64 << 10
 
 // send implements sender.
@@ -209,7 +209,7 @@ type reply struct {
 	text               []byte
 }
 
-// do sends a request and reads the response.
+// do sends request and reads the response, up to maxAnswer bytes of its body.
 func (h *overHTTP) do(request *http.Request) (reply, error) {
 	response, err := h.client.Do(request)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 //go:embed example.otlp.jsonl.zst
 var Example []byte
 
-// ExamplePast is the part of [Example] that lies in the past when it is replayed. The incident opens within seconds,
-// because its requests have been slow for most of a window, and is located in the traffic that follows.
+// ExamplePast is the length of the first part of [Example], which lies in the past when it is replayed. The incident
+// opens within seconds, because its requests have by then been slow for most of a window, and is located in the traffic
+// that follows.
 const ExamplePast = 32*time.Minute + 30*time.Second

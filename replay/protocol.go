@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// address returns the host and port of e.
+// address returns the host and port of e. If e has no port, its scheme stands for it.
 func (e *Endpoint) address() string {
 	port := e.url.Port()
 	if port == "" {
@@ -22,9 +22,9 @@ func (e *Endpoint) address() string {
 	return net.JoinHostPort(e.url.Hostname(), port)
 }
 
-// wrong returns an error with the remedy if no request can succeed: nothing listens at the address, it serves another
-// protocol, or its certificate isn't valid. It returns nil if it isn't certain. The errors of clients don't
-// distinguish these cases: gRPC reports a text, HTTP a malformed response.
+// wrong returns an error with the remedy if no request to e can succeed: nothing listens at the address, it serves
+// another protocol, or its certificate isn't valid. It returns nil if that isn't certain. It connects to the address
+// itself, because the errors of clients don't distinguish these cases: gRPC reports a text, HTTP a malformed response.
 func (e *Endpoint) wrong(ctx context.Context) error {
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: e.url}); err != nil || proxy != nil {
 		return nil // the connections below would bypass it
@@ -52,12 +52,12 @@ func (e *Endpoint) wrong(ctx context.Context) error {
 	return nil
 }
 
-// errTLS is the error for an endpoint without TLS whose address requires it.
+// errTLS returns the error for an endpoint without TLS whose address requires it.
 func (e *Endpoint) errTLS() error {
 	return fmt.Errorf("%s requires TLS: use --to %ss://%s", e.address(), e.url.Scheme, e.address())
 }
 
-// errOther is the error for an address that serves s instead of wanted.
+// errOther returns the error for an address that serves s instead of wanted, a scheme without TLS.
 func (e *Endpoint) errOther(s served, wanted string) error {
 	grpc, http := "grpc://", "http://"
 	if s.tls {
@@ -75,14 +75,14 @@ var protocols = map[string]string{"grpc": "gRPC", "http": "HTTP"}
 type served struct {
 	scheme  string // grpc or http; empty if unknown
 	tls     bool
-	invalid error // why its certificate is invalid
+	invalid error // why its certificate is invalid; nil if it is valid or there is none
 }
 
 // probeTimeout is the timeout of a connection that probes an address.
 const probeTimeout = time.Second
 
-// encrypted returns the protocol that an address serves with TLS. It returns an error if the address doesn't serve
-// TLS.
+// encrypted returns the protocol that address serves with TLS. It returns an error if it can't connect or address
+// doesn't serve TLS.
 func encrypted(ctx context.Context, address string) (served, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func encrypted(ctx context.Context, address string) (served, error) {
 	return s, c.Close()
 }
 
-// nobodyListens reports whether a connection failed because its host is unknown or refused it.
+// nobodyListens reports whether err says that a host is unknown or refused the connection.
 func nobodyListens(err error) bool {
 	unknown, ok := errors.AsType[*net.DNSError](err)
 	return errors.Is(err, syscall.ECONNREFUSED) || ok && unknown.IsNotFound
@@ -111,8 +111,9 @@ func nobodyListens(err error) bool {
 // section 3.4).
 const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// clearText returns the scheme of the protocol that an address serves without TLS, determined by its answer to the
-// start of an HTTP/2 connection: http for HTTP/1, grpc for a settings frame.
+// clearText returns the scheme of the protocol that address serves without TLS. It sends the start of an HTTP/2
+// connection: the answer is in HTTP/1 for http, or a settings frame for grpc. It returns an error if it can't connect
+// or there is no answer.
 func clearText(ctx context.Context, address string) (scheme string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -31,17 +31,17 @@ type recording struct {
 // recorded is a trace in a recording.
 type recorded struct {
 	id         pcommon.TraceID
-	start, end uint64 // of the spans with valid times, in nanoseconds since the epoch; start > end if there are no such spans
+	start, end uint64 // extent of the spans with valid times, in nanoseconds since the epoch; start > end if there are no such spans
 	pieces     []piece
 }
 
-// piece is a section of the file: an OTLP request with spans of one trace.
+// piece is the section of the file with one OTLP request, which has spans of one trace.
 type piece struct {
 	at   int64
 	size int32
 }
 
-// pieceSpans is the maximum number of spans in a piece: the usual size of an SDK's requests.
+// pieceSpans is the maximum number of spans in a piece. It is the usual size of an SDK's requests.
 const pieceSpans = 512
 
 // newRecording returns an empty recording in dir, or in the system's directory for temporary files if dir is empty.
@@ -58,7 +58,7 @@ func newRecording(dir string) (*recording, error) {
 
 func (t *recording) close() error { return t.file.Close() }
 
-// add stores spans. It empties traces.
+// add stores the spans in traces, and leaves traces empty.
 func (t *recording) add(traces ptrace.Traces) error {
 	for _, part := range otlp.SplitByTrace(traces, pieceSpans) {
 		r := t.traces[part.Trace]
@@ -88,8 +88,8 @@ func (t *recording) add(traces ptrace.Traces) error {
 	return nil
 }
 
-// finish returns the traces in the order of their ends, and the start of the first one. Traces without valid times
-// come first.
+// finish returns the traces in the order of their ends, and the earliest start. Traces without valid times get that as
+// their start and end, so they come first.
 func (t *recording) finish() (order []*recorded, first uint64, err error) {
 	if err := t.out.Flush(); err != nil {
 		return nil, 0, fmt.Errorf("write a temporary file: %w", err)
@@ -110,7 +110,7 @@ func (t *recording) finish() (order []*recorded, first uint64, err error) {
 	return order, first, nil
 }
 
-// read returns the spans of a piece.
+// read returns the spans in p.
 func (t *recording) read(p piece) (ptrace.Traces, error) {
 	data := make([]byte, p.size)
 	if _, err := io.ReadFull(io.NewSectionReader(t.file, p.at, int64(p.size)), data); err != nil {

@@ -27,7 +27,7 @@ type Options struct {
 	Files  []string
 	Input  file.Options  // Keys and Workers are ignored
 	Speed  float64       // above 0; 1 is the recorded speed
-	Past   time.Duration // the first part of the recording lies in the past: it is sent at once, with times before now
+	Past   time.Duration // this much of the recording lies in the past: it is sent at once, with times before now
 	Loop   bool          // repeat with new IDs until the context is done
 	NewIDs bool          // new IDs even in the first round, so that a recording can be replayed again soon
 
@@ -37,7 +37,7 @@ type Options struct {
 	Sent    func(traces int64)
 }
 
-// Summary counts the data sent.
+// Summary counts the traces, spans and requests that a replay has sent.
 type Summary struct {
 	Traces   int64 `json:"traces"`
 	Spans    int64 `json:"spans"`    // accepted by the endpoint
@@ -53,7 +53,7 @@ type Summary struct {
 
 // sender sends requests to an endpoint.
 type sender interface {
-	// send sends one request. It returns a *retryError if the request may be sent again.
+	// send sends traces as one request. It returns a *retryError if the request may be sent again.
 	send(ctx context.Context, traces ptrace.Traces) (answer, error)
 }
 
@@ -63,9 +63,9 @@ type answer struct {
 	why      string
 }
 
-// Replay sends the recording in options to an endpoint. It returns an error if the input cannot be read, if the
-// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary counts the data sent
-// until then.
+// Replay sends the recording in options to the endpoint `to`. It returns an error if the input cannot be read, if the
+// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary then counts the data
+// sent until then.
 func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err error) {
 	t, err := newRecording(options.Input.TempDir)
 	if err != nil {
@@ -91,7 +91,7 @@ type player struct {
 	options   Options
 	summary   *Summary
 
-	pending  ptrace.Traces // the next request
+	pending  ptrace.Traces // spans of the next request
 	bytes    int64
 	complete int64 // traces whose last span is in pending
 	sent     int64 // traces sent in this round
@@ -114,7 +114,8 @@ func (p *player) play(ctx context.Context) error {
 	}
 }
 
-// round sends all of order once.
+// round sends the traces in order once, with IDs changed by m. first is the start of the recording in nanoseconds since
+// the epoch.
 func (p *player) round(ctx context.Context, order []*recorded, first uint64, m mask) error {
 	p.pending, p.bytes, p.complete, p.sent = ptrace.NewTraces(), 0, 0, 0
 	past := p.after(uint64(p.options.Past))
@@ -151,15 +152,15 @@ func (p *player) round(ctx context.Context, order []*recorded, first uint64, m m
 	return p.flush(ctx)
 }
 
-// maxRequest is the maximum size of requests in bytes. Receivers usually accept 4 MiB.
+// maxRequest is the size in bytes at which a request is sent. Receivers usually accept 4 MiB.
 const maxRequest = 1 << 20
 
-// after returns the time between the start and an event ns nanoseconds later, at the replay's speed.
+// after returns how long ns nanoseconds of the recording take at the replay's speed.
 func (p *player) after(ns uint64) time.Duration {
 	return time.Duration(min(float64(ns)/p.options.Speed, math.MaxInt64/2))
 }
 
-// flush sends the pending request.
+// flush sends the pending request, if there is one, and counts it.
 func (p *player) flush(ctx context.Context) error {
 	if p.bytes == 0 {
 		return nil
@@ -190,7 +191,8 @@ const (
 	giveUp     = time.Minute // without success
 )
 
-// sendWithRetry sends the pending request and retries while the endpoint asks for it.
+// sendWithRetry sends the pending request, and retries while send returns a *retryError, for up to giveUp. The first
+// request isn't retried if nothing that can take it listens at the address.
 func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -222,7 +224,7 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// sleep waits for d or until ctx is done.
+// sleep waits for d. If ctx is done first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -234,10 +236,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mask is XORed with the IDs of traces. The zero mask keeps them.
+// mask changes trace IDs, with which it is XORed. The zero mask keeps them.
 type mask pcommon.TraceID
 
-// newMask returns a mask that is unique to a seed and round.
+// newMask returns a mask that is unique to seed and round.
 func newMask(seed string, round int) (m mask) {
 	for i := range m {
 		m[i] = byte(xxhash.Sum64String(fmt.Sprint(seed, round, i)))

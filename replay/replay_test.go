@@ -69,7 +69,7 @@ func (f *fake) send(_ context.Context, traces ptrace.Traces) (answer, error) {
 // hour is the time of the recording in seconds since the epoch.
 const hour = 1_700_000_000
 
-// record adds a span to a recording. Times are in seconds after hour.
+// record adds a span to recording. start and end are in seconds after hour.
 func record(t *testing.T, recording *recording, trace, id byte, start, end float64) {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -258,7 +258,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// server returns one answer after the other over gRPC.
+// server answers over gRPC with one of answers after the other.
 type server struct {
 	ptraceotlp.UnimplementedGRPCServer
 	answers []error

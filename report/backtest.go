@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownSuspects is the number of suspects of an incident in the table.
+// shownSuspects limits the suspects per incident in the table.
 const shownSuspects = 3
 
 // BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if it was
@@ -89,8 +89,8 @@ func (t *table) incidentColumns() {
 		terminal.PadRight("opened", openedWidth)+terminal.PadRight("lasted", lastedWidth)+"suspects"))
 }
 
-// incident writes the line of an incident, its sentence, and why it ended. Note that an incident opens some minutes
-// after its onset.
+// incident writes the line of x, its sentence, and why it ended. Note that an incident opens some minutes after its
+// onset.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if !x.IsOpen() {
@@ -123,7 +123,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	}
 }
 
-// verdict names the faults that an incident detected.
+// verdict names the faults that the incident id detected, or says that it is false.
 func verdict(s *backtest.Score, id uint64) string {
 	var raised []string
 	for i := range s.Cases {
@@ -140,7 +140,7 @@ func verdict(s *backtest.Score, id uint64) string {
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence { return n.Incident(n.described(x)) }
 
-// described returns the numbers that describe x.
+// described returns the numbers for the sentence about x.
 func (n *names) described(x *engine.Incident) *describe.Incident {
 	d := &describe.Incident{
 		When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Shared: x.Shared,
@@ -203,7 +203,7 @@ func BacktestJSON(w io.Writer, r *backtest.Result) error {
 	return o.end()
 }
 
-// optionalTime returns nil for 0.
+// optionalTime returns a pointer to t, or nil if t is 0, for JSON.
 func optionalTime(t trace.Nanos) *trace.Nanos {
 	if t == 0 {
 		return nil
@@ -229,7 +229,7 @@ type jsonEnd struct {
 	Reason   string  `json:"reason"`
 	Text     string  `json:"text"`
 	Incident *string `json:"incident,omitempty"` // the incident that continues
-	Service  *string `json:"service,omitempty"`  // the service that receives the requests now
+	Service  *string `json:"service,omitempty"`  // service that receives the requests now
 }
 
 // jsonSize is the size of an incident, as in the API.
@@ -242,13 +242,13 @@ type jsonSize struct {
 
 type jsonIncidentSuspect struct {
 	Service   string            `json:"service"`
-	Operation string            `json:"operation"` // with most evidence; may be empty
+	Operation string            `json:"operation"` // operation with most evidence; may be empty
 	Score     describe.Number   `json:"score"`
 	Parts     jsonIncidentParts `json:"parts"`
 	Instances []jsonInstance    `json:"instances"`
 }
 
-// jsonIncidentParts are the parts of a score. In includes the unexplained time on the wire to the service.
+// jsonIncidentParts holds the parts of a score. In includes the unexplained time on the wire to the service.
 type jsonIncidentParts struct {
 	Own        describe.Number `json:"own"`
 	Added      describe.Number `json:"added"`

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownOperations limits the operations of a suspect in the table.
+// shownOperations limits the operations per suspect in the table.
 const shownOperations = 3
 
 // Labels name the sides of a comparison.
@@ -48,7 +48,7 @@ func comparisonNames(c *offline.Comparison, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// slowerTypes returns the request types of c that are slower, which are a prefix of all types.
+// slowerTypes returns the request types of c that are slower. They come first in c.RequestTypes.
 func slowerTypes(c *offline.Comparison) []offline.TypeChange {
 	n := 0
 	for n < len(c.RequestTypes) && c.RequestTypes[n].Slower() {
@@ -80,7 +80,7 @@ func around(c *offline.Comparison) string {
 	return ""
 }
 
-// side writes the extent of one side.
+// side writes the time range and the number of traces of s, with label before and note after them.
 func (t *table) side(label string, s *offline.Side, note string) {
 	const second = trace.Nanos(1e9)
 	from, to := describe.Clock(s.Interval.From-s.Interval.From%second, true), (s.Interval.To+second-1)/second*second
@@ -88,7 +88,7 @@ func (t *table) side(label string, s *offline.Side, note string) {
 	t.labelled(label, 0, describe.Sentence{{Text: text}})
 }
 
-// usual writes the scores that can be expected without a change.
+// usual writes the scores that suspects get without a change.
 func (t *table) usual(c *offline.Comparison) {
 	if len(c.Usual) == 0 {
 		return
@@ -113,7 +113,7 @@ var partColumns = []struct {
 	{"calls", 7, func(p *describe.SuspectParts) describe.Number { return p.Shape }},
 }
 
-// leastScore is the smallest score that is not rounded to 0.00, and the smallest score in the table.
+// leastScore is the smallest score in the table. Lower scores would round to 0.00.
 const leastScore = 0.005
 
 // scoreText formats a score or a part of one.
@@ -133,7 +133,7 @@ const (
 	scoreWidth = 7
 )
 
-// partsWidth returns the width of the columns of parts, or 0 if names need it.
+// partsWidth returns the total width of partColumns, or 0 if they are omitted, because the names need the room.
 func (t *table) partsWidth() (width int) {
 	if t.style.Roomy() {
 		for _, p := range partColumns {
@@ -187,7 +187,7 @@ func (t *table) paintLines(text string) string {
 	return b.String()
 }
 
-// suspect writes a suspect and its first operations.
+// suspect writes the line of s, which has the given rank and name, and its first operations.
 func (t *table) suspect(rank int, name string, s describe.Suspect) {
 	if !s.EmitsSpans {
 		name += " (emits no spans)"
@@ -223,7 +223,7 @@ func (t *table) suspect(rank int, name string, s describe.Suspect) {
 	}
 }
 
-// slower writes the request types that are slower.
+// slower writes the table of types, the request types that are slower.
 func (t *table) slower(types []offline.TypeChange) {
 	if len(types) == 0 {
 		return
@@ -286,7 +286,7 @@ func jsonSideOf(s *offline.Side) jsonSide {
 type jsonTypeChange struct {
 	RequestType   string          `json:"request_type"`
 	RequestTypeID string          `json:"request_type_id"`
-	Service       string          `json:"service"` // of the entry operation
+	Service       string          `json:"service"` // service of the entry operation
 	Operation     string          `json:"operation"`
 	Slower        *bool           `json:"slower"` // null if there are too few requests to judge
 	Requests      uint64          `json:"requests"`
@@ -294,7 +294,7 @@ type jsonTypeChange struct {
 	Baseline      uint64          `json:"baseline_requests"`
 	MeanNS        int64           `json:"mean_ns"`
 	ExpectedNS    *int64          `json:"expected_ns"` // mean in the baseline
-	ExcessNS      describe.Number `json:"excess_ns"`   // of the mean, above the variation of the baseline
+	ExcessNS      describe.Number `json:"excess_ns"`   // excess of the mean over the variation of the baseline
 }
 
 func (n *names) jsonTypeChange(x *offline.TypeChange) jsonTypeChange {

@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coverage returns sentences about the spans that aren't part of ordinary requests, and a warning if too few are
+// coverage returns sentences about the spans in c that aren't part of ordinary requests, and a warning if too few are
 // judged. It returns nil if there is nothing to report.
 func (n *names) coverage(c *trace.Coverage) []string {
 	texts := n.Coverage(c)
@@ -31,16 +31,17 @@ type jsonCoverage struct {
 	Warning    string  `json:"warning"` // empty if enough is judged
 	Remedy     string  `json:"remedy"`
 	Traces     int64   `json:"traces"`
-	Incomplete int64   `json:"incomplete"` // judged traces with a missing parent of a span
-	// Numbers of records in the input that were read, and that could not be read, by reason.
+	Incomplete int64   `json:"incomplete"` // judged traces in which a span's parent is missing
+	// Records counts the records of the input that were read, and Unread, by reason, the records that could not be
+	// read.
 	Records  int64                  `json:"records"`
 	Unread   map[trace.Reason]int64 `json:"unread_records"`
 	Services []jsonService          `json:"services"` // most time excluded first; "" if unknown
 	Hops     []jsonMissingHop       `json:"hops_without_spans"`
 }
 
-// jsonAccounts adds up: received is the sum of all other parts except Long, whose spans are included in the others
-// without their time.
+// jsonAccounts accounts for received spans. Received is the sum of the other parts except Long. The spans of Long are
+// also in another part, but without their time.
 type jsonAccounts struct {
 	Received trace.Part                  `json:"received"`
 	Requests trace.Part                  `json:"requests"`

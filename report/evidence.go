@@ -11,7 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// exemplars names a slow and a typical trace. It is empty if there are no exemplars.
+// exemplars names a slow and a typical trace of r, if there are any. It returns an empty sentence if r has no
+// exemplars.
 func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	var s describe.Sentence
 	for _, stratum := range []struct {
@@ -32,7 +33,7 @@ func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	return s
 }
 
-// show returns the command that shows the first trace of [names.exemplars], or "".
+// show returns the command that shows the first trace in [names.exemplars], or "" if there is none.
 func (n *names) show(r *offline.Problem) string {
 	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
 	if len(all) == 0 {
@@ -45,7 +46,8 @@ func (n *names) show(r *offline.Problem) string {
 	return strings.Join(words, " ")
 }
 
-// shellWord quotes s as one word of a shell. It returns FILE for standard input and for unprintable names.
+// shellWord quotes s, a file name, as one word for a shell. It returns FILE for standard input and for unprintable
+// names.
 func shellWord(s string) string {
 	special := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./-+,:@%=", r)

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// ExplanationJSON writes x as one JSON object on a line. Times are in nanoseconds. Unknown values are null.
+// ExplanationJSON writes x as a JSON object on one line. Times are in nanoseconds. Unknown values are null.
 func ExplanationJSON(w io.Writer, x *describe.TraceExplanation) error {
 	return json.NewEncoder(w).Encode(x)
 }
@@ -29,7 +29,7 @@ func ExplanationText(w io.Writer, x *describe.TraceExplanation, style terminal.S
 	return err
 }
 
-// calls writes the suspects of one trace.
+// calls writes the table of the suspects in x.
 func (t *table) calls(x *describe.TraceExplanation) {
 	const column = 10
 	head := terminal.PadLeft("excess", rankWidth+column) + "  " + terminal.PadRight("reason", column) + "suspect"

@@ -16,12 +16,12 @@ const (
 	plotBars   = 60
 )
 
-// histogram is a drawing of durations over a logarithmic axis. X and Y grow to the right and down from 0.
+// histogram is a drawing of durations over a logarithmic axis. X grows to the right and Y down, from 0.
 type histogram struct {
 	Bars  []bin
 	Ticks []tick
 	Marks []tick // p50 and p99
-	Most  string // requests in the highest bar
+	Most  string // number of requests in the highest bar
 	Label string // description of the histogram
 }
 
@@ -36,7 +36,7 @@ type tick struct {
 	Anchor string // start, middle or end
 }
 
-// newHistogram draws s.Latency. It is empty if there is nothing to draw.
+// newHistogram draws s.Latency. The result is empty if s.Latency is.
 func newHistogram(s *group.Summary) histogram {
 	if len(s.Latency) == 0 {
 		return histogram{}
@@ -100,16 +100,16 @@ func newAxis(low, high time.Duration) axis {
 	return a
 }
 
-// at returns the position of ns, limited to the axis.
+// at returns the position of the duration ns, limited to [0, plotWidth].
 func (a axis) at(ns float64) float64 {
 	x := (math.Log(max(ns, 1)) - a.low) / (a.high - a.low)
 	return min(max(x, 0), 1) * plotWidth
 }
 
-// value returns the duration at x.
+// value returns the duration in nanoseconds at position x.
 func (a axis) value(x float64) float64 { return math.Exp(a.low + x/plotWidth*(a.high-a.low)) }
 
-// ticks returns ticks at round durations, about eight at most.
+// ticks returns ticks at round durations: 1, 2 and 5 times powers of ten, or only powers of ten on a long axis.
 func (a axis) ticks() []tick {
 	steps := []float64{1, 2, 5}
 	if a.high-a.low > math.Log(500) {

@@ -14,26 +14,26 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits of the page, so that a browser opens it at once; JSON contains everything.
+// Limits on the page, so that a browser opens it quickly. JSON contains everything.
 const (
 	pageProblems = 100
 	pageTypes    = 100
-	pageGroups   = 20 // of a request type
+	pageGroups   = 20 // groups per request type
 	pageEdges    = 15
 	problemEdges = 6
 	pageBecause  = 5
-	pageOpen     = 3       // unfolded request types, in addition to those with problems
+	pageOpen     = 3       // request types that are unfolded although they have no problems
 	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-// HTML writes r as one self-contained page, without other files or network access. in.Files holds the names of the
-// input, for commands.
+// HTML writes r as one self-contained page that needs no other files and no network. in.Files is for the commands on
+// it.
 func HTML(w io.Writer, r *offline.Report, in Input) error {
 	p := newPage(r, in)
 	return p.render(w)
 }
 
-// page is the content of the page: formatted text and numbers.
+// page is the content of the HTML page. Its numbers are already formatted as text.
 type page struct {
 	Traces, Spans, Judged, Rejected string
 	Cut, Coverage                   []string
@@ -61,12 +61,12 @@ type pageProblem struct {
 	OnlyOn, WhatIf      []describe.Sentence
 	Traces              describe.Sentence
 	Show                string // command that shows one of Traces
-	Anchor, RequestType string // of the request type
+	Anchor, RequestType string // anchor and name of the request type
 }
 
 type pageEdge struct {
 	Where            string
-	Value, Low, High float64 // share and its interval in percent, limited to 0–100
+	Value, Low, High float64 // share and its interval, in percent, limited to 0–100
 	Share, Interval  string
 	Mean, MeanShare  string
 	Tail             string
@@ -81,7 +81,7 @@ type pageType struct {
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
-	Rows                int // depth of the frames
+	Rows                int // number of rows of Frames
 	Edges               []pageEdge
 	MoreEdges           int
 	Groups              []pageGroup
@@ -94,14 +94,14 @@ type pageGroup struct {
 	Bins, Where                    string
 }
 
-// pageFrame is one box of the icicle.
+// pageFrame is one box of the icicle chart.
 type pageFrame struct {
 	Name, Path        string
 	Left, Width       float64 // percent
 	Row               int
-	Heat, Cold        float64 // 0–100: share of the variance if positive, and if negative
+	Heat, Cold        float64 // 0–100: share of the variance if it is positive, or its absolute value if it is negative
 	Own, Total, Share string
-	Part              string // of the whole path
+	Part              string // share of the whole path
 }
 
 func newPage(r *offline.Report, in Input) page {
@@ -138,7 +138,7 @@ func newPage(r *offline.Report, in Input) page {
 	return p
 }
 
-// groupsOf returns the groups that follow the request type at index i.
+// groupsOf returns the groups of the request type all[i], which directly follow it.
 func groupsOf(all []group.Summary, i int) []group.Summary {
 	end := i + 1
 	for end < len(all) && all[end].Level == group.LevelGroup {
@@ -189,7 +189,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	return v
 }
 
-// moreEdges describes the number and the share of the edges that aren't shown. It returns "" if all are shown.
+// moreEdges returns the number and the share of the edges of p that aren't shown, as text, or "" if all are shown.
 func moreEdges(p *detect.Problem) string {
 	if len(p.Edges) <= problemEdges {
 		return ""
@@ -251,8 +251,8 @@ func (n *names) pageGroup(s *group.Summary) pageGroup {
 	return g
 }
 
-// pageFrames lays out the frames of p: a child below its parent, children from the left, the parent's own time to their
-// right. It returns the boxes of at least minFrame, and the number of rows.
+// pageFrames lays out the frames of p: children below their parent from the left, and the parent's own time to their
+// right. It returns the boxes that are at least minFrame wide, and the number of rows.
 func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	left := make([]float64, len(p.Frames)) // position of a frame's next child, 0–1
 	for i := range p.Frames {
@@ -277,5 +277,5 @@ func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	return boxes, rows
 }
 
-// round rounds x to three digits, so that the page is small and identical on every machine.
+// round rounds x to three decimals, so that the page is small and identical on every machine.
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

@@ -42,7 +42,8 @@ func JSON(w io.Writer, r *offline.Report, in Input) error {
 	return o.end()
 }
 
-// objectWriter writes a JSON object field by field, indented by two spaces. After an error it writes nothing more.
+// objectWriter writes a JSON object field by field, indented by two spaces. After an error it writes nothing more, and
+// end returns the error.
 type objectWriter struct {
 	out    io.Writer
 	fields int
@@ -55,7 +56,7 @@ func (o *objectWriter) text(s string) {
 	}
 }
 
-// value writes v. All lines except the first start with the given indentation.
+// value writes v. All lines except the first start with indentation.
 func (o *objectWriter) value(v any, indentation string) {
 	if o.err != nil {
 		return
@@ -79,7 +80,7 @@ func (o *objectWriter) field(name string, v any) {
 	o.value(v, "  ")
 }
 
-// list writes the values at(0) to at(n-1), one at a time.
+// list writes the field name with a list of the values at(0) to at(n-1), one at a time.
 func (o *objectWriter) list(name string, n int, at func(i int) any) {
 	o.name(name)
 	if n == 0 {
@@ -111,7 +112,7 @@ type jsonGroup struct {
 	CoVLow        describe.Number `json:"cov_low"`
 	CoVHigh       describe.Number `json:"cov_high"`
 	Failed        uint64          `json:"failed"`
-	Between       describe.Number `json:"between"`    // share of the variance of a request type between its groups
+	Between       describe.Number `json:"between"`    // share of a request type's variance that lies between its groups
 	SizeModel     *jsonSizeModel  `json:"size_model"` // may be null
 	Bins          []jsonBin       `json:"bins"`
 	Edges         []describe.Edge `json:"edges"`
@@ -124,7 +125,7 @@ type jsonBin struct {
 	Where    []string `json:"where"`
 }
 
-// jsonProblem is a problem with evidence that only reports contain.
+// jsonProblem is a problem as in the API, with evidence that only reports contain.
 type jsonProblem struct {
 	Rank int `json:"rank"`
 	describe.Problem
@@ -132,7 +133,7 @@ type jsonProblem struct {
 	describe.Causes
 
 	Proposed  []jsonPick    `json:"proposed"`
-	Missing   []string      `json:"missing"` // operations that carry the problem and have no tracepoint to enable
+	Missing   []string      `json:"missing"` // operations that carry the problem but have no tracepoint to enable
 	Exemplars jsonExemplars `json:"exemplars"`
 }
 

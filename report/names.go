@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/offline"
 )
 
-// names describes the parts of a report in sentences.
+// names turns the parts of a report into sentences.
 type names struct {
 	*describe.Names
 
@@ -23,7 +23,7 @@ func newNames(r *offline.Report, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// profiles returns the profile of every request type in the report, in its order.
+// profiles returns the profiles of the request types in r, in its order. clean is applied to all names.
 func profiles(r *offline.Report, clean func(string) string) []describe.Profile {
 	n := newNames(r, clean)
 	var all []describe.Profile
@@ -46,7 +46,7 @@ func byVariance(edges []group.EdgeShare) []int {
 	return order
 }
 
-// descending compares two numbers so that the larger comes first and NaN last.
+// descending compares a and b so that larger numbers come first and NaN last.
 func descending(a, b float64) int {
 	switch aNaN, bNaN := a != a, b != b; {
 	case aNaN && bNaN:

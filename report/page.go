@@ -19,7 +19,7 @@ var pageStyle string
 //go:embed report.js
 var pageScript string
 
-// contentPolicy is the Content-Security-Policy of the page: inline styles and scripts only.
+// contentPolicy is the Content-Security-Policy of the page. It allows only inline styles and scripts.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 // render writes p as an HTML document.
@@ -29,7 +29,8 @@ func (p *page) render(w io.Writer) error {
 	)
 }
 
-// document writes an HTML document. All text and attribute values are escaped. Values in style attributes are numbers.
+// document writes an HTML document with the given title and body. It escapes text and attribute values. The values in
+// style attributes are numbers, so they need no escaping.
 func document(w io.Writer, title string, body ...g.Node) error {
 	return g.Group{g.Raw("<!DOCTYPE html>\n"), h.HTML(
 		h.Lang("en"),
@@ -211,7 +212,7 @@ func (t *pageType) icicle() g.Node {
 	)
 }
 
-// button returns the box of f. Only the first box is in the tab order.
+// button returns the box of f. Only the first box is in the tab order, because a script moves the focus from there.
 func (f *pageFrame) button(first bool) g.Node {
 	tabIndex := "-1"
 	if first {
@@ -272,7 +273,7 @@ func (e *pageEdge) row() g.Node {
 	)
 }
 
-// nodes returns the drawing and the table of the histogram, or nil if it is empty.
+// nodes returns hist as a drawing and as a table, or nil if it is empty.
 func (hist *histogram) nodes() g.Node {
 	if len(hist.Bars) == 0 {
 		return nil
@@ -298,19 +299,19 @@ func (hist *histogram) nodes() g.Node {
 	)
 }
 
-// line returns a line of an SVG.
+// line returns an SVG line from (x1, y1) to (x2, y2).
 func line(class string, x1, y1, x2, y2 float64) g.Node {
 	return g.El("line", h.Class(class), numeric(number{"x1", x1}, number{"y1", y1}, number{"x2", x2}, number{"y2", y2}))
 }
 
-// label returns the text of t at height y of an SVG.
+// label returns the text of t as SVG text at height y.
 func label(class string, t tick, y float64) g.Node {
 	return g.El("text", g.If(class != "", h.Class(class)), numeric(number{"x", t.X}, number{"y", y}), g.Attr("text-anchor", t.Anchor), g.Text(t.Text))
 }
 
 // The following functions return parts that occur in several places.
 
-// lines returns nodes, each followed by a line break in the source of the page. It skips nil.
+// lines returns nodes, each followed by a line break in the page's source. It skips nil nodes.
 func lines(nodes ...g.Node) g.Node {
 	all := g.Group{g.Raw("\n")}
 	for _, n := range nodes {
@@ -321,7 +322,7 @@ func lines(nodes ...g.Node) g.Node {
 	return all
 }
 
-// each returns the nodes of items.
+// each returns the results of node for items, on separate lines.
 func each[T any](items []T, node func(*T) g.Node) g.Node {
 	nodes := make(g.Group, len(items))
 	for i := range items {
@@ -330,15 +331,15 @@ func each[T any](items []T, node func(*T) g.Node) g.Node {
 	return lines(nodes...)
 }
 
-// section returns nodes below a heading.
+// section returns nodes below the heading title.
 func section(title string, nodes ...g.Node) g.Node {
 	return g.Group{h.H4(g.Text(title)), g.Group(nodes)}
 }
 
-// scrollable returns a table that scrolls if it is wider than the page.
+// scrollable makes table scroll if it is wider than the page.
 func scrollable(table g.Node) g.Node { return h.Div(h.Class("scroll"), h.TabIndex("0"), table) }
 
-// more returns a note on n items that aren't shown, or nil if n is 0.
+// more returns a note that n items, named noun, aren't shown, or nil if n is 0.
 func more(n int, noun string) g.Node {
 	if n == 0 {
 		return nil
@@ -348,7 +349,7 @@ func more(n int, noun string) g.Node {
 
 func quiet(text string) g.Node { return paragraph("quiet", text) }
 
-// paragraph returns a paragraph of a class, or nil if the text is empty.
+// paragraph returns text as a paragraph with the given class, or nil if text is empty.
 func paragraph(class, text string) g.Node {
 	if text == "" {
 		return nil
@@ -369,7 +370,7 @@ func sentence(s describe.Sentence) g.Node {
 	})
 }
 
-// sentences returns a description with a paragraph for each sentence that isn't empty, or nil if all are empty.
+// sentences returns a <dd> element with a paragraph for each sentence that isn't empty, or nil if all are empty.
 func sentences(all ...describe.Sentence) g.Node {
 	var paragraphs g.Group
 	for _, s := range all {
@@ -383,31 +384,31 @@ func sentences(all ...describe.Sentence) g.Node {
 	return h.Dd(paragraphs)
 }
 
-// column returns the title of a column of text.
+// column returns the header of a text column.
 func column(title string) g.Node { return h.Th(h.Scope("col"), g.Text(title)) }
 
-// numbers returns the titles of columns of numbers.
+// numbers returns the headers of number columns.
 func numbers(titles ...string) g.Node {
 	return g.Map(titles, func(title string) g.Node { return h.Th(h.Scope("col"), h.Class("n"), g.Text(title)) })
 }
 
-// cells returns table cells of a class.
+// cells returns values as table cells with the given class.
 func cells(class string, values ...string) g.Node {
 	return g.Map(values, func(value string) g.Node { return h.Td(h.Class(class), g.Text(value)) })
 }
 
-// number is a named number.
+// number is a numeric attribute or style property.
 type number struct {
 	name  string
 	value float64
 }
 
-// numeric returns attributes.
+// numeric returns attributes as HTML attributes.
 func numeric(attributes ...number) g.Node {
 	return g.Map(attributes, func(n number) g.Node { return g.Attr(n.name, fmt.Sprint(n.value)) })
 }
 
-// style returns a style attribute with custom properties.
+// style returns a style attribute with properties as custom properties.
 func style(properties ...number) g.Node {
 	declarations := make([]string, len(properties))
 	for i, p := range properties {

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// pick proposes to enable a tracepoint, with its place and the reason.
+// pick returns a sentence that proposes to enable the tracepoint of k, with its place and the reason.
 func (n *names) pick(k *search.Pick) describe.Sentence {
 	var s describe.Sentence
 	s.Plain("enable ")
@@ -21,7 +21,7 @@ func (n *names) pick(k *search.Pick) describe.Sentence {
 	return s
 }
 
-// next returns the next steps for a problem, most important first.
+// next returns the next steps for r, most important first.
 func (n *names) next(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range r.Proposed {
@@ -45,7 +45,7 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 	return all
 }
 
-// unexplained proposes instrumentation for an edge that has no known tracepoint below it.
+// unexplained proposes what to check or instrument at e, which has no known tracepoint below it.
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if target := n.Table.Target(n.Last(e.Context)); target != 0 {

@@ -21,7 +21,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// golden compares got with a golden file.
+// golden compares got with the golden file name, or rewrites the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -39,7 +39,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// written returns the output of a writer.
+// written returns the output of write for r.
 func written(t *testing.T, r *offline.Report, write func(io.Writer, *offline.Report) error) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// notJudged returns accounts with excluded spans and a missing hop.
+// notJudged returns a coverage with excluded spans and a missing hop.
 func notJudged() (c trace.Coverage) {
 	c.Traces, c.Incomplete = 2, 2
 	for range 3 {

@@ -58,7 +58,7 @@ func (s *sample) context(path ...trace.Op) trace.Context {
 	return c
 }
 
-// share returns a whole edge with the given share of the variance, ± 0.04.
+// share returns the edge of the context c, with the given share of the variance ± 0.04.
 func share(c trace.Context, mean, of time.Duration, variance float64, lift time.Duration) group.EdgeShare {
 	return group.EdgeShare{
 		Edge: trace.ContextEdge(c), Context: c, Mean: float64(mean), ShareMean: float64(mean) / float64(of),

@@ -8,18 +8,18 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// jsonSizeModel models durations by size.
+// jsonSizeModel is a model of how durations depend on the size of requests.
 type jsonSizeModel struct {
 	InterceptNS describe.Number `json:"intercept_ns"`
 	NSPerByte   describe.Number `json:"ns_per_byte"`
-	NSPerPacket describe.Number `json:"ns_per_packet"` // beyond the first
+	NSPerPacket describe.Number `json:"ns_per_packet"` // per packet after the first
 	PacketBytes int             `json:"packet_bytes"`
-	Requests    uint64          `json:"requests"` // sampled
+	Requests    uint64          `json:"requests"` // requests sampled for the model
 	Delayed     describe.Number `json:"delayed"`  // fraction of Requests
 	TimedOut    describe.Number `json:"timed_out"`
 	BadLow      describe.Number `json:"bad_low"` // 95 % interval of Delayed + TimedOut
 	BadHigh     describe.Number `json:"bad_high"`
-	CoVTotal    describe.Number `json:"cov_total"` // of the durations, regardless of size
+	CoVTotal    describe.Number `json:"cov_total"` // CoV of the durations, regardless of size
 }
 
 // jsonSizeModelOf returns the JSON form of m, or nil if m is nil.

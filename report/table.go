@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of the table; JSON contains everything.
+// Limits on the table. JSON contains everything.
 const (
 	shownEdges        = 4
 	shownExplanations = 3
@@ -30,10 +30,10 @@ const (
 	shownGroups       = 5 // of a request type
 )
 
-// Input is the input of an analysis.
+// Input describes the files of an analysis, for commands and warnings.
 type Input struct {
-	Files []string // names, for commands
-	Cut   []string // errors of files that end early
+	Files []string // file names, for commands
+	Cut   []string // errors about files that end early
 }
 
 // Table writes r for a terminal: first the problems, then the request types and their groups. It shows the first top
@@ -58,7 +58,7 @@ type table struct {
 
 func (t *table) printf(format string, args ...any) { fmt.Fprintf(&t.out, format, args...) }
 
-// shown returns the number of n entries to show.
+// shown returns how many of n entries to show: t.top, or all if that is 0.
 func (t *table) shown(n int) int {
 	if t.top > 0 {
 		return min(n, t.top)
@@ -66,7 +66,7 @@ func (t *table) shown(n int) int {
 	return n
 }
 
-// more writes how many entries aren't shown, if any.
+// more writes that left entries, named noun, aren't shown. It writes nothing if left is 0.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
 		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
@@ -104,7 +104,7 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 }
 
-// judged returns the number of traces in the statistics, in words.
+// judged returns the number of traces in the statistics, as text.
 func judged(r *offline.Report) string {
 	missing := int(r.Coverage.Incomplete)
 	if missing == 0 {
@@ -114,7 +114,7 @@ func judged(r *offline.Report) string {
 		units.Count(missing) + " with missing spans: their parts are judged"
 }
 
-// rejections lists the reasons of rejection with their counts, most frequent first.
+// rejections lists the reasons in rejected with their counts, most frequent first.
 func rejections(rejected map[trace.Reason]int) string {
 	reasons := slices.SortedFunc(maps.Keys(rejected), func(a, b trace.Reason) int {
 		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
@@ -144,7 +144,7 @@ func (t *table) problems(all []offline.Problem) {
 	t.more(len(all)-t.shown(len(all)), "problem", "\n")
 }
 
-// problem writes one problem: title, diagnosis, edges, causes, exemplars, next steps.
+// problem writes r, which has the given rank: title, diagnosis, edges, causes, exemplars, next steps.
 func (t *table) problem(rank int, r *offline.Problem) {
 	p := &r.Problem
 	t.title(rank, p)
@@ -190,7 +190,7 @@ func onsetColour(o detect.Onset) string {
 	return terminal.Yellow
 }
 
-// who names the requests of p: all of a type, or a group.
+// who names the requests that p is about: all of a type, or a group.
 func who(p *detect.Problem) string {
 	if p.Level == group.LevelRequestType {
 		return " · all of the type"
@@ -198,7 +198,7 @@ func who(p *detect.Problem) string {
 	return " · group " + p.Group.String()[:8]
 }
 
-// edges writes the first edges with their shares.
+// edges writes the first edges of p with their shares.
 func (t *table) edges(p *detect.Problem) {
 	if len(p.Edges) == 0 {
 		return
@@ -219,7 +219,7 @@ func (t *table) edges(p *detect.Problem) {
 	}
 }
 
-// barWidth returns the width of bars, or 0 if names need the columns.
+// barWidth returns the width of bars, or 0 if they are omitted, because the names need the room.
 func (t *table) barWidth() int {
 	if t.style.Roomy() {
 		return 10
@@ -227,19 +227,19 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// wholes name the quantities that are divided into shares of problems.
+// wholes names the quantities of which edges of problems have shares.
 var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance: "variance", detect.WholeMean: "mean"}
 
-// shareOf names the quantity that is divided into shares of p.
+// shareOf names the quantity of which the edges of p have shares.
 func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
 
-// hasIntervals reports whether the intervals of the edges apply to the shares of p. Intervals are known only for
-// shares of the whole variance.
+// hasIntervals reports whether the intervals of p's edges apply to their shares, because they are known only for shares
+// of the whole variance.
 func hasIntervals(p *detect.Problem) bool {
 	return p.Whole == detect.WholeVariance && p.Onset == detect.Chronic
 }
 
-// interval returns the interval of the share of e in p, like "(79–87)", or "" if it is unknown.
+// interval returns the interval of e's share in p, like "(79–87)", or "" if it is unknown.
 func interval(p *detect.Problem, e *group.EdgeShare) string {
 	if !hasIntervals(p) {
 		return ""
@@ -250,7 +250,7 @@ func interval(p *detect.Problem, e *group.EdgeShare) string {
 	return ""
 }
 
-// place writes the calling context of the leading edge, which its name doesn't include.
+// place writes the calling context of p's leading edge, because the name of the edge doesn't include it.
 func (t *table) place(p *detect.Problem) {
 	if e := describe.Leading(p); e != nil && e.Edge != 0 {
 		t.labelled("path", 0, describe.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
@@ -265,11 +265,11 @@ func (t *table) common(all []explain.CommonEdges) {
 	}
 }
 
-// margin is the width of the column of labels.
+// margin is the width of the label column.
 const margin = 13
 
-// labelled writes text next to a label in the margin. It omits the label if i, the index among several texts, is above
-// 0.
+// labelled writes text next to label in the margin. It omits the label if i is above 0, where i is the index of the
+// text among those with the label.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -278,8 +278,8 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
-// because returns the explanations of p, each variable only once per place: a variable that explains the duration may
-// also explain edges.
+// because returns the explanations of p, with each variable only once per place, because a variable that explains the
+// duration may also explain edges.
 func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string
@@ -297,7 +297,7 @@ func (n *names) because(p *detect.Problem) []describe.Sentence {
 	return all
 }
 
-// explanation describes a variable and its share of the variance.
+// explanation describes x: the variable and the share of the variance that it explains.
 func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.Sentence {
 	var s describe.Sentence
 	variable, where := n.Variable(x)
@@ -323,7 +323,7 @@ func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	return ""
 }
 
-// recoveries returns the recoveries that matter.
+// recoveries returns sentences about the recoveries in c that matter.
 func recoveries(c *describe.Causes) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range c.WhatIf {
@@ -334,7 +334,7 @@ func recoveries(c *describe.Causes) []describe.Sentence {
 	return all
 }
 
-// groups writes the request types, each followed by its groups.
+// groups writes the request types in all, each followed by its groups.
 func (t *table) groups(all []group.Summary) {
 	if len(all) == 0 {
 		return
@@ -365,7 +365,7 @@ func (t *table) groups(all []group.Summary) {
 	t.more(total-t.shown(total), "request type", "")
 }
 
-// groupColumn returns the first column of the names of request types.
+// groupColumn returns the column in which the names of request types start.
 func (t *table) groupColumn() int {
 	if t.style.Roomy() {
 		return 3*10 + 6 + 13 + 9 + 2
@@ -386,7 +386,7 @@ func (t *table) summary(s *group.Summary) {
 	t.printf("  %s\n", name)
 }
 
-// covInterval returns the interval of the CoV, like " (0.71–0.93)", or "" if it is unknown.
+// covInterval returns the interval of the CoV in s, like " (0.71–0.93)", or "" if it is unknown.
 func covInterval(s *group.Summary) string {
 	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
 		return ""
@@ -394,10 +394,11 @@ func covInterval(s *group.Summary) string {
 	return " (" + units.Ratio(s.CoVLow) + "–" + units.Ratio(s.CoVHigh) + ")"
 }
 
-// minBetween is the smallest share of a request type's variance between its groups that is shown.
+// minBetween is the smallest share of the variance between groups to show.
 const minBetween = 0.1
 
-// betweenGroups returns the share of the variance of a request type between its groups, or "" if it is small.
+// betweenGroups returns the share of the variance in s, a request type, that lies between its groups, as text, or "" if
+// the share is below minBetween.
 func betweenGroups(s *group.Summary) string {
 	if !(s.Between >= minBetween) {
 		return ""
@@ -405,8 +406,8 @@ func betweenGroups(s *group.Summary) string {
 	return ", " + units.Percent(s.Between) + " of the variance between groups"
 }
 
-// summaryName returns the name of a request type with its variance between groups, or the ID of a group with the place
-// where it varies most, shortened to room columns.
+// summaryName returns the name of s, shortened to room columns: a request type with its variance between groups, or the
+// ID of a group with the place where it varies most.
 func (t *table) summaryName(s *group.Summary, room int) string {
 	if s.Level == group.LevelRequestType {
 		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
@@ -426,7 +427,8 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	return fitting(room, name, where)
 }
 
-// fitting returns name followed by details, or only name if both don't fit into room columns.
+// fitting returns name followed by details if both fit into room columns. Otherwise it returns name, shortened if
+// necessary.
 func fitting(room int, name, details string) string {
 	if terminal.Width(name+details) <= room {
 		return name + details

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// wrap writes a sentence in lines of the style's width, each indented by n spaces. A number stays on the same line as
-// the next word.
+// wrap returns text in lines of the style's width, each indented by n spaces. It keeps a number on the same line as the
+// next word.
 func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	var b strings.Builder
 	column := 0
@@ -37,7 +37,7 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	return b.String()
 }
 
-// unbroken returns the width of the first word and the words that must stay on its line.
+// unbroken returns the width of words[0] with the following words that must stay on its line. words must not be empty.
 func unbroken(words []word) int {
 	width := terminal.Width(words[0].Text)
 	for _, w := range words[1:] {
@@ -52,7 +52,7 @@ func unbroken(words []word) int {
 	return width
 }
 
-// word is a part of a sentence, delimited by spaces and changes of emphasis.
+// word is a part of a sentence between spaces or changes of emphasis.
 type word struct {
 	describe.Phrase
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// shownSyscalls is the number of system calls of a class in the table.
+// shownSyscalls limits the system calls per class in the table.
 const shownSyscalls = 3
 
 // Widths of columns of the table of waits.
@@ -25,8 +25,8 @@ const (
 	idWidth     = 9
 )
 
-// WaitsTable writes r for a terminal: the classes of each process, its threads, and the longest intervals above
-// thresholds. It shows the first top processes, threads and intervals, or all if top is 0.
+// WaitsTable writes r for a terminal: the classes of each process, its threads, and the longest intervals above the
+// thresholds t. It shows the first top processes, threads and intervals, or all if top is 0.
 func WaitsTable(w io.Writer, r *waits.Report, t waits.Thresholds, style terminal.Style, top int) error {
 	out := waitsTable{table{style: style, top: top}, r, t}
 	out.heading()
@@ -65,7 +65,7 @@ func (t *waitsTable) heading() {
 	}
 }
 
-// endedText lists the processes that ended before the end of the report, or returns "".
+// endedText says that the processes pids ended before the end of the report. It returns "" if pids is empty.
 func endedText(pids []uint32) string {
 	if len(pids) == 0 {
 		return ""
@@ -77,7 +77,7 @@ func endedText(pids []uint32) string {
 	return "ended meanwhile: process " + strings.Join(texts, ", ")
 }
 
-// processCount returns a number of processes.
+// processCount returns n with the noun "process" or "processes".
 func processCount(n int) string {
 	if n == 1 {
 		return "1 process"
@@ -93,7 +93,7 @@ func costText(c waits.Cost) string {
 	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " + units.Share(c.CPUShare) + " of a CPU"
 }
 
-// joinText counts the waits above a threshold that have been joined to spans, and the others by reason.
+// joinText describes the waits above a threshold: the number joined to spans, and the numbers of the others by reason.
 func joinText(j *waits.Joins) string {
 	text := "sent below their spans: " + units.Plural(int(j.Exact), "wait") + " above a threshold"
 	var parts []string
@@ -119,7 +119,7 @@ var joinReasons = [waits.NumReasons]string{
 	waits.MissingEnded:       "of processes that ended too early",
 }
 
-// lossText lists the losses with their remedies, or returns "".
+// lossText lists the losses in l with their causes and remedies, or returns "" if there are none.
 func lossText(l *waits.Losses) string {
 	var parts []string
 	for _, x := range []struct {
@@ -146,7 +146,7 @@ func lossText(l *waits.Losses) string {
 	return "missing: " + strings.Join(parts, "; ")
 }
 
-// process writes the classes, the reasons and the threads of a process.
+// process writes the classes of p, those that exceeded their thresholds, and its threads.
 func (t *waitsTable) process(p *waits.ProcessReport) {
 	t.printf("\n%s  %s, %s of thread time\n", t.style.Paint(terminal.Bold, fmt.Sprintf("%s (%d)", terminal.Printable(p.Comm), p.PID)),
 		units.Plural(len(p.Threads), "thread"), units.Nanos(float64(p.Totals.Ns())))
@@ -160,7 +160,7 @@ func (t *waitsTable) process(p *waits.ProcessReport) {
 	t.threads(p)
 }
 
-// byTime returns the classes that have intervals, longest time first.
+// byTime returns the classes with intervals in totals, longest time first.
 func byTime(totals *waits.Totals) []waits.Class {
 	var classes []waits.Class
 	for c := range waits.Class(waits.NumClasses) {
@@ -186,7 +186,7 @@ func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 	t.printf("%s\n", strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
 }
 
-// class writes a class and its system calls. A single system call is in the line of the class.
+// class writes the class c of p and its system calls. If there is only one system call, it is in the line of the class.
 func (t *waitsTable) class(p *waits.ProcessReport, c waits.Class) {
 	var calls []*waits.Call
 	for i := range p.Calls {
@@ -204,7 +204,7 @@ func (t *waitsTable) class(p *waits.ProcessReport, c waits.Class) {
 	}
 }
 
-// groups writes the shares of the groups of classes.
+// groups writes the shares of the class groups in totals.
 func (t *waitsTable) groups(totals *waits.Totals) {
 	var sums [waits.NumGroups]uint64
 	for c := range totals {
@@ -219,7 +219,7 @@ func (t *waitsTable) groups(totals *waits.Totals) {
 	t.printf("%s", t.style.Wrap("in all: "+strings.Join(parts, ", "), 2))
 }
 
-// reasons writes the classes that exceeded their thresholds.
+// reasons writes which classes of p exceeded their thresholds, and how often.
 func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	var parts []string
 	for c := range p.Totals {
@@ -233,8 +233,8 @@ func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	}
 }
 
-// threads writes the main classes of each thread. Threads that waited throughout, like idle threads of a pool, share a
-// line.
+// threads writes the main classes of each thread in p. Threads that waited throughout, like the idle threads of a pool,
+// share a line.
 func (t *waitsTable) threads(p *waits.ProcessReport) {
 	if len(p.Threads) < 2 {
 		return
@@ -264,8 +264,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 	}
 }
 
-// throughout returns the class in which a thread was all the time. ok is false if it was in several classes, or more
-// than once.
+// throughout returns the class in which the thread with the totals x waited all the time. ok is false if it ran, was in
+// several classes, or in one class more than once.
 func throughout(x *waits.Totals) (c waits.Class, ok bool) {
 	classes := byTime(x)
 	if len(classes) != 1 || x[classes[0]].Count != 1 || classes[0] <= waits.RunQueue {
@@ -287,7 +287,7 @@ func (t *waitsTable) thread(x *waits.ThreadReport) {
 	t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth), strings.Join(parts, ", "))
 }
 
-// longest writes the longest intervals above thresholds with their stacks.
+// longest writes the longest intervals above the thresholds, with their stacks.
 func (t *waitsTable) longest() {
 	if len(t.Longest) == 0 {
 		return
@@ -311,7 +311,7 @@ func (t *waitsTable) longest() {
 	t.more(len(t.Longest)-t.shown(len(t.Longest)), "wait", "  ")
 }
 
-// right returns text aligned to the right of a column.
+// right returns text aligned right in a column of the given width.
 func right(text string, width int) string { return terminal.PadLeft(text, width) }
 
 // The JSON form of a report of waits.

@@ -13,14 +13,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits of the page of waits.
+// Limits on the page about waits.
 const (
 	pageProcesses = 50
-	pageThreads   = 200 // of a process
+	pageThreads   = 200 // threads per process
 	pageStacks    = 50
 )
 
-// WaitsHTML writes r as one self-contained page.
+// WaitsHTML writes r, which was measured with thresholds, as one self-contained page.
 func WaitsHTML(w io.Writer, r *waits.Report, thresholds waits.Thresholds) error {
 	p := waitsPage{r, thresholds}
 	title := "waits of " + processCount(len(r.Processes))
@@ -83,7 +83,7 @@ func (p *waitsPage) process(x *waits.ProcessReport, open bool) g.Node {
 	)
 }
 
-// classes returns the table of classes, with the system calls of each.
+// classes returns the table of x's classes, with the system calls of each.
 func (p *waitsPage) classes(x *waits.ProcessReport) g.Node {
 	var rows g.Group
 	all := float64(max(x.Totals.Ns(), 1))
@@ -135,7 +135,7 @@ func threadRow(t *waits.ThreadReport) g.Node {
 	)
 }
 
-// longest returns the longest intervals above thresholds, or nil.
+// longest returns the table of the longest intervals above the thresholds, or nil if there are none.
 func (p *waitsPage) longest() g.Node {
 	if len(p.Longest) == 0 {
 		return nil
@@ -156,15 +156,15 @@ func (p *waitsPage) longest() g.Node {
 	)))))
 }
 
-// path returns the frames of a stack.
+// path returns frames, which are of a stack, as a list.
 func path(frames []string) g.Node {
 	return h.Div(h.Class("path"), g.Map(frames, func(name string) g.Node { return span(clean(name)) }))
 }
 
-// clean returns a name chosen by a process, without control characters.
+// clean returns name, which a process has chosen, without control characters and invalid UTF-8.
 func clean(name string) string { return terminal.Printable(strings.ToValidUTF8(name, "\uFFFD")) }
 
-// stacks returns the stacks with the longest times, or nil.
+// stacks returns the table of the stacks with the longest times, or nil if there are no stacks.
 func (p *waitsPage) stacks() g.Node {
 	if len(p.Stacks) == 0 {
 		return nil

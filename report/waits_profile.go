@@ -13,10 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// noStack stands for the stack of time without a sampled stack.
+// noStack is the only frame of time for which no stack was sampled.
 const noStack = "[no stack]"
 
-// WaitsPprof writes the time of each stack as a gzipped pprof profile, with the labels class, syscall and pid. The
+// WaitsPprof writes the time of each stack in r as a gzipped pprof profile, with the labels class, syscall and pid. The
 // innermost frame is the reason, the outermost frame the process.
 func WaitsPprof(w io.Writer, r *waits.Report) error {
 	b := describe.NewProfileBuilder("time of threads by reason and sampled stack", "waits", "time")
@@ -30,7 +30,7 @@ func WaitsPprof(w io.Writer, r *waits.Report) error {
 	return b.Write(w)
 }
 
-// WaitsFolded writes the time in ns of each stack as folded stacks, outermost frame first.
+// WaitsFolded writes the time of each stack in r, in nanoseconds, as folded stacks, outermost frame first.
 func WaitsFolded(w io.Writer, r *waits.Report) error {
 	out := bufio.NewWriter(w)
 	for _, s := range stackTimes(r) {
@@ -40,7 +40,8 @@ func WaitsFolded(w io.Writer, r *waits.Report) error {
 	return out.Flush()
 }
 
-// stackTimes returns the sampled stacks between the reason and the process, and the remaining time of each reason.
+// stackTimes returns the sampled stacks in r, with the reason as the innermost and the process as the outermost frame,
+// and the remaining time of each reason under noStack.
 func stackTimes(r *waits.Report) []waits.Stack {
 	type reason struct {
 		pid     uint32

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// feedback passes reports of agents to the engine.
+// feedback passes the reports of agents to the engine.
 type feedback struct{ service *live.Service }
 
 // Record implements [control.Engine].
@@ -28,7 +28,7 @@ func (f feedback) Record(ctx context.Context, report *search.Feedback) error {
 	return err
 }
 
-// control runs the control plane once the journal has been read.
+// control runs the control plane until ctx is done, once the journal has been read.
 func (s *Server) control(ctx context.Context) error {
 	select {
 	case <-s.live.Started():
@@ -66,7 +66,8 @@ func (s *Server) front() http.Handler {
 	})
 }
 
-// below returns r with base at the start of its path, whether or not a proxy has removed it.
+// below returns r with base at the start of its path. If the path lacks base, because a proxy has removed it, below
+// returns a copy.
 func below(base string, r *http.Request) *http.Request {
 	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
 		return r
@@ -102,9 +103,10 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns a function that returns the token of a request, or a [*refusal.Error]. While no token exists,
-// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. We
-// can't recognize every browser request by a header, but browsers always send the host that the page asked for.
+// identify returns a function that returns the token of a request, or a [*refusal.Error]. While tokens has no tokens,
+// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. Headers
+// don't reveal every request of a browser, but browsers always send the host that the page asked for, so that is
+// checked, too.
 func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity

@@ -60,14 +60,14 @@ func (a *target) listeners() map[string]string {
 // internals matches internal details, which answers must not reveal.
 var internals = regexp.MustCompile(`goroutine|\.go:\d|panic|runtime error|pebble|/tmp/|root:|0x[0-9a-f]{6}`)
 
-// reply is an answer.
+// reply is an answer over HTTP or gRPC, read completely.
 type reply struct {
 	code      int
 	body      string
 	grpc, why string // status and message of a gRPC call
 }
 
-// read reads and closes an answer.
+// read reads r and closes its body.
 func read(t *testing.T, r *http.Response) *reply {
 	t.Helper()
 	defer r.Body.Close()
@@ -81,7 +81,7 @@ func read(t *testing.T, r *http.Response) *reply {
 	}
 }
 
-// refused checks that an answer is a refusal with one of the codes want, if any, with a reason and without internal
+// refused checks that r is a refusal with one of the codes want, if any are given, with a reason and without internal
 // details.
 func (a *target) refused(t *testing.T, name string, r *reply, want ...int) {
 	t.Helper()
@@ -173,7 +173,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// peakMemory returns the peak resident memory of a process in bytes.
+// peakMemory returns the peak resident memory of the process pid in bytes.
 func peakMemory(t *testing.T, pid int) (bytes int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -225,7 +225,7 @@ func (a *target) slow(t *testing.T) {
 	})
 }
 
-// rpc calls OTLP's only method over gRPC with a body: framed messages.
+// rpc calls OTLP's only method over gRPC. body contains framed messages.
 func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, headers ...string) *reply {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -253,7 +253,7 @@ func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, heade
 	return read(t, r)
 }
 
-// refusedRPC checks that a call was refused with one of the codes want, with a reason and without internal details.
+// refusedRPC checks that r refuses a call with one of the codes want, with a reason and without internal details.
 func (a *target) refusedRPC(t *testing.T, name string, r *reply, want ...string) {
 	t.Helper()
 	if r == nil || !slices.Contains(want, r.grpc) || r.why == "" || internals.MatchString(r.why) {
@@ -261,7 +261,7 @@ func (a *target) refusedRPC(t *testing.T, name string, r *reply, want ...string)
 	}
 }
 
-// framed returns a compressed message with the header of a gRPC frame.
+// framed returns message, which is compressed, after the header of a gRPC frame.
 func framed(message []byte) io.Reader {
 	return bytes.NewReader(append(binary.BigEndian.AppendUint32([]byte{1}, uint32(len(message))), message...))
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// backupName is the name of the backup's directory. It is below the data directory, because hard links need the same
-// file system.
+// backupName is the name of the backup's directory. It is in the data directory, because hard links need the same file
+// system.
 const backupName = "backup"
 
 // backupAttempts limits the attempts to copy store and journal without a checkpoint that trims the journal in between.
-// Checkpoints are rare compared with the time of a copy.
+// A few are enough, because a copy takes much less time than passes between checkpoints.
 const backupAttempts = 5
 
-// backup replaces the backup with a copy of the data from which the running service can be restored, and returns its
-// directory. The copy has everything that was acknowledged before.
+// backup replaces the backup with a copy of the data from which the service can be restored, and returns its directory.
+// The copy has everything that was acknowledged before the call.
 func (s *Server) backup() (string, error) {
 	s.backingUp.Lock()
 	defer s.backingUp.Unlock()
@@ -46,9 +46,8 @@ func (s *Server) backup() (string, error) {
 	return "", errors.Join(errors.New("backup: the journal is trimmed all the time; try again"), os.RemoveAll(fresh))
 }
 
-// copyTo copies the data to a directory, the store before the journal. The journal then has all records since the
-// checkpoint in the store, unless a later checkpoint has trimmed it in between. It reports whether the copy is
-// complete.
+// copyTo copies the data to dir, the store before the journal. The journal then has all records since the checkpoint in
+// the store, unless a later checkpoint has trimmed it in between. It reports whether the copy is complete.
 func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err

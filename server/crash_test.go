@@ -34,7 +34,7 @@ import (
 // scratch is a directory for all tests.
 var scratch string
 
-// TestMain makes and removes scratch.
+// TestMain creates scratch before the tests and removes it after them.
 func TestMain(m *testing.M) {
 	var err error
 	if scratch, err = os.MkdirTemp("", "sibyl-test-*"); err != nil {
@@ -85,8 +85,8 @@ type process struct {
 	grpc, api string
 	http      string // empty if off
 	log       *os.File
-	more      []string // more arguments
-	files     int      // limit of open files; 0 for the limit of this process
+	more      []string // further arguments
+	files     int      // limit on open files; 0 for the limit of this process
 	cmd       *exec.Cmd
 }
 
@@ -151,7 +151,7 @@ func (v *process) end(signal os.Signal) {
 	_ = v.cmd.Wait() // the log contains the error, unless the server was killed
 }
 
-// exportTrace exports trace number n in two requests, the children before the root, and returns when both are
+// exportTrace exports the trace with number n in two requests, the children before the root, and returns when both are
 // acknowledged.
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	var id oteltrace.TraceID

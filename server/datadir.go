@@ -28,7 +28,7 @@ var without = map[string]string{
 	storeName:   "Sibyl then learns anew, with the rest of the journal, and lacks its incidents, problems and kept traces",
 }
 
-// explain adds the remedy to the error of a database of the data directory.
+// explain adds the remedy to err, an error of the database name in dataDir.
 func explain(err error, dataDir, name string) error {
 	dir := filepath.Join(dataDir, name)
 	aside := fmt.Sprintf("move it away (mv %s %s) and start again: %s", dir, asideName(dir), without[name])
@@ -49,7 +49,8 @@ func explain(err error, dataDir, name string) error {
 	return err
 }
 
-// explained wraps giveUp for a database of the data directory, so that errors include the remedy.
+// explained returns giveUp for the database name in dataDir, with the remedy added to its error. It returns nil if
+// giveUp is nil.
 func explained(giveUp func(error), dataDir, name string) func(error) {
 	if giveUp == nil {
 		return nil
@@ -57,8 +58,8 @@ func explained(giveUp func(error), dataDir, name string) func(error) {
 	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
-// asideSuffix is the suffix, followed by a number if necessary, of the names to which errors advise to move files of
-// the data directory.
+// asideSuffix is the suffix, followed by a number, of the names under which errors advise to move files in the data
+// directory away.
 const asideSuffix = ".aside"
 
 // asideName returns an unused name next to path.
@@ -103,7 +104,7 @@ func CheckDataDir(dir string) error {
 	return fmt.Errorf("the data directory %s has no data of Sibyl but other files (%s)", dir, list)
 }
 
-// isOwn reports whether a name in the data directory shows that Sibyl has written to it.
+// isOwn reports whether the file name in dataDir shows that Sibyl has written to the directory.
 func isOwn(dataDir, name string) bool {
 	switch base, _, _ := strings.Cut(name, asideSuffix); base {
 	case journalName, storeName: // other programs have a journal, too
@@ -117,7 +118,7 @@ func isOwn(dataDir, name string) bool {
 	}
 }
 
-// warnOfMissing logs a warning if a data directory has only one of its databases, which belong together.
+// warnOfMissing logs a warning if dataDir has only one of its two databases, because they belong together.
 func warnOfMissing(dataDir string, log *slog.Logger) {
 	var missing []string
 	for _, name := range []string{journalName, storeName} {

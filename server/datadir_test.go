@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
-// begin opens a data directory like a service, and returns its log and the error.
+// begin opens dir as the data directory of a service, and returns the service's log and the error.
 func begin(t *testing.T, dir string) (log string, err error) {
 	t.Helper()
 	e, err := config.Load(config.Sources{})
@@ -150,7 +150,7 @@ func TestForeignData(t *testing.T) {
 	}
 }
 
-// names returns the names in a directory.
+// names returns the names of the files in dir.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -180,7 +180,7 @@ func each(database, pattern string, do func(path string) error) func(dir string)
 	}
 }
 
-// file writes a file with a text into the directory, replacing an existing one.
+// file returns a function that replaces the file name in a directory by one with the given text.
 func file(name, text string) func(dir string) error {
 	return func(dir string) error {
 		path := filepath.Join(dir, name)

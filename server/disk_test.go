@@ -60,7 +60,7 @@ func largeTraces(t *testing.T, traces int) string {
 		strings.Join(spans, ",") + `]}]}]}`
 }
 
-// post sends an export request over HTTP.
+// post sends body as an export request over HTTP.
 func (v *process) post(body string) (status int, retry, answer string) {
 	v.t.Helper()
 	r, err := http.Post("http://"+v.http+"/v1/traces", "application/json", strings.NewReader(body))
@@ -93,7 +93,7 @@ func (v *process) groups() (n uint64) {
 	return n
 }
 
-// fill writes a file until the disk is full.
+// fill writes to the file name until the disk is full.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)

@@ -22,18 +22,19 @@ type exporting struct {
 	exporter *export.Exporter
 	store    *store.Store
 	path     critpath.Options
-	failing  ingest.FailureRules // rules for failed spans
+	failing  ingest.FailureRules // rules by which spans fail
 	log      *slog.Logger
-	open     chan []exportable // as of the last epoch; holds one
+	open     chan []exportable // open problems as of the last epoch; holds one list
 }
 
-// exportable identifies a problem and the group of its exemplars.
+// exportable identifies a problem and the group that has its exemplars.
 type exportable struct{ problem, group analysis.Hash }
 
 // exportedProblems limits the problems whose exemplars are exported in an epoch, by rank.
 const exportedProblems = 50
 
-// epoch queues the open problems, best first. It replaces problems of an earlier epoch that are still queued.
+// epoch queues problems, the open problems in order of rank. It replaces the problems of an earlier epoch if they are
+// still queued.
 func (x *exporting) epoch(problems []detect.Problem) {
 	var open []exportable
 	for i := range problems[:min(len(problems), exportedProblems)] {
@@ -65,7 +66,7 @@ func (x *exporting) run(ctx context.Context) {
 	}
 }
 
-// add queues the exemplars of a problem that the exporter doesn't know yet.
+// add queues the exemplars of the problem `of` that the exporter doesn't know yet.
 func (x *exporting) add(of *exportable) error {
 	exemplars, err := x.store.Exemplars(of.group)
 	if err != nil {
@@ -94,7 +95,7 @@ func (x *exporting) add(of *exportable) error {
 	return nil
 }
 
-// newExporting returns nil if no backend is configured.
+// newExporting returns the configured export of critical paths, or nil if no backend is configured.
 func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {

@@ -31,7 +31,7 @@ type fetcher struct {
 	settings config.JaegerQuery
 }
 
-// prepare returns fetchers for servers. It reuses the current fetcher of a server that hasn't changed.
+// prepare returns fetchers for servers. It reuses the current fetcher if a server's settings haven't changed.
 func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 	var all []*fetcher
 	for _, q := range servers {
@@ -67,7 +67,7 @@ func (f *fetching) all() []*fetcher {
 	return f.wanted
 }
 
-// replace replaces the current fetchers.
+// replace makes fetchers the current ones and wakes run.
 func (f *fetching) replace(fetchers []*fetcher) {
 	f.mu.Lock()
 	f.wanted = fetchers

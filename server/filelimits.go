@@ -2,7 +2,7 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// fileLimits is the number of files that each part of the process may have open.
+// fileLimits holds the maximum number of open files for each part of the process.
 type fileLimits struct {
 	database int // each of the two databases
 	agents   int // connections of agents and of clients of the API
@@ -12,15 +12,15 @@ type fileLimits struct {
 // File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
 // which hold a long poll each, cannot starve senders of traces.
 const (
-	mostReserved   = 2048   // files of databases and of the rest of the process; at most half of all
-	needed         = 48     // of these, for the rest of the process
-	mostOthers     = 1024   // connections to an address without agents
-	othersShare    = 16     // one in 16 connections, if that is fewer
-	otherAddresses = 4      // of the receivers and of remote sampling
-	mostAgents     = 24_000 // because connections also take memory; control takes fewer agents
+	mostReserved   = 2048   // maximum files for the databases and the rest of the process, if that is at most half of all
+	needed         = 48     // how many of them the rest of the process needs
+	mostOthers     = 1024   // maximum connections to an address without agents
+	othersShare    = 16     // such an address gets at most one in othersShare connections
+	otherAddresses = 4      // addresses of the receivers and of remote sampling
+	mostAgents     = 24_000 // maximum connections of agents and API clients, because they also take memory; control admits fewer agents
 )
 
-// ownFileLimits divides the number of files that the process may open. Go has already raised the limit as far as
+// ownFileLimits divides the files that the process may open among its parts. Go has already raised the limit as far as
 // possible.
 func ownFileLimits() fileLimits {
 	const usual = 1024
@@ -31,7 +31,7 @@ func ownFileLimits() fileLimits {
 	return divideFiles(all.Cur)
 }
 
-// divideFiles divides a number of files.
+// divideFiles divides all files among the parts of the process.
 func divideFiles(all uint64) fileLimits {
 	all = min(all, mostReserved+mostAgents+otherAddresses*mostOthers)
 	reserved := min(all/2, mostReserved)

@@ -12,7 +12,7 @@ import (
 // safe for concurrent use.
 type headerTransport struct{ endpoint *config.Endpoint }
 
-// newHeaderTransport returns an error if a header can't be sent.
+// newHeaderTransport returns a headerTransport for `to`, or an error if a header can't be sent.
 func newHeaderTransport(to *config.Endpoint) (http.RoundTripper, error) {
 	_, err := to.Fields()
 	return headerTransport{to}, err

@@ -74,7 +74,7 @@ func (r *spanRecorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(answer.StatusCode)
 }
 
-// named returns the spans with a name.
+// named returns the received spans with the given name.
 func (r *spanRecorder) named(name string) (found []javaSpan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func TestJVMAgent(t *testing.T) {
 	})
 }
 
-// testJVMAgent runs the test with an agent that is connected with the result of connection.
+// testJVMAgent runs the test with an agent whose arguments for connecting are the result of connection.
 func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	env := volatile(t.TempDir())
 	env["SIBYL_OPAMP"] = "127.0.0.1:0"

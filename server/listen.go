@@ -12,12 +12,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/listener"
 )
 
-// tlsFiles converts a TLS configuration.
+// tlsFiles converts t to the type that listeners take.
 func tlsFiles(t config.TLS, log *slog.Logger) connlimit.TLS {
 	return connlimit.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA, Log: log}
 }
 
-// listenerConfig describes an address. It reads the TLS files unless the address is empty.
+// listenerConfig returns the configuration of a listener at address. It reads the TLS files unless address is empty.
 func listenerConfig(name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger) (listener.Config, error) {
 	c := listener.Config{Name: name, Address: address, Share: share, Log: log}
 	if address == "" {
@@ -30,7 +30,7 @@ func listenerConfig(name, address string, share *connlimit.Share, files config.T
 	return c, nil
 }
 
-// openHTTP opens an address for server. It returns nil if the address is empty.
+// openHTTP opens address for server. It returns nil if address is empty.
 func openHTTP(ctx context.Context, name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server) (*listener.Listener, error) {
 	c, err := listenerConfig(name, address, share, files, log)
 	if err != nil {
@@ -39,7 +39,7 @@ func openHTTP(ctx context.Context, name, address string, share *connlimit.Share,
 	return listener.OpenHTTP(ctx, c, server)
 }
 
-// Listen opens all addresses.
+// Listen opens all configured addresses. If it returns an error, it leaves some of them open.
 func (s *Server) Listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// Addresses holds the open addresses, or nil if off.
+// Addresses holds the addresses that are open. An address is nil if it is off.
 type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
 
 // Addresses returns the open addresses.

@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// collector collects metrics of the parts that the API does not cover: listeners, webhooks, exports and Jaeger
-// servers. Label values are names and addresses from the configuration.
+// collector collects metrics of the parts that the API does not know: listeners, webhooks, exports, Jaeger servers,
+// damaged logs and refused tokens. Label values are names and addresses from the configuration.
 type collector struct{ server *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.
@@ -94,7 +94,7 @@ func (c collector) fetches(e metric.Emitter) {
 	}
 }
 
-// queues returns the lengths of all queues.
+// queues returns the lengths and limits of all queues.
 func (s *Server) queues() []operating.Size {
 	var all []operating.Size
 	for _, q := range s.live.Queues() {
@@ -108,7 +108,7 @@ func (s *Server) queues() []operating.Size {
 	return all
 }
 
-// received counts answers of the receivers.
+// received counts the requests that the receivers answered, and measures how long they took.
 type received struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -128,7 +128,7 @@ func newReceived(registry *prometheus.Registry) *received {
 	return r
 }
 
-// observe counts an answer.
+// observe counts the answered request e.
 func (r *received) observe(e receiver.Event) {
 	transport := e.Transport.String()
 	r.requests.WithLabelValues(transport, e.Refused.String()).Inc()

@@ -29,10 +29,10 @@ import (
 // outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of
 // critical paths.
 type outbound struct {
-	config       *config.Config // at the start, for keys that need a restart
+	config       *config.Config // configuration at the start; used only for keys that need a restart to change
 	log          *slog.Logger
 	store        *store.Store
-	notes        *cases.Notes // written by people, who can mute incidents
+	notes        *cases.Notes // what people wrote about incidents, which can mute them
 	directory    atomic.Pointer[notify.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
@@ -89,7 +89,7 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	}, nil
 }
 
-// position stores the progress of fetching from a server.
+// position stores the progress of fetching from the server at url.
 type position struct {
 	store *store.Store
 	url   string
@@ -103,7 +103,7 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.SavePosition(p.url, through)
 }
 
-// epoch publishes the results of an epoch. The owner of the core calls it when the epoch ends.
+// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended.
 func (o *outbound) epoch(core *engine.View, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		o.strategies.Publish(sampling.RatesOf(core.Searches.Entries(core.Groups), core.Table, entryRates(core), o.strategies.Rates(), *o.rates.Load()))
@@ -129,7 +129,7 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) {
 	}
 }
 
-// acknowledged returns the acknowledgement of an incident, or nil.
+// acknowledged returns the acknowledgement of incident, or nil if nobody has acknowledged it.
 func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	n := o.notes.Acknowledgement(incident, time.Now())
 	if n == nil {
@@ -138,8 +138,8 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	return notify.NewNote(n.By, n.At, n.Text)
 }
 
-// sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, if none is
-// configured, to the UI.
+// sampleTraces returns slow and failed traces of x, with links to the configured tracing backends. If there are none,
+// it links to the UI.
 func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.Trace {
 	found, err := cases.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.
 	return all
 }
 
-// incidentURL returns the address of an incident's page, or "" if the address of the UI is unknown.
+// incidentURL returns the URL of the incident's page, or "" if the URL of the UI is unknown.
 func (o *outbound) incidentURL(id uint64) string {
 	ui := o.config.UI()
 	if ui == "" {
@@ -182,8 +182,8 @@ func entryRates(core *engine.View) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names that include the request types of incidents, and the requests of the problems in an epoch's
-// events.
+// namesOf returns names for the events of the epoch e. They include the request types of incidents, and the groups of
+// the decisions and problems.
 func namesOf(core *engine.View, e live.Ended) *describe.Names {
 	names, g := describe.New(core.Table, describe.Verbatim), core.Groups
 	affected := core.AffectedTypes()
@@ -207,10 +207,11 @@ func namesOf(core *engine.View, e live.Ended) *describe.Names {
 	return names
 }
 
-// samplingReadTimeout limits the time to read a request for sampling rates. Such a request has no body.
+// samplingReadTimeout limits the time to read a request for sampling rates. It is short, because such a request has no
+// body.
 const samplingReadTimeout = 10 * time.Second
 
-// listen opens the configured addresses of remote sampling, each for at most the given number of connections.
+// listen opens the configured addresses of remote sampling, each for at most connections connections.
 func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	const name = "remote sampling"
 	web := &http.Server{Handler: o.strategies, ReadTimeout: samplingReadTimeout}
@@ -226,7 +227,7 @@ func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	return err
 }
 
-// run sends notifications, exports and fetches until ctx is done or fetching fails.
+// run sends notifications, exports critical paths and fetches traces, until ctx is done or fetching fails.
 func (o *outbound) run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { o.notifier.Run(ctx); return nil })

@@ -146,7 +146,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 	}
 }
 
-// putExemplar stores a trace as the slow exemplar of all request types.
+// putExemplar stores x as the slow exemplar of all request types.
 func putExemplar(t *testing.T, kept *store.Store, core *engine.Core, x *trace.Trace) {
 	t.Helper()
 	for g := range core.View().Groups.Each() {

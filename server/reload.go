@@ -15,8 +15,9 @@ import (
 )
 
 // Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that affect
-// decisions take effect at the end of the epoch, and after a restart they apply to the same epochs. If Apply returns
-// an error, nothing has changed. It must not be called concurrently.
+// decisions take effect at the end of the epoch, and after a restart they apply to the same epochs. If a value in c
+// can't be used or the settings can't be recorded, Apply returns an error and nothing has changed. It must not be
+// called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	apply, err := s.outbound.prepare(c)
 	if err != nil {
@@ -41,12 +42,13 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 type Reloader struct {
 	Server *Server
 	Load   func() (*config.Effective, error) // reads the configuration
-	Level  *slog.LevelVar                    // of the log
+	Level  *slog.LevelVar                    // level of the log
 	Every  time.Duration                     // interval between checks of the file; two seconds if 0
 	Log    *slog.Logger
 }
 
-// checkInterval is the interval between checks of the file, which is a few kilobytes long.
+// checkInterval is the default interval between checks of the file. It is short, because the file has only a few
+// kilobytes.
 const checkInterval = 2 * time.Second
 
 // Run reloads the configuration on every signal from asked, and when its file has changed. A change must be seen by
@@ -101,7 +103,7 @@ func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next 
 	return next, false
 }
 
-// configErrors returns the individual errors of a configuration.
+// configErrors returns the individual errors in err, an error of a configuration.
 func configErrors(err error) []error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

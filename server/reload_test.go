@@ -41,7 +41,7 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// eventually waits until condition returns true. It fails the test after 15 s.
+// eventually waits until condition returns true. It fails the test with name after 15 s.
 func eventually(t *testing.T, name string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {

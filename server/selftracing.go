@@ -28,8 +28,8 @@ type selfTracing struct {
 	tracer   oteltrace.Tracer
 }
 
-// newSelfTracing returns nil if c has no endpoint. Spans wait in a bounded queue, and are dropped if the queue is full
-// or sending fails.
+// newSelfTracing returns a selfTracing that sends to c, or nil if c has no endpoint. Spans wait in a bounded queue, and
+// are dropped if the queue is full or sending fails.
 func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
 	if c.OTLP == "" {
 		return nil, nil
@@ -60,7 +60,7 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 // sendTimeout limits the duration of a request with our own traces.
 const sendTimeout = 10 * time.Second
 
-// epoch records the end of an epoch as a span of the given duration.
+// epoch records the decisions of the epoch e, which took the given time, as a span that ends now.
 func (t *selfTracing) epoch(core *engine.View, e live.Ended, took time.Duration) {
 	now := time.Now()
 	_, span := t.tracer.Start(context.Background(), "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes( //nolint:forbidigo // it belongs to no request
@@ -70,10 +70,10 @@ func (t *selfTracing) epoch(core *engine.View, e live.Ended, took time.Duration)
 	span.End(oteltrace.WithTimestamp(now))
 }
 
-// flushTimeout limits the duration of sending the last spans.
+// flushTimeout limits the time to send the last spans when the service stops.
 const flushTimeout = 2 * time.Second
 
-// close sends the queued spans.
+// close sends the queued spans and ends tracing. It logs a warning if it can't send them.
 func (t *selfTracing) close(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) //nolint:forbidigo // the context of the service has ended
 	defer cancel()

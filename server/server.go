@@ -36,10 +36,10 @@ import (
 	"github.com/sibyl-trace/sibyl/web"
 )
 
-// Server is the service.
+// Server is the whole service: it owns its parts and the data directory.
 type Server struct {
-	config    *config.Config                // at the start
-	applied   atomic.Pointer[config.Config] // since the last reload
+	config    *config.Config                // configuration at the start
+	applied   atomic.Pointer[config.Config] // configuration since the last reload
 	log       *slog.Logger
 	registry  *prometheus.Registry // metrics of parts other than the API
 	disk      *pebbledb.Disk
@@ -55,18 +55,19 @@ type Server struct {
 	files     fileLimits
 	backingUp sync.Mutex         // held during a backup
 	http      *listener.Listener // this and the following are set by Listen; nil if off
-	agents    *listener.Listener // of OpAMP
-	opamp     *opamp.Server      // served by agents
+	agents    *listener.Listener // address of OpAMP
+	opamp     *opamp.Server      // answers OpAMP agents
 }
 
-// Divisors of the configured memory. Statistics and the garbage collector use the rest.
+// Divisors of the configured memory: one part in each is reserved for the named use. Statistics and the garbage
+// collector use the rest.
 const (
-	inFlightShare = 8 // requests that were admitted but not yet assembled
+	inFlightShare = 8 // requests that are admitted but not yet assembled
 	bodiesShare   = 8 // bodies from agents that are being read
 )
 
-// New opens the data directory, locks it against other processes, and connects the parts of the service. A database
-// calls giveUp if it cannot continue.
+// New opens the data directory of c, locks it against other processes, and connects the parts of the service. A
+// database calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
 	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFileLimits()}
@@ -137,8 +138,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	return s, nil
 }
 
-// epoch passes the results of an epoch to the agents, the API and the integrations. The owner of the core calls it when
-// the epoch has ended.
+// epoch passes the results of the epoch e to the agents, the API and the integrations. The owner of the core calls it
+// when the epoch has ended.
 func (s *Server) epoch(core *engine.View, e live.Ended) {
 	s.plane.Publish(core.Searches.Plan(), core.Table)
 	s.api.Epoch(core, e.Before, e.Decisions)
@@ -148,12 +149,13 @@ func (s *Server) epoch(core *engine.View, e live.Ended) {
 	s.outbound.epoch(core, e)
 }
 
-// retention returns the limits of history in c.
+// retention returns the limits on history in c.
 func retention(c *config.Config) live.Retention {
 	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
-// sender returns a function that reports whether a token may send traces. It returns nil if senders need no token.
+// sender returns a function that reports whether the token secret, used at the address `from`, may send traces. It
+// returns nil if senders need no token.
 func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 	if !s.config.OTLP.RequireToken {
 		return nil
@@ -166,7 +168,7 @@ func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 
 const drainTimeout = 20 * time.Second
 
-// errEnded means that a part ended without an error before the service was stopped.
+// errEnded is the error if a part ends without an error before the service is stopped.
 var errEnded = errors.New("a part of the service ended by itself")
 
 // Serve runs the service until ctx is done or one of its parts ends. It then accepts no more requests, finishes the
@@ -209,7 +211,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(append(errs, drained)...)
 }
 
-// drain closes all addresses once the current requests are answered.
+// drain closes all addresses once the current requests are answered, or after drainTimeout.
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -224,7 +226,7 @@ func (s *Server) drain(ctx context.Context) error {
 	return err
 }
 
-// announce logs that the service now accepts requests.
+// announce waits until the journal has been read and logs that the service is ready, unless ctx is done first.
 func (s *Server) announce(ctx context.Context) {
 	select {
 	case <-s.live.Started():
@@ -233,7 +235,7 @@ func (s *Server) announce(ctx context.Context) {
 	}
 }
 
-// Close closes the data directory.
+// Close closes the databases and unlocks the data directory.
 func (s *Server) Close() error { return s.closeData() }
 
 func (s *Server) closeData() (err error) {
@@ -279,7 +281,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *cases.Notes) 
 	return api.New(s.live, s.store, tokens, o)
 }
 
-// sizes returns the sizes of the databases.
+// sizes returns the sizes and limits of the databases in bytes.
 func (s *Server) sizes() []operating.Size {
 	return []operating.Size{
 		{Name: "journal", Length: int64(s.journal.Stats().Bytes), Most: s.config.Journal.MaxBytes},
@@ -304,8 +306,8 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 
-// takeZipkin translates spans of Zipkin, so that the journal contains only OTLP. The sender isn't told which spans
-// were rejected, because Zipkin's answers have no field for it, but they are counted.
+// takeZipkin takes body, spans of Zipkin. It translates them first, so that the journal contains only OTLP. The sender
+// isn't told which spans were rejected, because Zipkin's answers have no field for it, but they are counted.
 func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
 	if refused := i.service.Refuse(); refused != nil { // before spending time on a translation
 		return receiver.Rejected{}, refused

@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Backup writes a consistent copy of the store to a new directory, with hard links where possible. Writes continue
-// during the backup.
+// Backup writes a consistent copy of the store to the new directory dir, with hard links where possible. Writes
+// continue during the backup.
 func (s *Store) Backup(dir string) error {
 	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("back up the store: %w", err)
@@ -15,7 +15,7 @@ func (s *Store) Backup(dir string) error {
 	return nil
 }
 
-// Oldest returns the first record of the journal that the last checkpoint needs, or 0 without a checkpoint.
+// Oldest returns the number of the first journal record that the last checkpoint needs, or 0 if there is no checkpoint.
 func (s *Store) Oldest() (uint64, error) {
 	h, err := s.head()
 	return h.oldest, err

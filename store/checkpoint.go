@@ -14,11 +14,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Checkpoint is the state as of one record of the journal.
+// Checkpoint is the state after the journal record Seq, from which a restart continues.
 type Checkpoint struct {
-	Seq    uint64      // the last record in State
+	Seq    uint64      // last record in State
 	At     trace.Nanos // time of that record
-	Oldest uint64      // the oldest record that a restart needs: spans of traces not in State start here or later
+	Oldest uint64      // oldest record that a restart needs, because it may have spans of traces that are not in State
 	State  []byte
 	Closed []Closed // traces in State, or excluded from it, whose spans may be in records from Oldest on; oldest first
 }
@@ -35,13 +35,13 @@ const pieceSize = 1 << 20
 // ErrCheckpoint means that the last checkpoint is damaged.
 var ErrCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
-// head is the part of a checkpoint without its lists. It is stored as one value of the database.
+// head is a checkpoint without its state and its closed traces. It is stored as one value of the database.
 type head struct {
 	seq    uint64
 	at     trace.Nanos
 	oldest uint64
 	pieces uint64 // of the state
-	first  uint64 // number of the first piece
+	first  uint64 // number of the first of them
 }
 
 func (h *head) append(b []byte) []byte {
@@ -63,8 +63,8 @@ func decodeHead(b []byte) (head, error) {
 	return h, nil
 }
 
-// closedKey returns the key of item i of the closed traces of a checkpoint: the first byte, the time and the low bits
-// of i.
+// closedKey returns the key for item i of a checkpoint's closed traces, which closed by at: the first byte, the time
+// and the low 16 bits of i.
 func closedKey(at trace.Nanos, i int) []byte {
 	return append(numbered(keyClosed, uint64(at)), byte(i), byte(i>>8))
 }
@@ -83,8 +83,8 @@ func decodeClosed(key, value []byte) (Closed, error) {
 	return x, nil
 }
 
-// Save replaces the last checkpoint. It adds c.Closed, the traces closed since then, to the closed traces, and deletes
-// traces closed before forget. It must not be called concurrently.
+// Save replaces the last checkpoint by c. c.Closed has only the traces closed since the last checkpoint; Save adds them
+// to the stored ones, and deletes those that closed before forget. It must not be called concurrently.
 //
 // The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
 // to them. One large commit would fill the queue of the disk, and the journal would wait for all of it.
@@ -109,7 +109,8 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	return s.forgetPieces(0, h.first)
 }
 
-// refer makes h the head of the last checkpoint. It adds closed traces to it and deletes traces closed before forget.
+// refer makes h the head of the last checkpoint, adds closed to the closed traces, and deletes traces closed before
+// forget.
 func (s *Store) refer(h *head, closed []Closed, forget trace.Nanos) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -130,12 +131,13 @@ func (s *Store) refer(h *head, closed []Closed, forget trace.Nanos) error {
 	return b.Commit(pebble.Sync)
 }
 
-// forgetPieces deletes the pieces of states with numbers in [from, to).
+// forgetPieces deletes the state pieces with numbers in [from, to).
 func (s *Store) forgetPieces(from, to uint64) error {
 	return s.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
 }
 
-// CheckpointBytes returns the size of the last checkpoint in bytes, rounded up to pieces, or 0 without a checkpoint.
+// CheckpointBytes returns the size of the last checkpoint's state in bytes, rounded up to whole pieces, or 0 if there
+// is no checkpoint.
 func (s *Store) CheckpointBytes() (uint64, error) {
 	h, err := s.head()
 	return h.pieces * pieceSize, err
@@ -150,7 +152,8 @@ func (s *Store) head() (head, error) {
 	return decodeHead(b)
 }
 
-// Load returns the last checkpoint, or nil.
+// Load returns the last checkpoint, or nil if there isn't one. It returns an error wrapping ErrCheckpoint if it is
+// damaged.
 func (s *Store) Load() (*Checkpoint, error) {
 	b, err := s.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {

@@ -18,14 +18,14 @@ import (
 type ClosedProblem struct {
 	At       trace.Nanos // end of the epoch when it closed
 	ID       analysis.Hash
-	Row      []byte // for lists
-	Evidence []byte // for its page; empty if not kept
+	Row      []byte // problem as lists show it
+	Evidence []byte // evidence for its page; empty if not kept
 }
 
 // MaxClosed limits the number of closed problems that are kept.
 const MaxClosed = 2000
 
-// closedProblemKey returns the key of a problem that closed at a time.
+// closedProblemKey returns the key under first of the problem id that closed at the time at.
 func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 	key := binary.BigEndian.AppendUint64(numbered(first, uint64(max(0, at))), id.Hi)
 	return binary.BigEndian.AppendUint64(key, id.Lo)
@@ -33,8 +33,8 @@ func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 
 const closedProblemKeySize = 1 + 8 + 16
 
-// PutClosedProblems stores closed problems and replaces problems with the same time and identity. They are durable
-// once the next checkpoint is.
+// PutClosedProblems stores all, and replaces problems with the same time and identity. They are durable once the next
+// checkpoint is.
 func (s *Store) PutClosedProblems(all []ClosedProblem) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -66,8 +66,8 @@ func (s *Store) ClosedProblems() (all []ClosedProblem, err error) {
 	return all, err
 }
 
-// eachClosed calls f with the closed problems, the latest first, until f returns false. packed is the row; it is valid
-// during the call.
+// eachClosed calls f with the closed problems, the latest first, until f returns false or an error. packed is the
+// compressed row, which is valid during the call.
 func (s *Store) eachClosed(f func(p ClosedProblem, packed []byte) (more bool, err error)) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyEnded}, UpperBound: []byte{keyEnded + 1}})
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) eachClosed(f func(p ClosedProblem, packed []byte) (more bool, er
 	return it.Error()
 }
 
-// ClosedProblem returns a problem as of when it last closed, or nil if it is not kept.
+// ClosedProblem returns the problem id as of when it last closed, or nil if it is not kept.
 func (s *Store) ClosedProblem(id analysis.Hash) (*ClosedProblem, error) {
 	var found *ClosedProblem
 	err := s.eachClosed(func(p ClosedProblem, packed []byte) (more bool, err error) {
@@ -116,7 +116,7 @@ func (s *Store) ClosedProblem(id analysis.Hash) (*ClosedProblem, error) {
 	return found, err
 }
 
-// TrimClosedProblems deletes the problems that closed before a time, and the oldest beyond MaxClosed.
+// TrimClosedProblems deletes the problems that closed before the given time, and the oldest beyond MaxClosed.
 func (s *Store) TrimClosedProblems(before trace.Nanos) error {
 	n := 0
 	err := s.eachClosed(func(p ClosedProblem, _ []byte) (more bool, err error) {
@@ -141,7 +141,7 @@ func (s *Store) TrimClosedProblems(before trace.Nanos) error {
 	return nil
 }
 
-// keptKey returns the key of a group's exemplars for a problem or an incident.
+// keptKey returns the key of the exemplars of group that are kept for the problem or incident `of`.
 func keptKey(of search.Subject, group analysis.Hash) []byte {
 	key := binary.BigEndian.AppendUint64(subjectKey(keyKept, of), group.Hi)
 	return binary.BigEndian.AppendUint64(key, group.Lo)
@@ -149,8 +149,8 @@ func keptKey(of search.Subject, group analysis.Hash) []byte {
 
 const keptKeySize = subjectKeySize + 16
 
-// PutKept stores a group's exemplars for a problem or an incident, and replaces earlier exemplars. If e is empty, it
-// deletes the earlier exemplars. It does not store or delete their traces.
+// PutKept stores e as the exemplars of group that are kept for the problem or incident `of`, and replaces earlier ones.
+// If e is empty, it only deletes the earlier ones. It does not store or delete traces.
 func (s *Store) PutKept(of search.Subject, group analysis.Hash, e *Exemplars) error {
 	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return s.db.Delete(keptKey(of, group), pebble.NoSync)
@@ -158,7 +158,8 @@ func (s *Store) PutKept(of search.Subject, group analysis.Hash, e *Exemplars) er
 	return s.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
 }
 
-// Kept returns a group's exemplars for a problem or an incident. The result is empty if the store has no exemplars.
+// Kept returns the exemplars of group that are kept for the problem or incident `of`. The result is empty if there are
+// none.
 func (s *Store) Kept(of search.Subject, group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(keptKey(of, group))
 	if err != nil || value == nil {
@@ -167,12 +168,12 @@ func (s *Store) Kept(of search.Subject, group analysis.Hash) (*Exemplars, error)
 	return decodeExemplars(value)
 }
 
-// EachKept calls f with the exemplars kept for problems and incidents.
+// EachKept calls f with all exemplars kept for problems and incidents, by subject and group. An error of f ends it.
 func (s *Store) EachKept(f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
 	return s.eachKept([]byte{keyKept}, f)
 }
 
-// EachKeptFor calls f with the exemplars kept for a problem or an incident, by group.
+// EachKeptFor calls f with the exemplars kept for the problem or incident `of`, by group. An error of f ends it.
 func (s *Store) EachKeptFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
 	return s.eachKept(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error { return f(group, e) })
 }

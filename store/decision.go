@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PutDecisions stores the decisions at the end of an epoch. It replaces earlier decisions of the same time.
+// PutDecisions stores the decisions of the epoch that ended at the time at. It replaces those stored for the same time.
 func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
 	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, appendValue(decisions)), pebble.Sync); err != nil {
 		return fmt.Errorf("store decisions: %w", err)
@@ -22,8 +22,8 @@ func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error 
 	return nil
 }
 
-// Decisions returns decisions in [from, to), oldest first. It returns whole epochs, starting from the oldest or, if
-// newest, from the newest, until it has at least limit decisions.
+// Decisions returns the decisions of whole epochs that ended in [from, to), oldest first. It reads epochs from the
+// oldest on, or from the newest back if newest is true, until it has at least limit decisions.
 func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []search.Decision, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: numbered(keyDecisions, uint64(max(0, from))), UpperBound: numbered(keyDecisions, uint64(max(0, to))),
@@ -85,7 +85,7 @@ func decodeDecisions(packed []byte) ([]search.Decision, error) {
 	return decodeValue[[]search.Decision](data)
 }
 
-// DeleteDecisionsBefore deletes the decisions before a time.
+// DeleteDecisionsBefore deletes the decisions of epochs that ended before the given time.
 func (s *Store) DeleteDecisionsBefore(before trace.Nanos) error {
 	err := s.db.DeleteRange(numbered(keyDecisions, 0), numbered(keyDecisions, uint64(max(0, before))), pebble.NoSync)
 	if err != nil {

@@ -414,7 +414,7 @@ func coreDecoders(t testing.TB) []decoder {
 	}
 }
 
-// simulated converts p for the simulator.
+// simulated converts p to a plan for the simulator.
 func simulated(p *search.Plan) *sim.Plan {
 	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {

@@ -24,7 +24,7 @@ type Exemplars struct {
 	Located []Exemplar
 }
 
-// Lists returns the lists of e: slow, typical, fast, failed, located.
+// Lists returns pointers to the lists of e, in the order of the fields.
 func (e *Exemplars) Lists() []*[]Exemplar {
 	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed, &e.Located}
 }
@@ -38,7 +38,7 @@ type Exemplar struct {
 	Records  []uint64
 }
 
-// All yields all exemplars: slow, typical, fast, failed, located.
+// All yields all exemplars in the order of [Exemplars.Lists]. A request in two lists appears twice.
 func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	return func(yield func(*Exemplar) bool) {
 		for _, list := range e.Lists() {
@@ -57,18 +57,17 @@ func groupKey(group analysis.Hash) []byte {
 
 func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
-// PutExemplars stores the exemplars of a group and replaces earlier exemplars. It does not store or delete their
-// traces.
+// PutExemplars stores e as the exemplars of group and replaces earlier ones. It does not store or delete traces.
 func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
 	return s.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
 
-// DeleteExemplars deletes the exemplars of a group.
+// DeleteExemplars deletes the exemplars of group, but not their traces.
 func (s *Store) DeleteExemplars(group analysis.Hash) error {
 	return s.db.Delete(groupKey(group), pebble.NoSync)
 }
 
-// Exemplars returns the exemplars of a group. The result is empty if the group is unknown.
+// Exemplars returns the exemplars of group. The result is empty if the group is unknown.
 func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(groupKey(group))
 	if err != nil || value == nil {
@@ -85,7 +84,7 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 	return &e, nil
 }
 
-// EachExemplars calls f with the exemplars of every group.
+// EachExemplars calls f with the exemplars of every group. An error of f ends it.
 func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) error {
 	return s.each([]byte{keyExemplars}, func(key, value []byte) error {
 		if len(key) != 1+16 {
@@ -99,21 +98,21 @@ func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) e
 	})
 }
 
-// PutTrace stores a trace as an OTLP export request in protobuf.
+// PutTrace stores the trace id, which request contains as an OTLP export request in protobuf.
 func (s *Store) PutTrace(id trace.ID, request []byte) error {
 	return s.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
 }
 
-// DeleteTrace deletes a trace.
+// DeleteTrace deletes the trace id, if it is stored.
 func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
 
-// TraceSize returns the size of a stored trace on disk in bytes, or 0 if it is not stored.
+// TraceSize returns the compressed size in bytes of the stored trace id, or 0 if it is not stored.
 func (s *Store) TraceSize(id trace.ID) (int64, error) {
 	packed, err := s.get(traceKey(id))
 	return int64(len(packed)), err
 }
 
-// Trace returns a stored trace as an OTLP export request in protobuf, or nil if it is not stored.
+// Trace returns the stored trace id as an OTLP export request in protobuf, or nil if it is not stored.
 func (s *Store) Trace(id trace.ID) ([]byte, error) {
 	packed, err := s.get(traceKey(id))
 	if err != nil || packed == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located is the evidence that located the place of a problem or an incident. Package api defines the encoding; the
-// store does not read it.
+// Located is the evidence by which the place of a problem or an incident was located. Package api defines the encoding;
+// the store does not read it.
 type Located struct {
 	Of       search.Subject
 	At       trace.Nanos // end of the epoch when it was located
@@ -27,8 +27,8 @@ const MaxLocated = 2000
 
 func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
-// PutLocated stores evidence and replaces earlier evidence for the same problem or incident. It is durable once the
-// next checkpoint is.
+// PutLocated stores x and replaces earlier evidence for the same problem or incident. It is durable once the next
+// checkpoint is.
 func (s *Store) PutLocated(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
 	if err := s.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync); err != nil {
@@ -37,7 +37,7 @@ func (s *Store) PutLocated(x *Located) error {
 	return nil
 }
 
-// Located returns the evidence for a problem or an incident, or nil.
+// Located returns the evidence for the problem or incident `of`, or nil if it is not kept.
 func (s *Store) Located(of search.Subject) (*Located, error) {
 	value, err := s.get(locatedKey(of))
 	if err != nil || value == nil {
@@ -51,7 +51,7 @@ func (s *Store) Located(of search.Subject) (*Located, error) {
 	return x, err
 }
 
-// locatedAt returns the time at the start of a value.
+// locatedAt returns the time at the start of value, or an error if value is too short.
 func locatedAt(value []byte) (trace.Nanos, error) {
 	if len(value) < 8 {
 		return 0, fmt.Errorf("%w: evidence of a place of %d bytes", codec.ErrCorrupt, len(value))
@@ -59,8 +59,8 @@ func locatedAt(value []byte) (trace.Nanos, error) {
 	return trace.Nanos(binary.BigEndian.Uint64(value)), nil
 }
 
-// TrimLocated deletes evidence from before a time, and the oldest beyond MaxLocated. It keeps evidence for the
-// problems and incidents in held.
+// TrimLocated deletes evidence from before the given time, and the oldest beyond MaxLocated, but keeps the evidence for
+// the problems and incidents in held.
 func (s *Store) TrimLocated(before trace.Nanos, held map[search.Subject]bool) error {
 	var all []Located
 	err := s.each([]byte{keyLocated}, func(key, value []byte) error {

@@ -32,13 +32,13 @@ const (
 	forgetEvery    = time.Hour      // interval between deletions of old identities
 )
 
-// OutboxLimits limit an [Outbox]. Dead letters count, too.
+// OutboxLimits limits the contents of an [Outbox]. Dead letters count, too.
 type OutboxLimits struct {
 	Messages int
 	Bytes    int64 // of bodies
 }
 
-// DefaultOutboxLimits returns limits for the events of many bad days.
+// DefaultOutboxLimits returns limits that are enough for the events of many bad days.
 func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
 
 // Message is one event for one endpoint.
@@ -48,7 +48,7 @@ type Message struct {
 	Endpoint string         `json:"endpoint"` // name of the endpoint
 	Event    string         `json:"event"`    // type of the event
 	Format   string         `json:"format"`   // of Body
-	Subject  search.Subject `json:"subject"`  // messages about one subject wait for each other; zero: none
+	Subject  search.Subject `json:"subject"`  // messages about one subject are delivered in order; zero if it is about none
 	At       trace.Nanos    `json:"at"`       // time of the event
 	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
@@ -78,7 +78,7 @@ type Outbox struct {
 	forgot  trace.Nanos // when old identities were last forgotten
 }
 
-// outboxEntry is a message without its body.
+// outboxEntry is a message in memory. Its body is only in the database.
 type outboxEntry struct {
 	Message
 
@@ -92,7 +92,7 @@ type OutboxStats struct {
 	Dropped       uint64 // messages dropped to make room, since the start
 }
 
-// OpenOutbox returns the outbox of the store. There must be only one.
+// OpenOutbox returns the outbox of the store. It must be called only once.
 func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
 	o := &Outbox{db: s, limits: limits, waiting: make(map[string][]*outboxEntry), next: 1}
 	for _, kind := range []byte{outboxWaiting, outboxDead} {
@@ -103,7 +103,7 @@ func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
 	return o, nil
 }
 
-// load reads the messages of a kind.
+// load reads the messages of the given kind, outboxWaiting or outboxDead, into memory.
 func (o *Outbox) load(kind byte) error {
 	return o.db.each([]byte{keyOutbox, kind}, func(_, value []byte) error {
 		m, err := decodeMessage(value)
@@ -128,7 +128,7 @@ func messageKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
 }
 
-// knownKey returns the key for the time when an event was put.
+// knownKey returns the key under which the time is stored when the event id was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
 // messageVersion is the first byte of an encoded message.
@@ -139,7 +139,7 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes a value returned by encodeMessage. The body refers to value. An error wraps
+// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. An error wraps
 // [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
@@ -151,8 +151,8 @@ func decodeMessage(value []byte) (m Message, err error) {
 	return m, nil
 }
 
-// Put adds the messages of one event, which share an ID, and numbers them. If the event was put before, it adds nothing
-// and returns false.
+// Put numbers messages, which must share the ID of one event, and adds them. It returns false if it added nothing,
+// because the event was put before or messages is empty.
 func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if len(messages) == 0 {
 		return false, nil
@@ -206,7 +206,7 @@ func (o *Outbox) shrink() error {
 	return nil
 }
 
-// oldest returns the next entry to drop and its kind.
+// oldest returns the next entry to drop and its kind. The entry is nil if the outbox is empty.
 func (o *Outbox) oldest() (*outboxEntry, byte) {
 	if len(o.dead) > 0 {
 		return o.dead[0], outboxDead
@@ -220,7 +220,7 @@ func (o *Outbox) oldest() (*outboxEntry, byte) {
 	return first, outboxWaiting
 }
 
-// remove removes an entry from the lists.
+// remove removes l from the lists in memory.
 func (o *Outbox) remove(l *outboxEntry) {
 	is := func(x *outboxEntry) bool { return x == l }
 	o.dead = slices.DeleteFunc(o.dead, is)
@@ -232,9 +232,9 @@ func (o *Outbox) remove(l *outboxEntry) {
 	o.bytes -= l.Size
 }
 
-// Take returns up to n due messages for an endpoint, oldest first, and the time of the next call, or 0 if the caller
-// should wait until a message is put. Only the oldest message about each problem is due. The caller owns each message
-// until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
+// Take returns up to n due messages for endpoint, oldest first. again is when to call Take again, or 0 if the caller
+// should wait until a message is put. Only the oldest message about each subject can be due. The caller owns each
+// message until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,7 +273,7 @@ func (o *Outbox) read(kind byte, number uint64) (Message, error) {
 	return decodeMessage(value)
 }
 
-// find returns the entry of a waiting message, or nil.
+// find returns the entry of m if m is still waiting, or nil.
 func (o *Outbox) find(m *Message) *outboxEntry {
 	list := o.waiting[m.Endpoint]
 	at, found := slices.BinarySearchFunc(list, m.Number, byNumber)
@@ -285,8 +285,8 @@ func (o *Outbox) find(m *Message) *outboxEntry {
 
 func byNumber(l *outboxEntry, number uint64) int { return cmp.Compare(l.Number, number) }
 
-// Done removes a delivered message. If the removal cannot be written, the message stays taken and is due again after
-// the next start.
+// Done removes m after its delivery. If the removal cannot be written, Done returns an error, and m stays taken and is
+// due again after the next start.
 func (o *Outbox) Done(m *Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -301,7 +301,7 @@ func (o *Outbox) Done(m *Message) error {
 	return nil
 }
 
-// Release returns a message without an attempt.
+// Release gives m back without counting an attempt.
 func (o *Outbox) Release(m *Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -310,7 +310,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry records that an attempt failed, and why, and postpones the next attempt until at.
+// Retry records that an attempt to deliver m failed, and why, and postpones the next attempt until at.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -325,7 +325,7 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	return o.db.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
-// MoveToDeadLetters records that the last attempt failed, and why. The message becomes a dead letter.
+// MoveToDeadLetters records that the last attempt to deliver m failed, and why, and makes m a dead letter.
 func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -351,7 +351,7 @@ func (o *Outbox) moveToDeadLetters(l *outboxEntry) error {
 	return nil
 }
 
-// move writes l under another key and deletes the old one, in one commit. The body stays.
+// move stores l as kind `to` with the given number and deletes it as kind `from`, in one commit. It keeps the body.
 func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	m, err := o.read(from, l.Number)
 	if err != nil {
@@ -368,8 +368,8 @@ func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	return b.Commit(pebble.Sync)
 }
 
-// Resend makes a dead letter the last waiting message, or a waiting message due at once. It returns the endpoint. The
-// error is [ErrNoMessage] if there is no such message.
+// Resend makes the dead letter with the given number the last waiting message, under a new number. If the message is
+// still waiting, Resend makes it due at once. It returns the endpoint, or [ErrNoMessage] if there is no such message.
 func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -394,14 +394,15 @@ func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err er
 	return "", ErrNoMessage
 }
 
-// Dead returns a dead letter with its body. The error is [ErrNoMessage] if the number is unknown.
+// Dead returns the dead letter with the given number and its body. The error is [ErrNoMessage] if the number is
+// unknown.
 func (o *Outbox) Dead(number uint64) (Message, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.read(outboxDead, number)
 }
 
-// Drop deletes a dead letter. The error is [ErrNoMessage] if the number is unknown.
+// Drop deletes the dead letter with the given number. The error is [ErrNoMessage] if the number is unknown.
 func (o *Outbox) Drop(number uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -416,8 +417,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire moves messages to the dead letters, except for taken messages, if they were put before a time or their
-// endpoint is unknown. It returns their number. It also deletes old event identities.
+// Expire moves waiting messages to the dead letters if they were put before the given time or known returns false for
+// their endpoint, except those that are taken. It returns how many it moved. It also deletes old event identities.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -444,7 +445,7 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 	return died, o.forget(now.Add(-rememberEvents))
 }
 
-// forget deletes the identities of events that were put before a time.
+// forget deletes the identities of events that were put before the given time.
 func (o *Outbox) forget(before trace.Nanos) error {
 	b := o.db.db.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -460,7 +461,8 @@ func (o *Outbox) forget(before trace.Nanos) error {
 	return b.Commit(pebble.NoSync) // the next call deletes the rest
 }
 
-// List returns up to n messages, or dead letters, with numbers greater than after, in ascending order.
+// List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than `after`, in
+// ascending order and without bodies.
 func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -482,7 +484,7 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	return list
 }
 
-// Count returns the numbers of waiting messages and of dead letters of an endpoint.
+// Count returns how many waiting messages and dead letters endpoint has.
 func (o *Outbox) Count(endpoint string) (waiting, dead int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -494,7 +496,7 @@ func (o *Outbox) Count(endpoint string) (waiting, dead int) {
 	return len(o.waiting[endpoint]), dead
 }
 
-// Stats describes the contents of the outbox.
+// Stats returns the current statistics of o.
 func (o *Outbox) Stats() OutboxStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()

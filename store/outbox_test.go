@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// outboxIn opens the store in a directory, and its outbox, until the test ends.
+// outboxIn opens the store in dir, and its outbox, until the test ends.
 func outboxIn(t *testing.T, dir string, limits OutboxLimits) *Outbox {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
@@ -48,7 +48,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put puts one event about an incident, none if it is 0, for endpoints, and reports whether it was new.
+// put puts the event id for endpoints and reports whether it was new. The event is about incident, or about nothing if
+// that is 0.
 func put(t *testing.T, o *Outbox, at int, id string, incident uint64, endpoints ...string) bool {
 	t.Helper()
 	var messages []Message
@@ -68,7 +69,7 @@ func put(t *testing.T, o *Outbox, at int, id string, incident uint64, endpoints 
 
 func seconds(n int) trace.Nanos { return trace.Nanos(n) * trace.Nanos(time.Second) }
 
-// take takes the due messages for an endpoint.
+// take takes up to n due messages for endpoint.
 func take(t *testing.T, o *Outbox, endpoint string, at, n int) ([]Message, trace.Nanos) {
 	t.Helper()
 	due, again, err := o.Take(endpoint, seconds(at), n)
@@ -149,7 +150,7 @@ func TestOutboxAddsAnEventOnce(t *testing.T) {
 	}
 }
 
-// killed returns a copy of a directory as it would be if the process were killed now.
+// killed returns a copy of dir as it would be if the process were killed now.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()

@@ -23,12 +23,12 @@ import (
 //
 // PackDays replaces the former by the latter.
 
-// dayKey returns the key of a day, in UTC, under a first byte.
+// dayKey returns the key prefix under first of the UTC day that contains the time day.
 func dayKey(first byte, day trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{first}, uint32(max(0, day)/trace.Nanos(group.Day)))
 }
 
-// pastKey returns the key of a group on a day.
+// pastKey returns the key under first of the group id on the day that contains the time day.
 func pastKey(first byte, day trace.Nanos, id analysis.Hash) []byte {
 	key := binary.BigEndian.AppendUint64(dayKey(first, day), id.Hi)
 	return binary.BigEndian.AppendUint64(key, id.Lo)
@@ -39,12 +39,12 @@ const (
 	periodKeySize = pastKeySize + 2
 )
 
-// periodKey returns the key of a group in a period.
+// periodKey returns the key of the group id in the period that starts at `from`.
 func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(from%trace.Nanos(group.Day)/trace.Nanos(group.Period)))
 }
 
-// dayOf and groupOf return the day and the group of a key. periodOf returns its period.
+// dayOf and groupOf return the day and the group of key. periodOf returns the start of its period.
 func dayOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(group.Day)
 }
@@ -57,18 +57,18 @@ func periodOf(key []byte) trace.Nanos {
 	return dayOf(key) + trace.Nanos(binary.BigEndian.Uint16(key[pastKeySize:]))*trace.Nanos(group.Period)
 }
 
-// batchBytes bounds the batches of windows.
+// batchBytes is the size at which a batch of windows is committed.
 const batchBytes = 1 << 20
 
 // Period holds the encoded requests of groups in one period.
 type Period struct {
 	from   trace.Nanos
 	groups []analysis.Hash
-	ends   []int // of their values
+	ends   []int // by group: end of its value in values
 	values []byte
 }
 
-// NewPeriod returns the requests of groups in the period that starts at from.
+// NewPeriod encodes all, the requests by group in the period that starts at `from`.
 func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Period {
 	p := &Period{from: from}
 	for id, past := range all {
@@ -78,8 +78,8 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// PutPeriod stores the requests of a period and replaces earlier requests. They are durable once the next checkpoint
-// is.
+// PutPeriod stores p and replaces what is stored for its groups in the same period. They are durable once the next
+// checkpoint is.
 func (s *Store) PutPeriod(p *Period) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -104,8 +104,8 @@ func (s *Store) PutPeriod(p *Period) error {
 	return nil
 }
 
-// Windows returns the windows of a group that overlap [from, to), oldest first. They have their stored length or, if
-// long is true, the length [group.LongPeriod].
+// Windows returns the windows of the group id that overlap [from, to), oldest first. They have their stored length or,
+// if long is true, the length [group.LongPeriod].
 func (s *Store) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error) {
 	var all []group.Numbers
 	from = max(0, from)
@@ -119,7 +119,7 @@ func (s *Store) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]gr
 	return slices.DeleteFunc(all, func(x group.Numbers) bool { return x.To <= from || x.From >= to }), nil
 }
 
-// day returns the windows of a group on a day.
+// day returns the windows of the group id on day, joined to long ones if long is true.
 func (s *Store) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers, error) {
 	p := packer{long: long}
 	first := pastKey(keyPeriods, day, id)
@@ -134,11 +134,11 @@ func (s *Store) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbe
 	return group.DecodeDay(value, day)
 }
 
-// packer joins the periods of a group on a day.
+// packer converts the stored periods of a group on one day to windows.
 type packer struct {
-	long bool // join to long periods; otherwise keep their length
+	long bool // join periods to long ones instead of keeping their length
 	from trace.Nanos
-	past group.Past // of the period that starts at from
+	past group.Past // requests of the window that starts at from
 	all  []group.Numbers
 }
 
@@ -162,7 +162,7 @@ func (p *packer) add(key, value []byte) error {
 	return nil
 }
 
-// end adds the current period.
+// end adds the current window to all, unless it is empty.
 func (p *packer) end() {
 	if p.past.Total.N == 0 {
 		return
@@ -175,8 +175,8 @@ func (p *packer) end() {
 	p.past = group.Past{}
 }
 
-// PackDays joins the windows of the days that ended by a time to windows of [group.LongPeriod]. Packing a day twice
-// changes nothing.
+// PackDays joins the windows of all days that ended by the given time to windows of [group.LongPeriod]. Packing a day
+// twice changes nothing.
 func (s *Store) PackDays(ended trace.Nanos) error {
 	for {
 		day, ok, err := s.firstDay(keyPeriods)
@@ -189,7 +189,7 @@ func (s *Store) PackDays(ended trace.Nanos) error {
 	}
 }
 
-// firstDay returns the first day with windows under a first byte.
+// firstDay returns the first day with windows under first. ok is false if there is none.
 func (s *Store) firstDay(first byte) (day trace.Nanos, ok bool, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
 	if err != nil {
@@ -271,7 +271,7 @@ func (s *Store) PastDays() ([]PastDay, error) {
 	return days, nil
 }
 
-// DeletePastBefore deletes the windows of the days that ended by a time.
+// DeletePastBefore deletes the windows of all days that ended by the time at.
 func (s *Store) DeletePastBefore(at trace.Nanos) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing

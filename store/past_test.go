@@ -27,7 +27,7 @@ const firstDay = trace.Nanos(20_000 * group.Day)
 // written holds the windows that were stored, by group and start.
 type written map[analysis.Hash]map[trace.Nanos]group.Past
 
-// numbers returns the windows of a group that start in [from, to), joined to windows of a length.
+// numbers returns the windows of the group id that start in [from, to), joined to windows of the given length.
 func (w written) numbers(id analysis.Hash, from, to trace.Nanos, length time.Duration) []group.Numbers {
 	var all []group.Numbers
 	joined := make(map[trace.Nanos]group.Past)
@@ -45,7 +45,7 @@ func (w written) numbers(id analysis.Hash, from, to trace.Nanos, length time.Dur
 	return all
 }
 
-// put stores the windows of a period, for each group with a probability of one half.
+// put stores the windows of the period that starts at `from`, for each group with a probability of one half.
 func (w written) put(t *testing.T, r *rand.Rand, s *Store, from trace.Nanos) {
 	t.Helper()
 	all := make(map[analysis.Hash]*group.Past)

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// SavePosition stores the position of a reader in a source: the time through which it has read.
+// SavePosition stores through, the time up to which source has been read.
 func (s *Store) SavePosition(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {
@@ -21,7 +21,7 @@ func (s *Store) SavePosition(source string, through time.Time) error {
 	return nil
 }
 
-// Position returns the stored position in a source, or the zero time if it has not been stored.
+// Position returns the time stored by SavePosition for source, or the zero time if there is none.
 func (s *Store) Position(source string) (through time.Time, err error) {
 	value, err := s.get(append([]byte{keyPositions}, source...))
 	if err != nil || value == nil {

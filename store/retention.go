@@ -44,7 +44,7 @@ func (s *Store) Compact(ctx context.Context) error {
 type Epoch struct {
 	At       trace.Nanos      // end of the epoch
 	Size     int64            // bytes on disk
-	Subjects []search.Subject // of the decisions
+	Subjects []search.Subject // problems and incidents that the decisions are about
 }
 
 // Epochs yields the epochs with decisions, oldest first. An error ends the sequence.
@@ -57,7 +57,7 @@ func (s *Store) Epochs() iter.Seq2[Epoch, error] {
 	}
 }
 
-// eachEpoch yields the epochs with decisions until yield returns false or an epoch can't be read.
+// eachEpoch yields the epochs with decisions until yield returns false. It returns an error if an epoch can't be read.
 func (s *Store) eachEpoch(yield func(Epoch, error) bool) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyDecisions}, UpperBound: []byte{keyDecisions + 1}})
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) eachEpoch(yield func(Epoch, error) bool) (err error) {
 	return it.Error()
 }
 
-// DeleteDecisions deletes the decisions of the epoch that ended at a time.
+// DeleteDecisions deletes the decisions of the epoch that ended at the time at.
 func (s *Store) DeleteDecisions(at trace.Nanos) error {
 	if err := s.db.Delete(numbered(keyDecisions, uint64(at)), pebble.NoSync); err != nil {
 		return fmt.Errorf("delete decisions: %w", err)

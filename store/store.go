@@ -26,7 +26,7 @@ const (
 	keyCheckpoint = 'c' // the head of the last checkpoint; the rest is under keyState and keyClosed
 	keyState      = 's' // pieces of states, by number; the head has the numbers for the last checkpoint
 	keyClosed     = 'k' // traces closed before a checkpoint, by time
-	keyDecisions  = 'd' // by the end of their epoch
+	keyDecisions  = 'd' // decisions, by the end of their epoch
 	keyExemplars  = 'e' // identities of exemplars, by group
 	keyTraces     = 't' // traces of exemplars, by ID
 	keyPositions  = 'p' // positions in sources that are read incrementally, by name of the source
@@ -43,7 +43,7 @@ const (
 // Version is the version of the format, including the contents of checkpoints.
 const Version = 3
 
-// Options are the options of [Open].
+// Options configures [Open].
 type Options struct {
 	Dir    string
 	Files  int // see [pebbledb.Options]
@@ -63,8 +63,8 @@ const (
 	cache    = 32 << 20
 )
 
-// Open opens the store in a directory, or creates it there. An error wraps one of the reasons of [pebbledb.Open] unless
-// the file system refused an operation.
+// Open opens the store in o.Dir, or creates it. The error wraps one of the reasons of [pebbledb.Open] unless the file
+// system refused an operation.
 func Open(o Options) (*Store, error) {
 	db, err := pebbledb.Open(pebbledb.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
 	if err != nil {
@@ -80,7 +80,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Truncated returns the number of unreadable bytes that were removed from the log when the store was opened.
+// Truncated returns the number of unreadable bytes that Open removed from the end of the log.
 func (s *Store) Truncated() int64 { return s.db.Truncated }
 
 // checkVersion returns an error if the data has another version of the format. It writes the current version to an
@@ -125,18 +125,18 @@ func (s *Store) get(key []byte) ([]byte, error) {
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
 }
 
-// numbered returns the key for a number under a first byte. Keys have the order of their numbers.
+// numbered returns the key for n under first. Keys are in the order of their numbers.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
-// subjectKey returns the key of a problem or an incident under a first byte. The kind comes last: it is never 255, as
-// prefixes for each require.
+// subjectKey returns the key of the problem or incident `of` under first. The kind comes last because it is never 255,
+// so that the key can be a prefix for [Store.each].
 func subjectKey(first byte, of search.Subject) []byte {
 	return append(binary.BigEndian.AppendUint64(numbered(first, of.ID.Hi), of.ID.Lo), byte(of.Kind))
 }
 
 const subjectKeySize = 1 + 16 + 1
 
-// subjectOf returns the subject at the beginning of a key of at least subjectKeySize bytes.
+// subjectOf returns the subject at the start of key, which must have at least subjectKeySize bytes.
 func subjectOf(key []byte) search.Subject {
 	return search.Subject{
 		Kind: search.SubjectKind(key[17]),
@@ -144,15 +144,16 @@ func subjectOf(key []byte) search.Subject {
 	}
 }
 
-// each calls f with all keys and values under prefix, whose last byte must not be 255, in order. Key and value are
-// valid during the call.
+// each calls f with all keys and values under prefix, whose last byte must not be 255, in order. An error of f ends it.
+// Key and value are valid during the call.
 func (s *Store) each(prefix []byte, f func(key, value []byte) error) error {
 	end := slices.Clone(prefix)
 	end[len(end)-1]++
 	return s.between(prefix, end, f)
 }
 
-// between calls f with all keys in [from, to) and their values, in order. Key and value are valid during the call.
+// between calls f with all keys in [from, to) and their values, in order. An error of f ends it. Key and value are
+// valid during the call.
 func (s *Store) between(from, to []byte, f func(key, value []byte) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Store) between(from, to []byte, f func(key, value []byte) error) (err e
 	return it.Error()
 }
 
-// Bytes returns the size of the store on disk.
+// Bytes returns the size of the store on disk in bytes.
 func (s *Store) Bytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 // Close closes the store.

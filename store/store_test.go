@@ -186,7 +186,7 @@ func reasons(all []search.Decision) string {
 	return strings.Join(list, " ")
 }
 
-// summarized returns the ends of the first n epochs with the number of problems in each.
+// summarized returns the ends of the first n epochs with the number of subjects of each.
 func summarized(t *testing.T, s *Store, n int) string {
 	t.Helper()
 	var list []string

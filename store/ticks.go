@@ -32,7 +32,7 @@ type Tick struct {
 	From  trace.Nanos // a multiple of [group.Tick]
 }
 
-// TickOf returns the start of the tick that contains a request's start.
+// TickOf returns the start of the tick that contains start, the start of a request.
 func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(group.Tick) }
 
 func minuteKey(at trace.Nanos) []byte {
@@ -44,7 +44,7 @@ func tickKey(x Tick) []byte {
 	return binary.BigEndian.AppendUint64(key, x.Group.Lo)
 }
 
-// AddTicks adds requests to the stored ones. They are durable once the next checkpoint is.
+// AddTicks adds the requests in all to the stored ones. They are durable once the next checkpoint is.
 func (s *Store) AddTicks(all map[Tick]*group.Past) error {
 	order := make([]Tick, 0, len(all))
 	for x := range all {
@@ -76,7 +76,7 @@ func (s *Store) AddTicks(all map[Tick]*group.Past) error {
 	return nil
 }
 
-// addMinute adds the ticks of a group in one minute.
+// addMinute adds the requests of ticks, which are of one group and minute, to the value under key. It writes to b.
 func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
 	value, err := s.get(key)
 	if err != nil {
@@ -92,7 +92,8 @@ func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tic
 	return b.Set(key, encodeWindows(present, minuteOf(key)), nil)
 }
 
-// addWindow adds requests to the window of a length that starts at from. windows are in ascending order.
+// addWindow adds p to the window of the given length that starts at `from`, and returns the extended windows, which
+// must be in ascending order.
 func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
 	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
 	if !found {
@@ -106,7 +107,7 @@ func minuteOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(time.Minute)
 }
 
-// encodeWindows encodes windows of one length within the minute or hour that starts at start.
+// encodeWindows encodes windows, which must have one length and be within the minute or hour that starts at start.
 func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
 	for i := range windows {
 		w := &windows[i]
@@ -116,7 +117,7 @@ func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
 	return b
 }
 
-// decodeWindows decodes windows of a length within the span that starts at start.
+// decodeWindows decodes windows of the given length within the span that starts at start.
 func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (windows []group.PastWindow, err error) {
 	r := codec.NewReader(b)
 	for r.Len() > 0 && !r.Bad() {
@@ -131,7 +132,7 @@ func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (win
 	return windows, nil
 }
 
-// hourKey returns the key prefix of an hour. minutesKey returns the key of a group within it.
+// hourKey returns the key prefix of the hour that contains at. minutesKey returns the key of a group within it.
 func hourKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
 }
@@ -143,8 +144,8 @@ func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
 
 const tickKeySize = 1 + 4 + 16
 
-// Ticks returns the requests of a group that started in [from, to), oldest first, without empty windows. Packed
-// requests are by minute, others by tick.
+// Ticks returns the requests of the group id in the windows that overlap [from, to), oldest first, without empty
+// windows. Packed requests are by minute, others by tick.
 func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {
@@ -168,7 +169,7 @@ func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastW
 	return slices.DeleteFunc(all, func(w group.PastWindow) bool { return w.To <= from || w.From >= to }), nil
 }
 
-// appendWindows appends the windows that are stored under a key.
+// appendWindows appends the windows stored under key to all.
 func (s *Store) appendWindows(all []group.PastWindow, key []byte, start trace.Nanos, span, length time.Duration) ([]group.PastWindow, error) {
 	value, err := s.get(key)
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *Store) appendWindows(all []group.PastWindow, key []byte, start trace.Na
 	return append(all, windows...), err
 }
 
-// firstTick returns the first minute with ticks.
+// firstTick returns the first minute with ticks. ok is false if there is none.
 func (s *Store) firstTick() (minute trace.Nanos, ok bool, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyTicks}, UpperBound: []byte{keyTicks + 1}})
 	if err != nil {
@@ -190,7 +191,7 @@ func (s *Store) firstTick() (minute trace.Nanos, ok bool, err error) {
 	return minute, ok, errors.Join(it.Error(), it.Close())
 }
 
-// PackTicks joins the ticks of the hours that ended by a time to minutes.
+// PackTicks joins the ticks of all hours that ended by the given time to minutes.
 func (s *Store) PackTicks(ended trace.Nanos) error {
 	for {
 		minute, ok, err := s.firstTick()
@@ -207,7 +208,7 @@ func (s *Store) PackTicks(ended trace.Nanos) error {
 	}
 }
 
-// packHour packs the ticks of an hour. It uses one batch, because ticks that are packed twice would count twice.
+// packHour packs the ticks of hour in one batch, because ticks that are packed twice would count twice.
 func (s *Store) packHour(hour trace.Nanos) error {
 	groups := make(map[analysis.Hash][]group.PastWindow)
 	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))
@@ -246,7 +247,8 @@ func (s *Store) packHour(hour trace.Nanos) error {
 	return b.Commit(pebble.NoSync)
 }
 
-// DeleteTicksBefore deletes the ticks of the minutes, and the minutes of the hours, that ended by a time.
+// DeleteTicksBefore deletes the ticks of all minutes, and the packed minutes of all hours, that ended by the given
+// time.
 func (s *Store) DeleteTicksBefore(before trace.Nanos) error {
 	ticks := s.db.DeleteRange([]byte{keyTicks}, minuteKey(before), pebble.NoSync)
 	if err := errors.Join(ticks, s.db.DeleteRange([]byte{keyMinutes}, hourKey(before), pebble.NoSync)); err != nil {
@@ -255,7 +257,7 @@ func (s *Store) DeleteTicksBefore(before trace.Nanos) error {
 	return nil
 }
 
-// Periods returns the requests of a group in the periods of [group.Period] that overlap [from, to), oldest first.
+// Periods returns the requests of the group id in the periods of [group.Period] that overlap [from, to), oldest first.
 // Packed periods are omitted.
 func (s *Store) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)

@@ -15,7 +15,7 @@ const valueVersion = 1
 // appendValue returns the encoding of v, which must be plain.
 func appendValue(v any) []byte { return plain.Append([]byte{valueVersion}, v) }
 
-// decodeValue decodes a value encoded by appendValue. An error wraps [codec.ErrCorrupt].
+// decodeValue decodes b, the result of appendValue for a T. An error wraps [codec.ErrCorrupt].
 func decodeValue[T any](b []byte) (T, error) {
 	var v, zero T
 	r := codec.NewReader(b)
@@ -29,7 +29,7 @@ func decodeValue[T any](b []byte) (T, error) {
 	return v, nil
 }
 
-// decompress decompresses the result of s2.Encode. An error wraps [codec.ErrCorrupt].
+// decompress decompresses packed, the result of s2.Encode. An error wraps [codec.ErrCorrupt].
 func decompress(packed []byte) ([]byte, error) {
 	b, err := s2.Decode(nil, packed)
 	if err != nil {

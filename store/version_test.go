@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
-// openIn opens the store in a directory.
+// openIn opens the store in dir.
 func openIn(t *testing.T, dir string) (*Store, error) {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)

@@ -35,23 +35,23 @@ var dist embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 
-// page is the file served for the paths of all views: the page reads the path itself.
+// page is the file served for the paths of all views. Its script reads the path.
 const page = "index.html"
 
-// UI serves the files of the UI below a base path. It is safe for concurrent use.
+// UI serves the files of the web UI below a base path. It is safe for concurrent use.
 type UI struct {
 	base  string
-	files map[string]*file // by path below base, without leading slash
+	files map[string]*file // by path below base, without a leading slash
 }
 
 // file is a file of the UI.
 type file struct {
 	packed []byte // gzip
 	media  string
-	tag    string // of the content, without quotes
+	tag    string // ETag of the content, without quotes
 }
 
-// New returns the UI below a base path like "/sibyl" or "".
+// New returns the UI for base, a path like "/sibyl" or "". It returns an error if web/dist is not built properly.
 func New(base string) (*UI, error) {
 	u := &UI{base: base, files: make(map[string]*file)}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -75,7 +75,7 @@ func New(base string) (*UI, error) {
 	return u, err
 }
 
-// load returns an embedded file. It sets the base path in the page.
+// load returns the embedded file name, whose gzip is packed. It sets the base path in the page.
 func (u *UI) load(name string, packed []byte) (*file, error) {
 	plain, err := unpack(packed)
 	if err != nil {
@@ -105,11 +105,12 @@ func pack(plain []byte) []byte {
 	return b.Bytes()
 }
 
-// views are the first elements of the paths of the views.
+// views lists the first path elements of the UI's views.
 var views = []string{"compare", "incidents", "map", "objectives", "problems", "service", "services", "status", "tracepoints", "traces", "trees"}
 
-// wantsPage reports whether a request for a path without a file is answered with the page. The path must belong to a
-// view, and the request must accept HTML, or anything, like requests of curl and link checkers.
+// wantsPage reports whether to answer r, a request for a path without a file, with the page. A request that accepts
+// HTML gets it for any path. One that accepts anything, like requests of curl and link checkers, gets it only for the
+// paths of views.
 func wantsPage(r *http.Request, path string) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {
@@ -119,8 +120,8 @@ func wantsPage(r *http.Request, path string) bool {
 	return slices.Contains(views, view) && (accept == "" || strings.HasPrefix(accept, "*/*"))
 }
 
-// Serve answers a request for the page or one of its files, and reports whether it did. It serves the page for the
-// paths of views.
+// Serve answers r if it asks for the page or one of its files, and reports whether it did. It also serves the page for
+// other paths, see wantsPage.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -141,7 +142,7 @@ func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// negotiate passes a gzhttp.GzipResponseWriter to a handler if the client accepts gzip.
+// negotiate wraps a handler to pass it a gzhttp.GzipResponseWriter if the client accepts gzip.
 var negotiate = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false))
 	if err != nil {
@@ -173,7 +174,7 @@ func (f *file) handler(forever bool) http.HandlerFunc {
 	}
 }
 
-// acceptsGzip reports whether negotiate found that the client accepts gzip.
+// acceptsGzip reports whether w is from negotiate for a client that accepts gzip.
 func acceptsGzip(w http.ResponseWriter) bool {
 	switch w.(type) {
 	case *gzhttp.GzipResponseWriter, gzhttp.GzipResponseWriterWithCloseNotify:

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// get requests a path of the UI. It returns nil if the UI doesn't serve it.
+// get requests path from u. It returns nil if u doesn't serve it.
 func get(t *testing.T, u *UI, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -77,7 +77,7 @@ func TestBasePath(t *testing.T) {
 	}
 }
 
-// views lists the routes of the page.
+// The variable views lists all routes of the page.
 func TestViews(t *testing.T) {
 	source, err := os.ReadFile("src/app.tsx")
 	if err != nil {

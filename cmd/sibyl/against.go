@@ -19,17 +19,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// explainer explains how traces differ from normal ones.
+// explainer is the view of trace --against: it explains how traces differ from normal ones.
 type explainer struct {
 	profile *onetrace.Profile
 	table   *trace.Table // names of the profile and of all traces explained
-	merged  *trace.Table // the table whose names are already in table
+	merged  *trace.Table // table whose names are already in table
 	json    bool
-	drawn   bool // a waterfall follows
+	drawn   bool // a waterfall follows the explanation
 	drawing waterfall.Options
 }
 
-// explanation reads the normal traces and returns the view of trace --against.
+// explanation reads the normal traces and returns the view that compares others with them.
 func (p *process) explanation(ctx context.Context, f *traceFlags, files []string, drawing waterfall.Options) (traceView, error) {
 	if slices.Contains(f.against, file.Stdin) && slices.Contains(files, file.Stdin) {
 		return nil, cli.UsageError{Err: errors.New("standard input, -, can hold either the traces or the normal ones of --against")}
@@ -46,7 +46,7 @@ func (p *process) explanation(ctx context.Context, f *traceFlags, files []string
 	return x.show, nil
 }
 
-// show explains a trace.
+// show writes the explanation of the trace in path, and the waterfall if drawn is set.
 func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error {
 	if x.merged != table {
 		x.table.Merge(table)
@@ -70,7 +70,7 @@ func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table,
 	return x.draw(out, path, e.Suspects)
 }
 
-// draw writes the waterfall of a trace and marks the suspects.
+// draw writes the waterfall of the trace in path, with the suspects marked by rank.
 func (x *explainer) draw(out io.Writer, path *critpath.Path, suspects []onetrace.CallSuspect) error {
 	x.drawing.Suspects = make(map[int32]int, len(suspects))
 	for i := range slices.Backward(suspects) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// normalCart is a usual request; times in ms.
+// normalCart is a normal request in text form. Times are in ms.
 const normalCart = `
 a shop "GET /cart" server 0ms..100ms
   b shop GET client 10ms..90ms
@@ -17,7 +17,7 @@ a shop "GET /cart" server 0ms..100ms
       d cart "SELECT items" client 30ms..70ms
 `
 
-// againstCases are traces to compare with normalCart, by name.
+// againstCases lists traces to compare with normalCart.
 var againstCases = []struct{ name, text string }{
 	{"healthy", normalCart},
 	{"slow", `

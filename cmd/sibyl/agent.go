@@ -52,10 +52,11 @@ type kernelFlags struct {
 	cpuLimit     float64
 }
 
-// mostSums is the maximum number of sums, which take 1 GB.
+// mostSums is the maximum of --sums. So many sums take 1 GB.
 const mostSums = 1 << 22
 
-// defaultThresholds are long for reasons that are hardly ever the intention of a program.
+// defaultThresholds names the reasons for which programs hardly ever intend to wait, with durations that are long for
+// them.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
 func kernelAgentCommand(p *process) *cobra.Command {
@@ -142,7 +143,7 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	})
 }
 
-// checkKernel prints the consequences of missing rights. It returns an error if nothing can be observed.
+// checkKernel prints what cannot be observed for lack of rights. It returns an error if nothing can be.
 func (p *process) checkKernel() error {
 	notes, err := kernel.Check()
 	if err != nil {
@@ -154,7 +155,7 @@ func (p *process) checkKernel() error {
 	return nil
 }
 
-// join returns the settings for joining waits to spans. The waits are passed to send.
+// join returns the settings for joining waits to spans. The joined waits are passed to send.
 func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -169,7 +170,7 @@ func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, er
 	}, nil
 }
 
-// unsent returns an error if waits couldn't be sent.
+// unsent returns an error if c counts waits that couldn't be sent, or nil.
 func unsent(c otlp.Counts) error {
 	if c.Dropped+c.Failed == 0 {
 		return nil
@@ -177,7 +178,7 @@ func unsent(c otlp.Counts) error {
 	return fmt.Errorf("%d waits were sent; %d were refused or not answered, %d came faster than they could be sent", c.Sent, c.Failed, c.Dropped)
 }
 
-// write writes a complete report.
+// write writes r in the format selected by --output, all at once, so that no partial report is written.
 func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresholds) error {
 	var whole bytes.Buffer
 	var err error
@@ -200,7 +201,7 @@ func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresh
 	return err
 }
 
-// ineffective returns an error if a given flag has no effect in combination with the others.
+// ineffective returns an error if one of the given flags has no effect in combination with the others.
 func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	switch {
 	case given("cpu-limit"):
@@ -221,10 +222,10 @@ func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	return nil
 }
 
-// continuous reports whether the output may hold many reports, one after the other.
+// continuous reports whether the output format allows many reports, one after the other.
 func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
 
-// settings returns the observation selected by the flags. given reports whether a flag was given.
+// settings returns the observation that the flags select. given must report whether a flag was given.
 func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
@@ -265,7 +266,8 @@ func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, e
 
 var errSelections = errors.New("select processes with one of --pid, --comm and --cgroup")
 
-// selections completes the selection, and returns the number of ways in which processes are selected, 0 or 1.
+// selections copies --pid to the selection, and returns how many of --pid, --comm and --cgroup are given: 0 or 1. It
+// returns an error if there are more, or a PID is invalid.
 func (f *kernelFlags) selections() (n int, err error) {
 	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
 		if given {
@@ -284,7 +286,7 @@ func (f *kernelFlags) selections() (n int, err error) {
 	return n, nil
 }
 
-// parseThresholds sets thresholds by arguments like "file=10ms".
+// parseThresholds sets thresholds in t according to args like "file=10ms".
 func parseThresholds(args []string, t *waits.Thresholds) error {
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")

@@ -37,7 +37,7 @@ disables at run time, or profiles a program without Sibyl, as its arguments say.
 	return c
 }
 
-// writeJar replaces the file atomically, since JVMs may have the previous one open.
+// writeJar writes the agent to file. It replaces the file atomically, because JVMs may have the previous one open.
 func writeJar(file string) error {
 	if err := renameio.WriteFile(file, jvm.Jar, 0o644); err != nil {
 		return fmt.Errorf("write the agent: %w", err)

@@ -82,7 +82,7 @@ func (p *process) classify(f *classifyFlags, paths []string) error {
 	return w.Flush()
 }
 
-// reportProblems lists entries that were skipped, with control characters in hostile names escaped.
+// reportProblems prints which entries of d were skipped, with control characters in hostile names escaped.
 func (p *process) reportProblems(d *classify.Deployment) {
 	for _, problem := range d.Problems {
 		fmt.Fprintf(p.err, "sibyl: %s\n", terminal.Printable(problem))
@@ -108,10 +108,10 @@ func (f *classifyFlags) rules() (classify.Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// decisive is the number of features that are shown.
+// decisive limits the features shown per package.
 const decisive = 3
 
-// writeClassification writes the packages of an application, its own first.
+// writeClassification writes the packages in c, the application's own first, and their classes if classes is true.
 func writeClassification(w io.Writer, c *classify.Classification, classes bool) {
 	d := c.Deployment
 	fmt.Fprintf(w, "%s: %s\n", terminal.Printable(d.Name), begin(d))
@@ -178,7 +178,7 @@ func packageName(name string) string {
 	return name
 }
 
-// place returns the path of a source, relative to its deployment if it is in one.
+// place returns the path of s, relative to d if s is in d.
 func place(d *classify.Deployment, s *classify.Source) string {
 	if inner, found := strings.CutPrefix(s.Path, d.Name); found {
 		return strings.TrimLeft(inner, "!/")
@@ -197,7 +197,7 @@ func reasons(p classify.Package) string {
 	return strings.Join(all, ", ")
 }
 
-// writeSums writes the numbers of classes, and how to decide about unsure ones.
+// writeSums writes how many classes are the application's own, and how to decide about unsure ones.
 func writeSums(w io.Writer, packages []classify.Package) {
 	own, foreign, unsure := 0, 0, 0
 	var names []string
@@ -226,10 +226,10 @@ func writeSums(w io.Writer, packages []classify.Package) {
 	fmt.Fprintf(w, "The model is not sure about %d of them (\"?\"). Decide with own or exclude, for the agent and here, such as\n  own:(%s)\\.[^.]*%s\n", unsure, terminal.Printable(strings.Join(names, "|")), more)
 }
 
-// maxSuggested bounds the packages in a suggested argument.
+// maxSuggested limits the packages in a suggested argument.
 const maxSuggested = 10
 
-// classifiedJSON is the output in JSON of one application.
+// classifiedJSON is the JSON output for one application.
 type classifiedJSON struct {
 	Name     string        `json:"name"`
 	Main     string        `json:"main_class,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-// steerFlags adds the flags of an agent that is steered by Sibyl.
+// steerFlags adds the flags of an agent that Sibyl steers to c.
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
 	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
@@ -42,13 +42,13 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	return steer.Run(c.Context(), s)
 }
 
-// agentToken returns the token of the agent, or "".
+// agentToken returns the token from --token or SIBYL_TOKEN, or "" if neither is set.
 func (p *process) agentToken(f *kernelFlags) string { return cmp.Or(f.token, p.getenv("SIBYL_TOKEN")) }
 
 // otlpPort is the default port of Sibyl and Collectors for traces over gRPC.
 const otlpPort = "4317"
 
-// reporting holds the flags that only a report uses.
+// reporting lists the flags that only apply to reports, not to a steered agent.
 var reporting = []string{"output", "children", "duration", "interval", "classes", "top"}
 
 func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Settings, error) {

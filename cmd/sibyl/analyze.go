@@ -43,7 +43,7 @@ type analyzeFlags struct {
 	input      *cli.InputFlags
 }
 
-// allAttributes, as the only value of --attributes, selects every key.
+// allAttributes selects every key if it is the only value of --attributes.
 const allAttributes = "all"
 
 func analyzeCommand(p *process) *cobra.Command {
@@ -135,8 +135,8 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	return nil
 }
 
-// write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because
-// a partial report in another format could be mistaken for a complete one.
+// write writes r unless ctx is cancelled. A cancelled write leaves no output or, if the format is JSON, invalid JSON.
+// It never leaves part of a report in another format, because that could be mistaken for a complete one.
 func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
@@ -179,7 +179,7 @@ func (f *analyzeFlags) render(w io.Writer, r *offline.Report, in report.Input, s
 	return report.Table(w, r, in, style, f.top)
 }
 
-// configured returns the configuration named by --config, overridden by flags, or nil without --config.
+// configured returns the configuration in the file --config, overridden by flags, or nil if --config is not given.
 func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) {
 	if f.config == "" {
 		return nil, nil
@@ -201,7 +201,8 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 	return &c, nil
 }
 
-// options returns the options of the analysis. The configuration is the result of configured.
+// options returns the options of the analysis. configured is the result of [analyzeFlags.configured]. Problems with the
+// input are reported to n.
 func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Config) (offline.Options, error) {
 	o := offline.DefaultOptions()
 	if !(f.cov >= 0) || f.top < 0 {
@@ -230,7 +231,7 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 	return o, err
 }
 
-// keys returns the keys of attributes to search for causes, and the keys that c needs.
+// keys returns the attribute keys to search for causes, together with the keys that c needs.
 func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 	with := *c
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
@@ -241,7 +242,7 @@ func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 	return with.DecodedKeys()
 }
 
-// parseObjectives parses arguments like "shop GET /cart=250ms".
+// parseObjectives parses args like "shop GET /cart=250ms" and returns the durations by operation.
 func parseObjectives(args []string) (map[string]time.Duration, error) {
 	objectives := make(map[string]time.Duration)
 	for _, arg := range args {

@@ -12,17 +12,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// Limits for completions that ask a service: a shell waits for them.
+// Limits on completions that ask a service. They are tight, because a shell waits for the completions.
 const (
 	completionTimeout = 700 * time.Millisecond
 	mostCompletions   = 100
 )
 
-// names returns the values that may complete an argument, with descriptions.
+// names returns the values that can complete an argument, with descriptions.
 type names func(context.Context, *client.Client) ([]cobra.Completion, error)
 
-// complete returns a completion of the first argument by names of a service. It offers nothing if the service doesn't
-// answer in time.
+// complete returns a function that completes the first argument by names that the service has. It offers nothing if the
+// service doesn't answer in time.
 func (p *process) complete(f *serverFlags, of names) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		api, err := f.client(p)
@@ -98,7 +98,7 @@ func deadLetterNames(ctx context.Context, api *client.Client) (found []cobra.Com
 	return found, nil
 }
 
-// completeTokens completes the first argument by the tokens in a directory.
+// completeTokens returns a function that completes the first argument by the IDs of the tokens in *dir.
 func completeTokens(dir *string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		tokens, err := access.Open(*dir).List()

@@ -87,7 +87,7 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 	return c
 }
 
-// noFile rejects arguments, because people pass a configuration file without --config.
+// noFile rejects arguments, with a hint for people who pass a configuration file without --config.
 func noFile(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -95,8 +95,8 @@ func noFile(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q; a configuration file is read with %s --config FILE", args[0], c.CommandPath())
 }
 
-// printConfigErrors prints the errors in a configuration, one per line, and returns an error with their number. It
-// returns other errors unchanged.
+// printConfigErrors prints the errors in err if it is [config.Errors], one per line, and returns an error with their
+// number. It returns other errors unchanged.
 func (p *process) printConfigErrors(err error) error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

@@ -27,7 +27,7 @@ type diffFlags struct {
 	top    int
 	path   *cli.PathFlags
 	input  *cli.InputFlags
-	before int // number of arguments before --
+	before int // number of arguments before --; negative if there is no --
 }
 
 func diffCommand(p *process) *cobra.Command {
@@ -58,7 +58,7 @@ BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf)
 }
 
 // checkSides returns an error unless files names both sides of a comparison. The files before -- are files[:before];
-// without --, before is negative.
+// before is negative if there is no --.
 func checkSides(files []string, before int) error {
 	switch {
 	case before < 0:
@@ -94,7 +94,7 @@ func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
 		})
 }
 
-// problemFlags are the flags of analyze that cannot be combined with --window.
+// problemFlags lists the flags of analyze that cannot be combined with --window.
 var problemFlags = []string{
 	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "split", "fail-on-problem",
 }
@@ -119,8 +119,8 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 		})
 }
 
-// ranges returns the window and the baseline, which is nil without --baseline. It returns an error if a flag can't be
-// combined with a window.
+// ranges returns the ranges in --window and --baseline. baseline is nil if --baseline is not given. It returns an error
+// if a range is invalid or a given flag can't be combined with --window.
 func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, baseline *offline.TimeRange, err error) {
 	if !flags.Changed("window") {
 		return window, nil, errors.New("--baseline needs a window to compare it with: --window FROM..TO")
@@ -158,7 +158,7 @@ type comparison struct {
 	input  *cli.InputFlags
 }
 
-// compare calls the given function with the options of x and writes its result.
+// compare calls run with the options of x and writes its result.
 func (p *process) compare(ctx context.Context, x *comparison, labels report.Labels, run func(offline.Options) (*offline.Comparison, error)) error {
 	if x.top < 0 {
 		return cli.UsageError{Err: errors.New("--top must not be negative")}

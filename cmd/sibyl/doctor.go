@@ -19,15 +19,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// finding is the result of a check.
+// finding is the result of one check.
 type finding struct {
 	Check string   `json:"check"`
 	State severity `json:"state"`
 	Saw   string   `json:"saw"`
-	Do    string   `json:"do,omitempty"` // the remedy, if one is needed
+	Do    string   `json:"do,omitempty"` // remedy, if one is needed
 }
 
-// severity is the state of a finding.
+// severity is the outcome of a check.
 type severity string
 
 // The states. A failed check means that Sibyl does not work, a warning that it sees less than it could.
@@ -35,17 +35,17 @@ const (
 	fine    severity = "ok"
 	warning severity = "warning"
 	failed  severity = "failed"
-	skipped severity = "skipped" // it could not be checked
+	skipped severity = "skipped" // the check could not be made
 )
 
-// doctorReport is the result of all checks.
+// doctorReport holds the results of all checks.
 type doctorReport struct {
 	Failed   int       `json:"failed"`
 	Warnings int       `json:"warnings"`
 	Checks   []finding `json:"checks"`
 }
 
-// machineKeys are the keys of the configuration that the checks of the machine depend on.
+// machineKeys lists the configuration keys that the checks of the machine depend on.
 var machineKeys = []string{
 	"data-dir", "http", "api.base-path", "api.tls.cert", "api.tls.key", "sampling-http", "sampling-grpc", "opamp",
 	"otlp.grpc", "otlp.http", "journal.max-bytes", "retention.bytes",
@@ -97,7 +97,7 @@ Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not 
 	return c
 }
 
-// ownServer returns the URL of a service with the configuration c, as seen from its machine.
+// ownServer returns the URL of a service with the configuration c, as seen from its own machine.
 func ownServer(c *config.Config) string {
 	host, port, err := net.SplitHostPort(c.HTTP)
 	if err != nil || port == "0" {
@@ -113,7 +113,7 @@ func ownServer(c *config.Config) string {
 	return scheme + "://" + net.JoinHostPort(host, port) + c.API.BasePath
 }
 
-// isLocal reports whether a URL leads to this machine.
+// isLocal reports whether the host of the URL server is localhost or a loopback address.
 func isLocal(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -123,14 +123,15 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// isOwn reports whether a URL leads to the service with the configuration c on this machine.
+// isOwn reports whether the URL server leads to the service with the configuration c on this machine: to a local host
+// and the port in c.
 func isOwn(c *config.Config, server string) bool {
 	named, err := url.Parse(server)
 	own, err2 := url.Parse(ownServer(c))
 	return err == nil && err2 == nil && isLocal(server) && named.Port() == own.Port()
 }
 
-// examine runs all checks.
+// examine runs all checks and returns their results. It checks the machine only if server leads to this one.
 func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
@@ -159,8 +160,8 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 	return r
 }
 
-// unreachable is the finding about a service that doesn't answer. own means that the service has these settings. It
-// need not be running yet.
+// unreachable returns the finding about a service whose status couldn't be read because of err. If own is true, the
+// service is the one on this machine, which need not be running yet.
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
 	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
@@ -171,7 +172,7 @@ func unreachable(ctx context.Context, err error, server string, own bool) findin
 	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
 }
 
-// dial connects to the host of a URL and returns the error.
+// dial connects to the host in the URL server and returns the error, if any.
 func dial(ctx context.Context, server string) error {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -197,13 +198,13 @@ func (r *doctorReport) add(all ...finding) {
 	r.Checks = append(r.Checks, all...)
 }
 
-// Widths of the columns of a report.
+// Widths of the columns of a doctorReport.
 const (
 	stateWidth = 9
 	checkWidth = 12
 )
 
-// write writes a report for people.
+// write writes r as text for people.
 func (r *doctorReport) write(w io.Writer, style terminal.Style) error {
 	var text strings.Builder
 	colours := map[severity]string{failed: terminal.Red, warning: terminal.Yellow, skipped: terminal.Dim}

@@ -65,7 +65,7 @@ type sentSpan struct {
 	from, to          time.Duration
 }
 
-// send sends spans, each with its own resource, in one request.
+// send sends spans, which start relative to at, in one request, each with its own resource.
 func (l *liveService) send(at time.Time, spans ...sentSpan) {
 	l.t.Helper()
 	var all []string
@@ -96,7 +96,8 @@ func (l *liveService) send(at time.Time, spans ...sentSpan) {
 	}
 }
 
-// check runs doctor until a check has a state and a text. It fails the test if this never happens.
+// check runs doctor until the check name has the given state and reports saw. It fails the test if this doesn't happen
+// in time.
 func (l *liveService) check(name string, state severity, saw string) {
 	l.t.Helper()
 	l.checkAt(l.api, name, state, saw)
@@ -177,7 +178,7 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 	l.checkAt(later, "clock", warning, "differ by")
 }
 
-// proxy returns the URL of a proxy for the API whose clock is ahead.
+// proxy returns the URL of a proxy for the API whose clock is ahead by the given time.
 func (l *liveService) proxy(by time.Duration) string {
 	api, err := url.Parse(l.api)
 	if err != nil {

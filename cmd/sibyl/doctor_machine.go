@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/server"
 )
 
-// checkAddresses checks the addresses that a service listens on or would listen on.
+// checkAddresses checks the addresses in c: the service should listen on them if it is running, and nothing otherwise.
 func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []finding) {
 	for _, l := range c.Listeners() {
 		if l.Address == "" {
@@ -45,7 +45,7 @@ func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []
 	return all
 }
 
-// tryListen opens and closes an address.
+// tryListen opens and closes address, and returns the error, if any.
 func tryListen(ctx context.Context, address string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -71,7 +71,8 @@ func checkData(c *config.Config) []finding {
 	return []finding{data, checkDisk(dir, c)}
 }
 
-// existing returns dir or the first directory above it that exists.
+// existing returns dir, or the nearest directory above it that exists. It returns an error if that is a file or can't
+// be read.
 func existing(dir string) (string, error) {
 	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -84,10 +85,10 @@ func existing(dir string) (string, error) {
 	}
 }
 
-// leastFree is the free space below which a disk fails the check.
+// leastFree is the free space in bytes below which a disk fails the check.
 const leastFree = 1 << 30
 
-// checkDisk compares the free space with the largest size of the data.
+// checkDisk compares the free space of the disk with dir with the largest size of the data under c.
 func checkDisk(dir string, c *config.Config) finding {
 	f := finding{Check: "disk", State: fine}
 	var s unix.Statfs_t
@@ -108,7 +109,7 @@ func checkDisk(dir string, c *config.Config) finding {
 	return f
 }
 
-// rounded returns a number of bytes in whole GiB, or in whole MiB if it is less than one.
+// rounded rounds bytes down to whole GiB, or to whole MiB if it is less than 1 GiB.
 func rounded(bytes int64) int64 {
 	if bytes >= 1<<30 {
 		return bytes >> 30 << 30
@@ -116,7 +117,7 @@ func rounded(bytes int64) int64 {
 	return bytes >> 20 << 20
 }
 
-// checkClock asks the kernel whether the clock of this machine is synchronized.
+// checkClock checks whether the clock of this machine is synchronized, by asking the kernel.
 func checkClock() finding {
 	f := finding{Check: "clock", State: fine, Saw: "The clock of this machine is synchronized."}
 	var t unix.Timex
@@ -133,7 +134,7 @@ func checkClock() finding {
 	return f
 }
 
-// usefulFiles is the number of open files from which databases and connections do not limit each other.
+// usefulFiles is the number of open files that is enough for databases and connections not to limit each other.
 const usefulFiles = 8192
 
 // checkFiles checks how many files a process may open.

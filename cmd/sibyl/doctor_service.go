@@ -12,14 +12,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits for findings about a service.
+// Limits on which findings about a service depend.
 const (
-	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
-	mostIncomplete = 0.02            // share of the closed traces with a span whose parent is missing
-	sampledTypes   = 5               // request types to read a trace of
+	mostSkew       = 2 * time.Second // between its clock and ours that is still fine, including the time of a request
+	mostIncomplete = 0.02            // share of closed traces that may have a span whose parent is missing
+	sampledTypes   = 5               // number of request types of which to read a trace
 )
 
-// checkService checks the status of a service. at is the service's time when it answered.
+// checkService checks s, the status of a service. at is the service's time when it answered, or zero if unknown.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
 	if !s.Ready {
@@ -36,7 +36,7 @@ func checkService(s *contract.Status, at time.Time) []finding {
 		checkCoverage(s), checkOperations(s), checkRefused(s))
 }
 
-// checkArrival checks whether traces arrive. Duplicates don't count.
+// checkArrival checks whether traces arrive that can be analysed. Duplicates don't count.
 func checkArrival(s *contract.Status, at time.Time) finding {
 	f := finding{Check: "traces", State: fine}
 	switch last := s.Ingest.LastArrival; {
@@ -61,7 +61,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	return f
 }
 
-// arrived returns a sentence about the input since the start.
+// arrived returns a sentence about how much has arrived since the start.
 func arrived(s *contract.Status) string {
 	return fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"),
 		units.Plural(int(s.Ingest.Requests), "export request"))
@@ -87,8 +87,8 @@ func checkLearning(s *contract.Status) finding {
 	return f
 }
 
-// checkKnown returns a sentence about changes that aren't judged in the first hour and the first days. Afterwards it
-// returns "".
+// checkKnown returns a sentence about the changes that can't be judged yet, in the first hour and the first days. It
+// returns "" if all can be.
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	for _, x := range []struct {
@@ -109,11 +109,12 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// justClosed is the age up to which a closed incident is mentioned, because the same instance may soon be slow again.
+// justClosed limits how long ago an incident may have closed to be mentioned. It is mentioned because the same instance
+// may soon be slow again.
 const justClosed = time.Hour
 
-// recentIncidents returns the open incidents and the incidents that closed shortly before now, or nil if they can't
-// be read.
+// recentIncidents returns the open incidents and those that closed less than justClosed before now, or nil if they
+// can't be read.
 func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []contract.Incident {
 	muted := contract.ListIncidentsParamsMutedAll
 	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: &muted, From: new(now.Add(-justClosed).UTC().Format(time.RFC3339))}, 0)
@@ -123,8 +124,8 @@ func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []c
 	return list.Items
 }
 
-// checkInstances checks whether instances differ from their siblings, in open incidents and, in the first week, since
-// Sibyl was started. It also names instances of closed incidents, as past.
+// checkInstances checks whether single instances differ from their siblings: in open incidents and, in the first week,
+// since Sibyl was started. It also mentions instances in closed incidents.
 func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	f := finding{Check: "instances", State: fine, Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, or failed much more often, than its siblings."}
 	if s.Learning.GrowthLeftNs == nil {
@@ -156,13 +157,14 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	return f
 }
 
-// shownID is the number of digits of an incident's ID that commands show.
+// shownID is the number of digits of an incident's ID in the output of commands.
 const shownID = 8
 
-// mostOfIt is the share of a service's additional cost from which an instance differs from its siblings.
+// mostOfIt is the minimum share of a service's additional cost with which an instance counts as differing from its
+// siblings.
 const mostOfIt = 0.5
 
-// differing returns a sentence about the instance that carries most of an incident, or "".
+// differing returns a sentence about the instance that carries most of x, or "" if no instance does.
 func differing(x *contract.Incident) string {
 	if len(x.Suspects) == 0 {
 		return ""
@@ -181,7 +183,7 @@ func differing(x *contract.Incident) string {
 	return ""
 }
 
-// checkParents checks whether spans have parents.
+// checkParents checks whether the parents of spans arrive.
 func checkParents(s *contract.Status) finding {
 	f := finding{Check: "parents", State: fine, Saw: "No trace has been closed yet."}
 	// A span is missing in idle traces. checkRefused judges traces that were cut off.
@@ -234,7 +236,7 @@ func checkCoverage(s *contract.Status) finding {
 // shownHops is the number of hops without spans in a finding.
 const shownHops = 3
 
-// checkOperations checks whether names of operations contain identifiers.
+// checkOperations checks whether operation names seem to contain identifiers.
 func checkOperations(s *contract.Status) finding {
 	if s.Names.Warning == "" {
 		return finding{Check: "operations", State: fine, Saw: "No names of operations seem to hold identities."}
@@ -242,11 +244,11 @@ func checkOperations(s *contract.Status) finding {
 	return finding{Check: "operations", State: warning, Saw: terminal.Printable(s.Names.Warning), Do: s.Names.Remedy}
 }
 
-// refusals explains why parts of the traffic are not used.
+// refusals lists the reasons why parts of the traffic are not used, with remedies.
 var refusals = []struct {
 	count func(*contract.Status) int64
 	noun  string
-	saw   string // after the number and the noun
+	saw   string // follows the number and the noun
 	do    string
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
@@ -275,10 +277,10 @@ var refusals = []struct {
 	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
 }
 
-// mostLate is the share of spans that may be late: retried requests cause some.
+// mostLate is the largest share of late spans that is normal, because retried requests cause some.
 const mostLate = 0.01
 
-// lateSpans returns the number of late spans, or 0 if they are too few to matter.
+// lateSpans returns the number of late spans, or 0 if their share is at most mostLate.
 func lateSpans(s *contract.Status) int64 {
 	if n := s.Ingest.LateSpans; float64(n) > mostLate*float64(s.Ingest.Spans) {
 		return n
@@ -286,7 +288,7 @@ func lateSpans(s *contract.Status) int64 {
 	return 0
 }
 
-// checkRefused checks whether parts of the traffic aren't used.
+// checkRefused checks whether all traffic is used.
 func checkRefused(s *contract.Status) finding {
 	f := finding{Check: "limits", State: fine, Saw: "All traffic is used."}
 	var saw, do []string
@@ -301,7 +303,7 @@ func checkRefused(s *contract.Status) finding {
 	return f
 }
 
-// checkWebhooks checks whether the receivers of notifications accept them. It returns nil if none is configured.
+// checkWebhooks checks whether the last calls of all webhooks succeeded. It returns nil if all is empty.
 func checkWebhooks(all []contract.Webhook) []finding {
 	if len(all) == 0 {
 		return nil
@@ -320,7 +322,7 @@ func checkWebhooks(all []contract.Webhook) []finding {
 	return []finding{f}
 }
 
-// checkTraffic looks at sample traces of the busiest request types.
+// checkTraffic checks sample traces of the busiest request types. It returns nil if there are no request types yet.
 func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) []finding {
 	if s.RequestTypes == 0 {
 		return nil
@@ -333,7 +335,7 @@ func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) [
 	return []finding{seen.names(), seen.proxies(), seen.single()}
 }
 
-// sight holds the contents of sample traces.
+// sight sums up the sample traces that were looked at.
 type sight struct {
 	traces, spans int
 	services      map[string]bool
@@ -355,7 +357,7 @@ func look(traces []contract.Trace) *sight {
 	return s
 }
 
-// names checks that services have names.
+// names checks whether all spans name their service.
 func (s *sight) names() finding {
 	f := finding{Check: "names", State: fine, Saw: fmt.Sprintf("%s in %s name %s.", units.Plural(s.spans, "span"), units.Plural(s.traces, "sample trace"), units.Plural(len(s.services), "service"))}
 	for name := range s.services {
@@ -367,10 +369,10 @@ func (s *sight) names() finding {
 	return f
 }
 
-// sidecars are names of proxies that emit their own spans.
+// sidecars lists the service names of proxies that emit their own spans.
 var sidecars = []string{"istio-proxy", "envoy", "linkerd-proxy", "consul-proxy", "kuma-dp"}
 
-// proxies checks for sidecars that hide the services behind them.
+// proxies checks whether sidecars appear as services, which hides the services behind them.
 func (s *sight) proxies() finding {
 	var found []string
 	for _, name := range sidecars {
@@ -388,7 +390,7 @@ func (s *sight) proxies() finding {
 	}
 }
 
-// single checks whether traces consist of single spans.
+// single checks whether most traces consist of a single span.
 func (s *sight) single() finding {
 	f := finding{Check: "context", State: fine, Saw: fmt.Sprintf("%s of %s have more than one span.", units.Count(s.traces-s.alone), units.Plural(s.traces, "sample trace"))}
 	if 2*s.alone > s.traces {

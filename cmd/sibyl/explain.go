@@ -37,7 +37,7 @@ sibyl problems PROBLEM.`,
 	return c
 }
 
-// showProblem shows one problem.
+// showProblem shows the problem with the given name, which is its ID or a prefix.
 func (p *process) showProblem(ctx context.Context, f *serverFlags, output, name string) error {
 	return showAnswer(ctx, p, f, output, func(ctx context.Context, api *client.Client) (*contract.ProblemDetail, error) {
 		return api.Problem(ctx, name)

@@ -77,12 +77,12 @@ const (
 	htmlFormat     = "html"
 )
 
-// isDocument reports whether the format is for documents.
+// isDocument reports whether --output selects a document instead of a table or JSON.
 func (f *listFlags) isDocument() bool {
 	return f.output.Value == markdownFormat || f.output.Value == htmlFormat
 }
 
-// showIncident shows one incident.
+// showIncident shows the incident with the given name, or writes a document about it.
 func (p *process) showIncident(ctx context.Context, f *listFlags, name string) error {
 	if f.isDocument() {
 		api, err := f.server.client(p)
@@ -101,7 +101,8 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 	}, client.ShowIncident)
 }
 
-// incidentNoteCommand returns a command that sets a note about an incident, and then reports this.
+// incidentNoteCommand returns the command name, which calls set with the ID of an incident and the text of a note, and
+// then prints done.
 func incidentNoteCommand(p *process, name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
 	var text string
 	c := &cobra.Command{

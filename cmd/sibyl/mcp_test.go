@@ -37,7 +37,7 @@ func answering(t *testing.T, token string) *httptest.Server {
 	return s
 }
 
-// call calls a tool and returns its text.
+// call calls tool and returns the text of its answer, and whether it is an error.
 func call(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (text string, failed bool) {
 	t.Helper()
 	r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})

@@ -21,7 +21,7 @@ import (
 // serverVariable is the environment variable with the URL of the service.
 const serverVariable = "SIBYL_SERVER"
 
-// serverFlags select the service to query.
+// serverFlags holds the flags that select the service to query.
 type serverFlags struct{ server, token string }
 
 func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
@@ -31,7 +31,7 @@ func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
 	return f
 }
 
-// client returns a client of the service.
+// client returns a client for the selected service, with the token from --token or SIBYL_TOKEN.
 func (f *serverFlags) client(p *process) (*client.Client, error) {
 	c, err := client.New(f.server, cmp.Or(f.token, p.getenv("SIBYL_TOKEN")))
 	if err != nil {
@@ -48,15 +48,15 @@ func writeJSON(w io.Writer, x any) error {
 	return enc.Encode(x)
 }
 
-// listFlags hold the service, the length and the format of a list.
+// listFlags holds the flags that select the service, the length and the format of a list.
 type listFlags struct {
 	server *serverFlags
 	output *cli.Choice
 	limit  int
 }
 
-// addListFlags adds the flags of a command that lists items of a kind. limit is the default of --limit. formats are
-// additional formats of a single item.
+// addListFlags adds the flags of a command that lists items to c. limit is the default of --limit. formats are the
+// output formats besides table and JSON.
 func (p *process) addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
 	f := &listFlags{server: p.addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
 	f.output.Flag(c, "output", "o", "format")
@@ -64,7 +64,8 @@ func (p *process) addListFlags(c *cobra.Command, items string, limit int, format
 	return f
 }
 
-// showQuery returns the RunE of a command that queries the service and shows the result.
+// showQuery returns the RunE of a command that calls query for the selected service and shows the result, as JSON or
+// with show.
 func showQuery[T any](
 	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
 ) func(*cobra.Command, []string) error {
@@ -76,7 +77,8 @@ func showQuery[T any](
 	}
 }
 
-// showAnswer queries the service and shows the result in a format.
+// showAnswer calls query for the selected service and writes the result in the given format: as JSON or, otherwise,
+// with show.
 func showAnswer[T any](
 	ctx context.Context, p *process, f *serverFlags, format string, query func(context.Context, *client.Client) (T, error),
 	show func(io.Writer, T, terminal.Style, time.Time) error,

@@ -147,7 +147,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	return n.Complete()
 }
 
-// accepted describes the spans that an endpoint accepted.
+// accepted describes the spans that the endpoint accepted: their number and, if known, the number of duplicates.
 func accepted(s *replay.Summary) string {
 	text := units.Plural(int(s.Spans), "span")
 	switch n := s.Duplicates; {
@@ -160,7 +160,7 @@ func accepted(s *replay.Summary) string {
 	}
 }
 
-// printSummary writes the summary of a replay.
+// printSummary writes s, and the warnings in cut. It returns an error if nothing was sent.
 func (p *process) printSummary(s *replay.Summary, f *replayFlags, cut []string) error {
 	if s.Requests == 0 {
 		return cli.ErrNoTrace

@@ -11,17 +11,18 @@ import (
 	"github.com/sibyl-trace/sibyl/client"
 )
 
-// duplicateWatch compares the counters of the service that receives a replay, before and after. OTLP's answers do not
-// report how many of the accepted spans are duplicates, because a service finds this out later.
+// duplicateWatch compares the counters of the service before and after it receives a replay. The answers in OTLP don't
+// say how many of the accepted spans are duplicates, because a service finds that out later.
 type duplicateWatch struct {
-	api           *client.Client // nil if unknown
-	spans, copies int64          // before the replay
+	api           *client.Client // nil if there is no API for the endpoint
+	spans, copies int64          // counters before the replay
 }
 
-// countingDelay is the time until a service has counted the spans that it acknowledged.
+// countingDelay is the time within which a service has counted the spans that it acknowledged.
 const countingDelay = 500 * time.Millisecond
 
-// watchDuplicates reads the counters of the service with an OTLP endpoint, if its API answers.
+// watchDuplicates reads the counters of the service with the endpoint of f. If its API doesn't answer, the result
+// counts nothing.
 func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicateWatch {
 	server := cmp.Or(p.getenv(serverVariable), client.DefaultServer)
 	if !sameHost(f.to, server) {
@@ -38,7 +39,7 @@ func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicate
 	return duplicateWatch{api, before.Ingest.Spans, before.Ingest.DuplicateSpans}
 }
 
-// sameHost reports whether an OTLP endpoint and a URL name one host.
+// sameHost reports whether endpoint, of OTLP, and the URL server name the same host.
 func sameHost(endpoint, server string) bool {
 	if _, rest, ok := strings.Cut(endpoint, "://"); ok {
 		endpoint = rest
@@ -51,8 +52,8 @@ func sameHost(endpoint, server string) bool {
 	return host == u.Hostname() || isLocal("http://"+net.JoinHostPort(host, "0")) && isLocal(server)
 }
 
-// count returns how many of the spans sent since w were duplicates, or nil if this is unknown because others sent
-// spans, too, or the API doesn't belong to the endpoint.
+// count returns how many of the spans sent since w was created were duplicates. It returns nil if that is unknown: sent
+// is 0, the API doesn't answer or doesn't belong to the endpoint, or others have sent spans, too.
 func (w *duplicateWatch) count(ctx context.Context, sent int64) *int64 {
 	if w.api == nil || sent == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 // exitProblems is the exit code of analyze --fail-on-problem if the report contains a problem.
 const exitProblems cli.ExitCode = 4
 
-// process is the environment of a run. Its methods make the commands, one file each.
+// process is the environment of a run. Its methods create the commands, one file each.
 type process struct {
 	getenv func(string) string
 	in     io.Reader
@@ -21,7 +21,7 @@ type process struct {
 	err    io.Writer
 }
 
-// run executes the command in args and returns the exit code.
+// run executes the command that args selects and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{getenv: getenv, in: in, out: out, err: errOut}
 	return cli.Run(ctx, p.root(), args, in, out, errOut)

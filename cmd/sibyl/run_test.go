@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 )
 
-// result holds the output of a run.
+// result holds the exit code and the output of a run.
 type result struct {
 	code     int
 	out, err string
@@ -29,7 +29,7 @@ func sibyl(t *testing.T, stdin string, args ...string) result {
 	return sibylIn(t, stdin, nil, args...)
 }
 
-// sibylIn runs the program in an environment.
+// sibylIn runs the program with the environment variables env.
 func sibylIn(t *testing.T, stdin string, env map[string]string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -37,7 +37,7 @@ func sibylIn(t *testing.T, stdin string, env map[string]string, args ...string) 
 	return result{code, out.String(), err.String()}
 }
 
-// request returns traces, given in their text form, as one OTLP request in JSON.
+// request returns the traces in texts as one OTLP request in JSON.
 func request(t *testing.T, texts ...string) string {
 	t.Helper()
 	doc, err := tracegen.FromText(texts...)

@@ -102,7 +102,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
-// usableDataDir describes a directory that can hold the data of Sibyl.
+// usableDataDir describes the directories that --data-dir accepts, for errors.
 const usableDataDir = "a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl"
 
 // checkDataDir returns an error with a remedy if dir can't be a data directory.
@@ -113,8 +113,8 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// explainAddress returns the error for an address that can't be opened, with the remedy and the flag for another
-// address.
+// explainAddress adds the remedy to err if an address in c can't be opened, and the flag for another address. It
+// returns other errors unchanged.
 func explainAddress(err error, c *config.Config) error {
 	failed, ok := errors.AsType[*listener.AddressError](err)
 	if !ok {
@@ -137,10 +137,10 @@ func explainAddress(err error, c *config.Config) error {
 	return fmt.Errorf("%w: %s", err, other)
 }
 
-// flagOf returns the flag that sets the address of a listener.
+// flagOf returns the flag that sets the address of l.
 func flagOf(l config.Listener) string { return "--" + strings.ReplaceAll(l.Key, ".", "-") }
 
-// addressText returns the text of a listening address, or "off", as in the configuration.
+// addressText returns a as text, or "off" if a is nil, as in the configuration.
 func addressText(a net.Addr) string {
 	if a == nil {
 		return "off"
@@ -148,7 +148,7 @@ func addressText(a net.Addr) string {
 	return a.String()
 }
 
-// logger returns the logger of the service and sets level, which a reload may change.
+// logger returns the logger of the service that c configures, and sets level, which a reload may change.
 func (p *process) logger(c *config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only valid levels
 	o := &slog.HandlerOptions{Level: level}

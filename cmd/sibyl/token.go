@@ -35,7 +35,7 @@ once the first token exists, API and UI reject clients without one.`,
 	return c
 }
 
-// dataDirFlag adds the flag for the directory that contains the tokens.
+// dataDirFlag adds the flag --data-dir to c, for the directory that contains the tokens, and returns its value.
 func dataDirFlag(c *cobra.Command, p *process) *string {
 	dir := cmp.Or(p.getenv("SIBYL_DATA_DIR"), "./sibyl-data")
 	return c.Flags().String("data-dir", dir, "data directory of the service; also SIBYL_DATA_DIR")

@@ -99,10 +99,10 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	return n.Complete()
 }
 
-// traceView writes a trace. table contains the names of the trace. first is true for the first trace.
+// traceView writes the trace in path to out. table has its names. first is true for the first trace.
 type traceView func(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error
 
-// traceView returns the view selected by the flags.
+// traceView returns the view that f selects.
 func (p *process) traceView(ctx context.Context, f *traceFlags, files []string) (traceView, error) {
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
 	switch {
@@ -118,7 +118,7 @@ func (p *process) traceView(ctx context.Context, f *traceFlags, files []string) 
 	}, nil
 }
 
-// showTraces shows the wanted trace, or all traces if wanted is zero, and returns their number.
+// showTraces calls show for the wanted trace, or for all traces if wanted is zero, and returns their number.
 func showTraces(ctx context.Context, out io.Writer, in *file.Input, x *critpath.Extractor, wanted trace.ID, show traceView) (shown int, err error) {
 	for t, err := range in.All() {
 		if err == nil {

@@ -53,7 +53,7 @@ func tracepointsListCommand(p *process) *cobra.Command {
 	return c
 }
 
-// oneTracepoint is a cobra.PositionalArgs that requires one tracepoint.
+// oneTracepoint is a [cobra.PositionalArgs] that requires one tracepoint.
 func oneTracepoint(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return errors.New("which TRACEPOINT? Name one: sibyl tracepoints list shows them")

@@ -69,7 +69,7 @@ critical path, those that failed, and those that took longer than usual. sibyl t
 	return c
 }
 
-// showTrace shows one kept trace.
+// showTrace shows the kept trace with the ID name.
 func (p *process) showTrace(ctx context.Context, f *listFlags, name string) error {
 	return showAnswer(ctx, p, f.server, f.output.Value, func(ctx context.Context, api *client.Client) (*contract.Trace, error) {
 		return api.Trace(ctx, name)

@@ -15,18 +15,18 @@ import (
 // version identifies a build.
 type version struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the source; empty if the build did not record it
+	Revision string `json:"revision"` // revision of the source; empty if the build did not record it
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// String returns the fields in one line.
+// String returns all fields on one line.
 func (v version) String() string {
 	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
 }
 
-// described is the output of git describe if the linker sets it, because Go records no version in a workspace or a
-// worktree.
+// described is the output of git describe, or empty if the linker doesn't set it. We need it because Go records no
+// version in a workspace or a worktree.
 var described string
 
 func versionCommand(p *process) *cobra.Command {

@@ -56,7 +56,7 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 	return c
 }
 
-// tryWebhook calls the webhook or sends to the e-mail destination with the given name, and prints its response.
+// tryWebhook sends a test message to the webhook or e-mail destination with the given name, and prints its response.
 func (p *process) tryWebhook(ctx context.Context, c *config.Config, name string) error {
 	endpoint, err := c.Endpoint(name)
 	if err != nil {
@@ -116,7 +116,7 @@ func webhookDropCommand(p *process) *cobra.Command {
 	return deadLettersCommand(p, "drop", "Delete dead letters", (*client.Client).Drop, "dropped")
 }
 
-// deadLettersCommand returns a command that applies do to dead letters.
+// deadLettersCommand returns the command name, which applies do to the selected dead letters and then prints done.
 func deadLettersCommand(p *process, name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
 	var all bool
 	c := &cobra.Command{

@@ -47,7 +47,7 @@ type Catalogue struct {
 // Path is the path that agents connect to.
 const Path = "/v1/opamp"
 
-// Server serves agents. It is safe for concurrent use.
+// Server serves agents that speak OpAMP. It is safe for concurrent use.
 type Server struct {
 	plane    *control.Plane
 	identify func(*http.Request) (control.Identity, error)
@@ -57,11 +57,12 @@ type Server struct {
 	closing  context.Context //nolint:containedctx // done when Close is called; parent of all connections
 	close    context.CancelFunc
 
-	mu      sync.Mutex     // orders Add before Wait: a connection may open while the server closes
+	mu      sync.Mutex     // ensures that Add precedes Wait if a connection opens while the server closes
 	sending sync.WaitGroup // goroutines that send plans to sockets; mu guards Add
 }
 
-// New returns a Server of plane. identify returns the token that a request carries, or a [*refusal.Error].
+// New returns a Server for the agents of plane. identify must return the token that a request carries, or a
+// [*refusal.Error].
 func New(plane *control.Plane, identify func(*http.Request) (control.Identity, error), log *slog.Logger) (*Server, error) {
 	s := &Server{plane: plane, identify: identify, log: log}
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
@@ -75,7 +76,8 @@ func New(plane *control.Plane, identify func(*http.Request) (control.Identity, e
 	return s, nil
 }
 
-// debugLog logs all messages of the library at debug level: most of them report closed connections.
+// debugLog logs all messages of the library at debug level, even errors, because most of them only report closed
+// connections.
 type debugLog struct{ log *slog.Logger }
 
 // Debugf implements the logger of the library.
@@ -88,7 +90,7 @@ func (l debugLog) Errorf(ctx context.Context, format string, v ...any) {
 	l.Debugf(ctx, format, v...)
 }
 
-// ConnContext returns the ConnContext that the http.Server of s must use.
+// ConnContext returns the function that the http.Server with s as its handler must use as its ConnContext.
 func (s *Server) ConnContext() server.ConnContext { return s.context }
 
 // ServeHTTP implements http.Handler.
@@ -114,7 +116,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // retryAfter is the delay after which an agent should retry when the server is overloaded.
 const retryAfter = 5 * time.Second
 
-// refuse refuses a request because of err.
+// refuse answers a request with the refusal for err.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := s.refusalOf(r.Context(), err)
 	if errors.Is(refused, refusal.Overloaded) {
@@ -123,7 +125,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused.Write(w, refused.Problem())
 }
 
-// refusalOf returns the refusal in err. It logs any other error and hides it from the client.
+// refusalOf returns the refusal in err. If err contains no refusal, refusalOf logs it and returns one that hides it
+// from the client.
 func (s *Server) refusalOf(ctx context.Context, err error) *refusal.Error {
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		return refused
@@ -140,7 +143,7 @@ func (s *Server) Close() {
 	s.sending.Wait()
 }
 
-// admit adds a goroutine to s.sending. It returns false if the server is closing.
+// admit adds a goroutine to s.sending, or returns false if the server is closing.
 func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +154,7 @@ func (s *Server) admit() bool {
 	return true
 }
 
-// connecting is called when an agent connects, over HTTP for each message.
+// connecting is called when an agent connects: once per WebSocket, or for each message over HTTP.
 func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 	who, err := s.identify(r)
 	if err != nil {
@@ -167,7 +170,7 @@ func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 	}}
 }
 
-// connection is a connection of an agent. The library calls its methods one after the other.
+// connection handles the messages of one connection. The library never calls its methods concurrently.
 type connection struct {
 	server   *Server
 	plane    *control.Plane // of the server
@@ -176,8 +179,8 @@ type connection struct {
 	stop     context.CancelFunc // ends the goroutine that sends plans; may be nil
 }
 
-// setID sets the ID of the agent. A connection has one agent at a time: if the ID changes, the former agent leaves and
-// plans are sent to the new one.
+// setID sets the agent's ID. If it changes after plans were sent, the former agent leaves and plans are sent to the new
+// one, because a connection has one agent at a time.
 func (c *connection) setID(id string) {
 	if c.stop != nil && id != c.caller.ID {
 		c.stop()
@@ -190,7 +193,7 @@ func (c *connection) setID(id string) {
 const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus | protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
 	protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 
-// message processes a message and returns the answer.
+// message processes m and returns the answer.
 func (c *connection) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	defer endMessage(conn)
 	answer := &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, Capabilities: capabilities}
@@ -234,7 +237,7 @@ func (c *connection) message(_ context.Context, conn types.Connection, m *protob
 	return answer
 }
 
-// health reports the health of tracepoints, which are the components of an agent.
+// health reports the outcomes of tracepoints, which are an agent's components, to the plane.
 func (c *connection) health(health *protobufs.ComponentHealth) error {
 	s := protocol.Status{Protocol: protocol.Version, Session: c.caller.Session}
 	for id, h := range health.ComponentHealthMap {
@@ -254,7 +257,7 @@ func (c *connection) health(health *protobufs.ComponentHealth) error {
 	return c.plane.ReportOutcomes(c.caller, s.Tracepoints)
 }
 
-// refuse adds err to an answer, with instructions to the agent if it can recover.
+// refuse adds err to answer, with instructions if the agent can recover, and returns answer.
 func (c *connection) refuse(answer *protobufs.ServerToAgent, err error) *protobufs.ServerToAgent {
 	switch {
 	case errors.Is(err, control.ErrUnknown):
@@ -279,7 +282,7 @@ func refused(answer *protobufs.ServerToAgent, kind protobufs.ServerErrorResponse
 	return answer
 }
 
-// register registers the agent if the message contains its description and its catalogue.
+// register registers the agent if m contains its description and its effective configuration.
 func (c *connection) register(m *protobufs.AgentToServer) error {
 	if m.AgentDescription == nil || m.EffectiveConfig == nil {
 		return nil
@@ -304,8 +307,8 @@ func (c *connection) register(m *protobufs.AgentToServer) error {
 	return nil
 }
 
-// catalogue returns the catalogue in a message. It omits the tracepoints if the plane has them. If many agents have
-// the same catalogue, only the first agent's is decoded.
+// catalogue returns the catalogue in m, which is empty if m has none. It omits the tracepoints if the plane already has
+// them, so that a catalogue shared by many agents is decoded only once.
 func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err error) {
 	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
 	if file == nil {
@@ -334,7 +337,7 @@ func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err 
 	return list, nil
 }
 
-// resource returns the attributes of a description as printable texts.
+// resource returns the attributes in d as printable text, at most protocol.MaxResource.
 func resource(d *protobufs.AgentDescription) map[string]string {
 	attributes := make(map[string]string)
 	for _, list := range [][]*protobufs.KeyValue{d.IdentifyingAttributes, d.NonIdentifyingAttributes} {
@@ -347,7 +350,7 @@ func resource(d *protobufs.AgentDescription) map[string]string {
 	return attributes
 }
 
-// textOf returns a string, an integer or a boolean as text, or "" for other values.
+// textOf returns v as text if it is a string, an integer or a boolean, or "".
 func textOf(v *protobufs.AnyValue) string {
 	switch x := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:
@@ -360,7 +363,7 @@ func textOf(v *protobufs.AnyValue) string {
 	return ""
 }
 
-// remoteConfig converts a plan to a remote configuration.
+// remoteConfig returns plan as a remote configuration.
 func remoteConfig(plan control.PlanAnswer) *protobufs.AgentRemoteConfig {
 	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(plan.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
 		protocol.ConfigPlan: {Body: plan.JSON, ContentType: "application/json"},
@@ -403,10 +406,10 @@ func (c *connection) follow(conn types.Connection, id []byte, plan control.PlanA
 // writeTimeout is the time limit for an agent to receive a message.
 const writeTimeout = 20 * time.Second
 
-// malformed is called for a message that can't be decoded.
+// malformed is called if a message can't be decoded.
 func (c *connection) malformed(conn types.Connection, _ int, _ []byte, _ error) { endMessage(conn) }
 
-// closed is called when the connection has ended.
+// closed is called when the connection has ended. It stops sending plans and releases the agent's ID.
 func (c *connection) closed(conn types.Connection) {
 	endMessage(conn)
 	if c.stop != nil {

@@ -29,7 +29,7 @@ type ignore struct{}
 
 func (ignore) Record(context.Context, *search.Feedback) error { return nil }
 
-// silent is a logger for the client.
+// silent is a logger for the client that discards everything.
 type silent struct{}
 
 func (silent) Debugf(context.Context, string, ...any) {}
@@ -76,14 +76,14 @@ func newHarness(t *testing.T, lease time.Duration) *harness {
 	return w
 }
 
-// on publishes a plan with a tracepoint on.
+// on publishes a plan with the given version that has the tracepoint id on.
 func (w *harness) on(version int64, id string) {
 	w.plane.Publish(&search.Plan{
 		Version: version, Arms: []search.Arm{{Name: trace.SymbolOf([]byte("a")), Share: 1}}, Leases: []search.Lease{{Tracepoint: w.table.Symbol(id)}},
 	}, &w.table)
 }
 
-// agent is an agent that uses the OpAMP client library.
+// agent is an agent built on the OpAMP client library.
 type agent struct {
 	client client.OpAMPClient
 	plans  chan *protocol.Plan
@@ -179,7 +179,7 @@ func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
 	}
 }
 
-// until waits until done returns true.
+// until waits until done returns true. It fails the test with failure after ten seconds.
 func until(t *testing.T, failure string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// MaxMessage is the maximum size of a message in bytes. A catalogue is one message.
+// MaxMessage is the maximum size of a message in bytes. It is large because a whole catalogue is one message.
 const MaxMessage = 64 << 20
 
 const (
@@ -22,7 +22,7 @@ const (
 
 var errMessage = errors.New("a message is too large")
 
-// hijacker replaces hijacked connections by sockets, which limit the size of messages. The library does not.
+// hijacker wraps hijacked connections in sockets to limit the size of messages, because the library doesn't.
 type hijacker struct {
 	http.ResponseWriter
 	plane *control.Plane
@@ -37,8 +37,8 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &socket{Conn: c, meter: h.plane.Meter()}, rw, nil // the library makes rw read from the socket
 }
 
-// socket is a connection that limits the bytes, and the time, read until the end of a message. Its methods are called
-// by the goroutine that reads messages.
+// socket is a connection that limits the size of a message and the time to read it. Only the goroutine that reads
+// messages calls its methods.
 type socket struct {
 	net.Conn
 	meter *control.Meter
@@ -65,12 +65,12 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// startTimeout sets the deadline of the message that is being read.
+// startTimeout sets the deadline for the message that is being read.
 func (s *socket) startTimeout() {
 	_ = s.SetReadDeadline(time.Now().Add(messageTimeout)) // if it fails, so does Read
 }
 
-// endMessage records that the last message was processed.
+// endMessage records that the last message on conn was processed, so that its bytes no longer count.
 func endMessage(conn types.Connection) {
 	if s, ok := conn.Connection().(*socket); ok { // over HTTP, Body limits messages
 		s.endMessage()

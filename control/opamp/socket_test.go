@@ -48,7 +48,7 @@ func begin(t *testing.T, c net.Conn, bytes uint64) {
 	}
 }
 
-// send sends a message.
+// send sends m in one binary message.
 func send(t *testing.T, c net.Conn, m *protobufs.AgentToServer) {
 	t.Helper()
 	body, err := proto.Marshal(m)

@@ -28,7 +28,7 @@ func NewStrategies(r *Rates) *Strategies {
 	return s
 }
 
-// Publish replaces the rates.
+// Publish replaces the rates by r.
 func (s *Strategies) Publish(r *Rates) { s.rates.Store(r) }
 
 // Rates returns the latest published rates.
@@ -44,7 +44,7 @@ const (
 	maxService = 1024
 )
 
-// operations returns the operations of a service, at least one.
+// operations returns the operations of service with their own rates, or a placeholder if there are none.
 func (r *Rates) operations(service string) []Operation {
 	if list := r.Services[service]; len(list) > 0 {
 		return list
@@ -74,7 +74,7 @@ type (
 	}
 )
 
-// ServeHTTP answers GET with exactly one parameter service.
+// ServeHTTP answers GET requests. They must have exactly one parameter "service".
 func (s *Strategies) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -120,14 +120,14 @@ func (s *Strategies) GetSamplingStrategy(_ context.Context, q *api_v2.SamplingSt
 	}, nil
 }
 
-// Limits of clients over gRPC. Requests contain only a name.
+// Limits on clients over gRPC. Requests are small, because they contain only a name.
 const (
 	maxRequest = 64 << 10 // bytes
 	maxStreams = 64       // per connection
 	maxIdle    = 10 * time.Minute
 )
 
-// NewGRPC returns a gRPC server of s. The caller serves and stops it.
+// NewGRPC returns a gRPC server that answers from s. The caller starts and stops it.
 func (s *Strategies) NewGRPC(options ...grpc.ServerOption) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodec(gogocodec.New()), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxStreams),

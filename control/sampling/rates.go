@@ -25,7 +25,7 @@ type Operation struct {
 	Share float64 // share of its requests, 0–1
 }
 
-// Options configure [RatesOf].
+// Options configures [RatesOf].
 type Options struct {
 	Default float64 // minimum share of requests, in (0, 1]
 	Budget  float64 // traces per second above the default, in total
@@ -34,13 +34,14 @@ type Options struct {
 // DefaultOptions returns Jaeger's default share, and a budget for ten investigations at a time.
 func DefaultOptions() Options { return Options{Default: 0.001, Budget: 10 * wanted} }
 
-// wanted is the rate of traces per second of each entry operation under investigation. It gives an investigation enough
-// traces for a decision each epoch: more would only shift the budget to fewer operations.
+// wanted is the number of traces per second to aim at for each entry operation under investigation. It gives an
+// investigation enough traces for a decision each epoch. More would only shift the budget to fewer operations.
 const wanted = 10
 
-// RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received
-// traces per second by entry operation, which were sampled at the rates in before. The request rate follows from both.
-// before may be nil. If the budget is too small, earlier entries come first. RatesOf depends only on its arguments.
+// RatesOf returns rates for entries, the entry operations under investigation, which may repeat. seen has the received
+// traces per second by entry operation, and before the rates at which they were sampled, or nil for the default.
+// RatesOf computes the request rates from the two. If the budget is too small, earlier entries come first. RatesOf
+// depends only on its arguments.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
@@ -69,7 +70,8 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 	return r
 }
 
-// share returns the share of an operation's requests that is traced, or otherwise if r is nil.
+// share returns the share of requests that is traced for the given operation of service. It returns otherwise if r is
+// nil.
 func (r *Rates) share(service, operation string, otherwise float64) float64 {
 	if r == nil {
 		return otherwise

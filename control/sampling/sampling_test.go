@@ -82,7 +82,7 @@ func TestSDK(t *testing.T) {
 	}
 }
 
-// sampled returns the number of n requests that s samples.
+// sampled returns how many of n requests for operation s samples.
 func sampled(s sdk.Sampler, operation string, n int) int {
 	count := 0
 	for i := range n {

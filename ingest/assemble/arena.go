@@ -16,7 +16,7 @@ type ref uint64
 type arena struct {
 	chunkSize int
 	chunks    [][]byte
-	bytes     int64 // of all chunks
+	bytes     int64 // capacity of all chunks
 }
 
 // Sizes of the parts of a fragment.
@@ -28,7 +28,8 @@ const (
 	joinSize   = 4 + 8 + 1
 )
 
-// fragment is the part of a trace in one batch. The Span of attributes and joins counts from base.
+// fragment is the part of a trace in one batch. The Span fields of its attributes and joins are indexes in that batch,
+// where spans starts at index base.
 type fragment struct {
 	base  int32
 	spans []trace.Span
@@ -60,7 +61,7 @@ func (a *arena) link(r, next ref) {
 	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 means that there is no next fragment
 }
 
-// at returns the encoded fragment at r and the position of its successor.
+// at returns the encoded fragment at r and the position of its successor. more is false if it has none.
 func (a *arena) at(r ref) (data []byte, next ref, more bool) {
 	data = a.chunks[r>>32][uint32(r):]
 	n := binary.LittleEndian.Uint64(data)
@@ -68,7 +69,7 @@ func (a *arena) at(r ref) (data []byte, next ref, more bool) {
 	return data[:encodedSize(data)], ref(n - 1), n != 0
 }
 
-// reset empties the arena. It keeps chunks of the usual size for reuse.
+// reset empties the arena. It keeps one chunk of the usual size for reuse.
 func (a *arena) reset() {
 	kept := a.chunks[:0]
 	a.bytes = 0
@@ -153,19 +154,20 @@ func getSpan(b []byte) trace.Span {
 	}
 }
 
-// encodedSize returns the size of the fragment at the start of b.
+// encodedSize returns the encoded size of the fragment at the start of b, which must contain its header.
 func encodedSize(b []byte) int {
 	le := binary.LittleEndian
 	return headerSize + int(le.Uint32(b))*spanSize + int(le.Uint32(b[4:]))*attrSize + int(le.Uint32(b[8:]))*joinSize
 }
 
-// errCorrupt is the error for data on disk that differs from the data written.
+// errCorrupt is the error if data read back from disk cannot be what was written.
 var errCorrupt = errors.New("the temporary file was modified by another process")
 
-// errTraceSize is the error for a trace whose spans cannot be numbered.
+// errTraceSize is the error for a trace with more spans, attributes or joins than an int32 can index.
 var errTraceSize = errors.New("more than 2147483647 spans or attributes in one trace")
 
-// decodeAll appends the fragments in b to t.
+// decodeAll appends the fragments in b to t. It returns errCorrupt if b ends within a fragment, and errTraceSize if t
+// becomes too large.
 func decodeAll(b []byte, t *trace.Trace) error {
 	for len(b) > 0 {
 		if len(b) < headerSize || len(b) < encodedSize(b) {
@@ -181,7 +183,7 @@ func decodeAll(b []byte, t *trace.Trace) error {
 	return nil
 }
 
-// decode appends one fragment to t.
+// decode appends the fragment in b to t.
 func decode(b []byte, t *trace.Trace) {
 	le := binary.LittleEndian
 	base := int32(len(t.Spans))

@@ -14,8 +14,8 @@ import (
 // A block starts with the number of the next block. Entries follow: a byte for the kind of the entry, then a fixed
 // number of bytes for that kind. Entries never extend over two blocks.
 type blocks struct {
-	chunks [][]byte // of chunkBlocks blocks each
-	free   []int32  // blocks that belong to no chain
+	chunks [][]byte // chunkBlocks blocks each
+	free   []int32  // blocks that are in no chain
 	used   int32    // blocks ever allocated
 }
 
@@ -30,7 +30,7 @@ type entry byte
 
 const (
 	entryEnd    entry = iota // end of this block
-	entryRecord              // number of the record that contained the following spans
+	entryRecord              // number of the record with the following spans
 	entrySpan
 	entryAttr // of the preceding span
 	entryJoin // of the preceding span
@@ -44,7 +44,7 @@ const (
 	joinEntry   = 1 + 8 + 1
 )
 
-// noBlock ends a chain.
+// noBlock is the number of the next block in the last block of a chain.
 const noBlock = -1
 
 // tail is the end of a chain.
@@ -61,7 +61,7 @@ func (b *blocks) bytes(n int32) []byte {
 	return b.chunks[n/chunkBlocks][at : at+blockSize : at+blockSize]
 }
 
-// chain starts a chain with an empty block.
+// chain starts a chain with an empty block and returns its end.
 func (b *blocks) chain() tail {
 	var n int32
 	if last := len(b.free) - 1; last >= 0 {
@@ -79,7 +79,8 @@ func (b *blocks) chain() tail {
 	return tail{n, blockHead}
 }
 
-// room appends an entry of n bytes to the chain and returns its bytes.
+// room appends an entry of n bytes to the chain that ends at t, moves t, and returns the entry's bytes for the caller
+// to fill in.
 func (b *blocks) room(t *tail, n int32) []byte {
 	if t.at+n > blockSize {
 		next := b.chain()
@@ -147,7 +148,8 @@ func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 
 var entrySizes = [...]int{entryRecord: recordEntry, entrySpan: spanEntry, entryAttr: attrEntry, entryJoin: joinEntry}
 
-// read appends the spans of a chain to t and the numbers of their records to records.
+// read appends the spans in the chain that starts at first to t, and the numbers of their records to records. It
+// returns the extended records.
 func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 	le := binary.LittleEndian
 	b.walk(first, func(kind entry, e []byte) {
@@ -170,7 +172,7 @@ func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 	return records
 }
 
-// release frees the blocks of a chain.
+// release frees the blocks of the chain that starts at first.
 func (b *blocks) release(first int32) {
 	for n := first; n != noBlock; {
 		next := int32(binary.LittleEndian.Uint32(b.bytes(n)))

@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calendar counts traces by the day when they ended, since 1970, to find traces from wrong clocks. Use make to
-// create it.
+// Calendar counts traces by the day on which they ended, in days since 1970, to find traces with wrong clocks. Create
+// it with make.
 type Calendar map[int]*day
 
-// day holds the traces of a day.
+// day counts the traces that ended on one day.
 type day struct {
 	traces   int
 	from, to trace.Nanos // first start and last end
 }
 
-// Add adds a trace with its first start and its last end.
+// Add adds a trace whose first span starts at `from` and whose last span ends at `to`.
 func (c Calendar) Add(from, to trace.Nanos) {
 	number := int(to / trace.Nanos(24*time.Hour))
 	d := c[number]
@@ -30,11 +30,11 @@ func (c Calendar) Add(from, to trace.Nanos) {
 	d.from, d.to = min(d.from, from), max(d.to, to)
 }
 
-// Limits on the distance of the traces of a recording.
+// Limits on the distances between the traces of one recording.
 const (
-	farDays    = 365 // from the median trace: no recording is that long
-	apartDays  = 2   // from the others, unless they last longer
-	apartShare = 100 // one in apartShare: fewer traces that are apart are not a separate recording
+	farDays    = 365 // days from the median trace; no recording is that long
+	apartDays  = 2   // days from the other traces, unless those span more days
+	apartShare = 100 // traces that are apart count as a separate recording if they are at least one in apartShare of all
 )
 
 // Recorded returns the first start and the last end of the traces whose clocks may be right. Both are zero without
@@ -73,14 +73,15 @@ func (c Calendar) Recorded() (from, to trace.Nanos) {
 	return from, to
 }
 
-// near reports whether the days before and from an index aren't farther from each other than the longer of them lasts.
+// near reports whether the gap between days[:index] and days[index:] is at most apartDays, or at most as long as the
+// longer of the two. Neither may be empty.
 func near(days []int, index int) bool {
 	before, after := days[:index], days[index:]
 	lasts := max(before[len(before)-1]-before[0], after[len(after)-1]-after[0]) + 1
 	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
 }
 
-// traces returns the number of traces on days that aren't far.
+// traces returns the number of traces on those of the given days for which far returns false.
 func (c Calendar) traces(days []int, far func(int) bool) (n int) {
 	for _, number := range days {
 		if !far(number) {

@@ -29,7 +29,7 @@ func (s *idSet) reset(n int) {
 	s.mask = uint64(size - 1)
 }
 
-// find returns the slot of id, or the free slot for it.
+// find returns the slot that holds id, or the free slot in which to store it.
 func (s *idSet) find(id uint64) *uint64 {
 	for i := trace.Mix(id, 0) & s.mask; ; i = (i + 1) & s.mask {
 		if s.slots[i] == id || s.slots[i] == 0 {
@@ -41,13 +41,13 @@ func (s *idSet) find(id uint64) *uint64 {
 func (s *idSet) add(id uint64)      { *s.find(id) = id }
 func (s *idSet) has(id uint64) bool { return *s.find(id) != 0 }
 
-// remembered is a bounded set of hashes of trace IDs, with the spans that the traces had. It forgets a trace between
-// one and two windows after it was added, or earlier if too many are added.
+// remembered is a bounded set of the hashes of closed traces' IDs, with the spans of those traces. It forgets a trace
+// between one and two windows after it was added, or earlier if too many are added.
 type remembered struct {
 	window     time.Duration
 	young, old generation
-	began      trace.Nanos // when young was empty
-	since      []uint64    // added since the last drain
+	began      trace.Nanos // time at which young was started
+	since      []uint64    // hashes added since the last drain
 }
 
 // generation holds the traces added during a window.
@@ -56,7 +56,7 @@ type generation struct {
 	spans  spanFilter
 }
 
-// rememberedTraces bounds the set, to about 20 bytes each.
+// rememberedTraces limits the number of hashes in the set. Each takes about 20 bytes.
 const rememberedTraces = 4 << 20
 
 func (r *remembered) len() int64 { return int64(len(r.young.traces) + len(r.old.traces)) }
@@ -69,8 +69,8 @@ func (r *remembered) has(h uint64) bool {
 	return ok
 }
 
-// hasSpan reports whether the trace with hash h had a span. It is wrong for about one in thirty spans that the trace
-// didn't have, and for all spans of traces that were recalled.
+// hasSpan reports whether the trace with hash h had the span id. It wrongly returns true for about one in thirty spans
+// that the trace didn't have, and false for the spans of recalled traces.
 func (r *remembered) hasSpan(h uint64, id trace.SpanID) bool {
 	key := trace.Mix(h, uint64(id))
 	return r.young.spans.has(key) || r.old.spans.has(key)
@@ -89,7 +89,7 @@ func (r *remembered) add(h uint64) {
 
 func (r *remembered) addSpan(h uint64, id trace.SpanID) { r.young.spans.add(trace.Mix(h, uint64(id))) }
 
-// forget removes the hashes that are too old at time now.
+// forget removes the hashes that are more than two windows old at time now.
 func (r *remembered) forget(now trace.Nanos) {
 	if r.began == 0 {
 		r.began = now

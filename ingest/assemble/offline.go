@@ -87,7 +87,7 @@ func (o *Offline) Add(b *ingest.Batch) error {
 	return nil
 }
 
-// upTo splits s, which is ascending by span, before the first element of span end or later.
+// upTo splits s before its first element whose span is end or later. s must be ascending by span.
 func upTo[T any](s []T, end int32, span func(*T) int32) (before, rest []T) {
 	n := 0
 	for n < len(s) && span(&s[n]) < end {
@@ -117,7 +117,7 @@ func (o *Offline) Spans() int64 { return o.spans }
 // Traces returns the number of traces returned by Next.
 func (o *Offline) Traces() int64 { return o.traces }
 
-// Spilled returns the number of bytes written to disk.
+// Spilled returns the number of bytes written to temporary files.
 func (o *Offline) Spilled() int64 { return o.spill.written }
 
 // spillAll moves all open traces to disk, as one sorted run.
@@ -148,7 +148,7 @@ func (o *Offline) Next(t *trace.Trace) error {
 	return nil
 }
 
-// next copies the next trace of m into t.
+// next copies the next trace of m into t. It returns io.EOF after the last.
 func (o *Offline) next(m *merger, t *trace.Trace) error {
 	id, err := m.next()
 	if err != nil {
@@ -208,13 +208,13 @@ func (o *Offline) Close() error {
 
 // order sorts traces so that the result does not depend on the order of arrival. Its fields are buffers.
 type order struct {
-	perm   []int32 // index in the old order
+	perm   []int32 // index of each span before sorting
 	attrAt []int32 // attributes of span i: attrs[attrAt[i]:attrAt[i+1]]
 	joinAt []int32
 	out    trace.Trace
 }
 
-// apply sorts the spans of t. Its attributes and joins must be ascending by span.
+// apply sorts the spans of t and adjusts its attributes and joins, which must be ascending by span.
 func (o *order) apply(t *trace.Trace) {
 	o.perm = o.perm[:0]
 	for i := range t.Spans {
@@ -239,7 +239,8 @@ func (o *order) apply(t *trace.Trace) {
 	*t, o.out = o.out, *t
 }
 
-// offsets returns the index of the first element in s of each of n spans, followed by len(s).
+// offsets appends to at, for each of n spans, the index of its first element in s, followed by len(s). s must be
+// ascending by span.
 func offsets[T any](at []int32, n int, s []T, span func(*T) int32) []int32 {
 	k := int32(0)
 	for i := range int32(n) {

@@ -12,8 +12,8 @@ type CloseReason uint8
 
 // Reasons for closing a trace.
 const (
-	Complete     CloseReason = iota // all spans are there, and nothing arrived for a time
-	Idle                            // a span is missing, but nothing arrived for a time
+	Complete     CloseReason = iota // no span is missing, and none arrived for OnlineOptions.Settle
+	Idle                            // a span is missing, but none arrived for OnlineOptions.Idle
 	Age                             // it was open too long
 	Size                            // it had too many spans or bytes
 	Evicted                         // memory ran out, and it was the oldest trace of the services with the most memory
@@ -25,8 +25,8 @@ var closeReasonNames = [...]string{"complete", "idle", "age", "size", "evicted"}
 // String returns the name of c in metrics and the API.
 func (c CloseReason) String() string { return closeReasonNames[c] }
 
-// Settled reports whether the spans of the trace had the time that they need to arrive. The live engine and backtests
-// analyse only settled traces. Other traces were cut off while their spans still arrived.
+// Settled reports whether the trace closed because no more spans arrived. Other traces were cut off while spans were
+// still arriving, so the live engine and backtests don't analyse them.
 func (c CloseReason) Settled() bool { return c == Complete || c == Idle }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
@@ -34,29 +34,29 @@ type OnlineOptions struct {
 	Settle   time.Duration // a trace without missing spans closes when no span arrived for this long
 	Idle     time.Duration // any trace closes when no span arrived for this long; more than Settle
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
-	MaxSpans int           // of one trace
-	MaxBytes int64         // of one trace
-	Memory   int64         // bytes of all open traces
+	MaxSpans int           // limit on the spans of one trace
+	MaxBytes int64         // limit on the bytes of one trace
+	Memory   int64         // limit on the memory of all open traces, in bytes
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
-// Timeout is the default time without a new span after which a trace closes. SDKs export every five seconds, so that
-// six seconds without a span, when a trace without missing spans closes, are significant.
+// Timeout is the default for OnlineOptions.Idle. SDKs export every five seconds, so six seconds without a span, the
+// default for OnlineOptions.Settle, mean that a trace without missing spans is complete.
 const Timeout = 10 * time.Second
 
-// Limits of a trace. More spans or bytes than these are rarely one request: often a job, or the requests of a day with
-// one trace ID.
+// Limits on a trace. Larger traces are rarely one request: often they are a job, or a day's requests under one trace
+// ID.
 const (
 	maxSpans = 100_000
 	maxBytes = 64 << 20
 )
 
-// remember is longer than senders usually retry a request.
+// remember is the minimum of OnlineOptions.Remember. Senders usually give up retrying a request sooner.
 const remember = 10 * time.Minute
 
-// NewOnlineOptions returns the options with a timeout from which the other times follow, so that they keep their order:
-// complete traces close before incomplete ones, and the spans of a trace that was cut off start no new one. Memory is
-// in bytes, for all open traces.
+// NewOnlineOptions returns the options for the given idle timeout. It derives the other times from timeout, so they
+// keep their order: complete traces close before incomplete ones, and late spans of a trace that was cut off don't
+// start a new one. memory is the limit on all open traces, in bytes.
 func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
 	age := 6 * timeout
 	return OnlineOptions{
@@ -73,10 +73,10 @@ func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
 // DefaultOnlineOptions returns the options for [Timeout] and 1 GiB of memory.
 func DefaultOnlineOptions() OnlineOptions { return NewOnlineOptions(Timeout, 1<<30) }
 
-// Online assembles the traces of an unbounded input. Time is an argument: the time of arrival in nanoseconds since the
-// epoch, which must not decrease. Except for evictions, a trace's closing time depends only on its spans and their
-// times of arrival. The same input therefore closes the same traces at the same times, whether it is live or read from
-// a journal, in one assembler or distributed over several by trace.
+// Online assembles the traces of an unbounded input. Callers pass the time of arrival, which must not decrease. Except
+// for evictions, a trace's closing time depends only on its spans and their times of arrival. The same input therefore
+// closes the same traces at the same times, whether it is live or read from a journal, in one assembler or distributed
+// over several by trace.
 type Online struct {
 	options OnlineOptions
 	blocks  blocks
@@ -84,32 +84,32 @@ type Online struct {
 	open    []openTrace        // by index
 	unused  []int32            // free indexes in open
 	lists   [3]list            // by state
-	owners  [ownerShares]owner // services, by hash
+	owners  [ownerShares]owner // shares of the services, by hash
 	ready   []ready            // closed, not yet returned by Next
 	closed  remembered
 	spans   int64 // of open traces
-	// spans of closed traces, since the start
+	// arrived spans of traces already closed, since the start
 	late, duplicates int64
-	left             trace.Coverage // the same, since the last call of Account
+	left             trace.Coverage // the same by service, since the last call of Account
 	resumed          uint64         // see Resume
 	ids              idSet          // scratch
 }
 
-// ownerShares is the number of shares into which services are divided by their hash. When memory runs out, the largest
-// share loses its oldest trace, so that services that send a lot do not displace the traces of others.
+// ownerShares is the number of shares into which services are divided by hash. When memory runs out, the largest share
+// loses its oldest trace, so that services that send a lot do not displace the traces of others.
 const ownerShares = 64
 
-// owner is a share of services.
+// owner accounts for the open traces of one share of services.
 type owner struct {
-	bytes  int64 // in the blocks of its open traces
+	bytes  int64 // size of the blocks of its open traces
 	traces list  // oldest first
 }
 
 // States of open traces. Each list is in the order of deadlines, because the time from the last event to the deadline
 // is the same for all its traces.
 const (
-	settling = iota // a span arrived recently
-	idling          // settled with spans missing
+	settling = iota // waiting for OnlineOptions.Settle
+	idling          // spans were missing after Settle; waiting for OnlineOptions.Idle
 	aging           // all open traces, oldest first
 	owned           // the open traces of an owner, oldest first
 )
@@ -117,7 +117,7 @@ const (
 type openTrace struct {
 	id          trace.ID
 	first, last trace.Nanos // arrival of spans
-	record      uint64      // number of the record with its first span
+	record      uint64      // record with its first span
 	lastRecord  uint64
 	block       int32 // first block of the chain
 	tail        tail
@@ -125,7 +125,7 @@ type openTrace struct {
 	held        int64 // size of the blocks
 	spans       int32
 	owner       uint8    // index in Online.owners, by the service of the first span
-	idle        bool     // in list idling rather than settling
+	idle        bool     // in the list idling rather than settling
 	links       [3]links // in settling or idling, in aging, and in the owner's list
 }
 
@@ -162,8 +162,9 @@ type Closed struct {
 	Records []uint64    // numbers of the records with its spans, ascending
 }
 
-// Add adds the spans in r of b, which arrived at time now in the given record. Records are numbered in the order of
-// their arrival. Call [Online.Next] with the same time until it returns false, both before and after Add.
+// Add adds the spans of b in the range r, which arrived at time now in the record with the given number. Records must
+// be numbered in order of arrival. Call [Online.Next] with the same time until it returns false, both before and after
+// Add.
 func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	id := b.Traces[r.From]
 	live := o.blocks.live()
@@ -204,7 +205,7 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	}
 }
 
-// turnAway counts spans of the closed trace with hash h.
+// turnAway counts spans, which belong to the closed trace with hash h, as duplicates or late.
 func (o *Online) turnAway(h uint64, spans []trace.Span) {
 	for i := range spans {
 		if o.closed.hasSpan(h, spans[i].ID) {
@@ -217,13 +218,13 @@ func (o *Online) turnAway(h uint64, spans []trace.Span) {
 	}
 }
 
-// Account adds the spans of closed traces that arrived since the last call to c.
+// Account adds to c the duplicate and late spans that arrived since the last call.
 func (o *Online) Account(c *trace.Coverage) {
 	c.Merge(&o.left)
 	o.left = trace.Coverage{}
 }
 
-// Leave adds the spans of a trace that did not settle to c.
+// Leave adds t to c as a trace that was cut off. t must not have settled.
 func (t *Closed) Leave(c *trace.Coverage) {
 	c.Traces++
 	for i := range t.Spans {
@@ -231,7 +232,7 @@ func (t *Closed) Leave(c *trace.Coverage) {
 	}
 }
 
-// largestOwner returns the owner whose traces hold the most memory. There must be an open trace.
+// largestOwner returns the owner whose open traces take the most memory.
 func (o *Online) largestOwner() *owner {
 	largest := &o.owners[0]
 	for i := range o.owners {
@@ -242,13 +243,13 @@ func (o *Online) largestOwner() *owner {
 	return largest
 }
 
-// Run is a range of spans of a batch that belong to one trace.
+// Run is a range of consecutive spans in a batch that belong to one trace.
 type Run struct {
 	From, To    int32 // range in Spans, excluding To
 	Attrs, Join int32 // index of the run's first attribute and join
 }
 
-// Runs splits b into runs and appends each to runs[shard], with the shard given by the hash of the trace ID.
+// Runs splits b into runs and appends each to runs[shard], where shard depends on the hash of the trace ID.
 func Runs(b *ingest.Batch, runs [][]Run) {
 	attr, join := int32(0), int32(0)
 	for i := int32(0); int(i) < len(b.Spans); {
@@ -285,7 +286,7 @@ func (o *Online) put(t *openTrace, b *ingest.Batch, r Run) {
 	t.spans += r.To - r.From
 }
 
-// begin opens a trace and returns its index.
+// begin opens the trace id, whose first span arrived at now in the given record from service, and returns its index.
 func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trace.Symbol) int32 {
 	var n int32
 	if last := len(o.unused) - 1; last >= 0 {
@@ -331,7 +332,8 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	return true
 }
 
-// expire closes the trace with the earliest deadline if it has passed.
+// expire closes the trace with the earliest deadline, if that has passed at time now. Traces that turn out to lack
+// spans wait on instead, and the next deadline is tried.
 func (o *Online) expire(now trace.Nanos) {
 	for len(o.ready) == 0 {
 		n, waiting := int32(-1), 0
@@ -378,8 +380,8 @@ func (o *Online) deadline(n int32, waiting int) trace.Nanos {
 	}
 }
 
-// missing returns the number of spans that are roots, the number of spans whose parent is missing, and whether all of
-// the latter are entry spans, whose caller may not send spans. A span that is its own parent is a root. Consecutive
+// missing returns, for open[n], the number of root spans, the number of spans whose parent is missing, and whether all
+// the latter are entry spans, whose callers may not send spans. A span that is its own parent is a root. Consecutive
 // duplicates count once.
 func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	t := &o.open[n]
@@ -411,7 +413,7 @@ func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	return roots, orphans, enter
 }
 
-// end closes a trace. It no longer accepts spans.
+// end closes open[n], so that it accepts no more spans, and queues it for Next.
 func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	t := &o.open[n]
 	o.unlink(n, settling)
@@ -422,14 +424,15 @@ func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	o.ready = append(o.ready, ready{n, reason, at})
 }
 
-// wait moves a trace to the end of the list settling or idling.
+// wait moves open[n] to the end of the list waiting, which must be settling or idling.
 func (o *Online) wait(n int32, waiting int) {
 	o.unlink(n, settling)
 	o.open[n].idle = waiting == idling
 	o.push(n, waiting)
 }
 
-// link returns the links of trace n in a list, and the list.
+// link returns the list waiting that contains open[n], and the links of open[n] in it. For settling and idling it
+// returns the one of the two in which the trace is.
 func (o *Online) link(n int32, waiting int) (*links, *list) {
 	t := &o.open[n]
 	switch {
@@ -456,7 +459,7 @@ func (o *Online) push(n int32, waiting int) {
 	l.last = n
 }
 
-// unlink removes a trace from a list: aging, owned, or the list that it waits in.
+// unlink removes open[n] from the list that link returns.
 func (o *Online) unlink(n int32, waiting int) {
 	at, l := o.link(n, waiting)
 	if at.before >= 0 {
@@ -473,7 +476,7 @@ func (o *Online) unlink(n int32, waiting int) {
 	}
 }
 
-// OnlineStats describes the contents of an assembler.
+// OnlineStats describes the contents of an [Online].
 type OnlineStats struct {
 	Traces, Spans int64  // open
 	Bytes         int64  // memory of open spans
@@ -499,9 +502,10 @@ func (o *Online) Stats() OnlineStats {
 // restart.
 func (o *Online) NewlyClosed() []uint64 { return o.closed.drain() }
 
-// Recall remembers traces as closed at about the given time. Call it before any Add, with ascending times.
+// Recall remembers the traces with the given hashes of IDs as closed at about the time at. Call it before any Add, with
+// ascending times.
 func (o *Online) Recall(at trace.Nanos, hashes []uint64) { o.closed.recall(at, hashes) }
 
-// Resume announces a replay of the records up to the given one. The spans of recalled traces in them have been judged
-// already, and are not counted again.
+// Resume announces that the records up to the given number will be added again. Spans of recalled traces in these
+// records were counted before the restart, so they are not counted as late or duplicate again.
 func (o *Online) Resume(record uint64) { o.resumed = record }

@@ -50,8 +50,8 @@ func drawArrivals(t *rapid.T) []arrival {
 	return all
 }
 
-// oracle returns the expected closings. It treats each trace separately, looking back from each of its arrivals and
-// from the end.
+// oracle returns the expected closings of all. It treats each trace separately, looking back from each of its arrivals
+// and from the end.
 func oracle(all []arrival, o OnlineOptions) []closing {
 	var out []closing
 	for n := byte(1); n <= 4; n++ {
@@ -113,7 +113,7 @@ func sortClosed(c []closing) {
 	slices.SortFunc(c, func(a, b closing) int { return cmp.Compare(a.Trace, b.Trace) })
 }
 
-// play adds the arrivals to one assembler per shard, with ticks between them.
+// play adds all to one assembler per shard, with ticks between the arrivals, and returns the closings.
 func play(all []arrival, options OnlineOptions, shards int, tick trace.Nanos) []closing {
 	on := make([]*Online, shards)
 	for i := range on {

@@ -1,26 +1,27 @@
 package assemble
 
-// spanFilter is a bounded set of hashes of spans. It always recognizes a hash that it contains, but also about one in
-// thirty other hashes. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice
-// as many spans as the one before. At the limit it forgets its oldest part.
+// spanFilter is a bounded set of span hashes. It recognises every hash that it contains, and wrongly about one in
+// thirty others. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice as many
+// spans as the one before. At the limit it forgets its oldest part.
 type spanFilter struct {
 	parts []filterPart
-	room  int // of the last part
+	room  int // hashes that still fit into the last part
 }
 
-// filterPart is a Bloom filter whose bits for one hash are in one word, so that a hash takes one access to memory.
+// filterPart is a Bloom filter that keeps all bits for a hash in one word, so that a lookup takes one memory access.
+// Its length is a power of two.
 type filterPart []uint64
 
-// Sizes of a spanFilter. It takes two bytes a span, and ten megabytes at most.
+// Sizes of a spanFilter. It takes two bytes per span, and at most 10 MB.
 const (
 	spansPerWord  = 4
 	fewestInPart  = 1 << 12
 	mostInPart    = 1 << 20
 	mostParts     = 12
-	bitsPerSpan   = 4 // in its word
-	bitsOfBit     = 6 // of the hash that choose a bit
+	bitsPerSpan   = 4 // bits set in the word of a span
+	bitsOfBit     = 6 // bits of the hash that choose one of them
 	maskOfBit     = 1<<bitsOfBit - 1
-	bitsBelowWord = bitsPerSpan * bitsOfBit // of the hash, which choose the bits in the word
+	bitsBelowWord = bitsPerSpan * bitsOfBit // bits of the hash that choose them; the others choose the word
 )
 
 func (f *spanFilter) add(h uint64) {
@@ -53,7 +54,7 @@ func (f *spanFilter) has(h uint64) bool {
 	return false
 }
 
-// at returns the word of a hash, and its bits there. The length of p is a power of two.
+// at returns the word for the hash h and the bits that h sets in it.
 func (p filterPart) at(h uint64) (word *uint64, bits uint64) {
 	for i := range bitsPerSpan {
 		bits |= 1 << (h >> (i * bitsOfBit) & maskOfBit)

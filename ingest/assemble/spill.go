@@ -24,11 +24,11 @@ type source interface {
 	// next advances to the next trace and returns its ID and the size of its fragments, or io.EOF after the last
 	// trace.
 	next() (id trace.ID, size int64, err error)
-	// fragments calls f with one or more pieces of the current trace. Each piece consists of whole fragments.
+	// fragments calls f with the current trace in one or more pieces, each of whole fragments.
 	fragments(f func([]byte) error) error
 }
 
-// memorySource yields the open traces of an assembler.
+// memorySource yields the open traces of an assembler that are in memory.
 type memorySource struct {
 	o   *Offline
 	ids []trace.ID
@@ -101,8 +101,8 @@ func (s *runSource) fragments(f func([]byte) error) error {
 	return f(s.buf)
 }
 
-// spill is the temporary file with the sorted runs. It is created with the first run. If the system allows it, the
-// file is unlinked immediately, so that nothing remains when the process ends.
+// spill is the temporary file for sorted runs. The first run creates it. If the system allows it, the file is unlinked
+// immediately, so that nothing remains when the process ends.
 type spill struct {
 	dir     string
 	file    *os.File
@@ -114,7 +114,7 @@ type spill struct {
 
 type section struct{ offset, size int64 }
 
-// run writes all traces of src as a new run.
+// run writes all traces of src as a new run, after merging the existing runs if there are maxRuns.
 func (s *spill) run(src source) error {
 	if len(s.runs) == maxRuns {
 		if err := s.compact(); err != nil {
@@ -187,7 +187,7 @@ func (s *spill) compact() error {
 	return err
 }
 
-// merger returns a merger of all runs and other.
+// merger returns a merger of all runs and the sources other.
 func (s *spill) merger(other ...source) (*merger, error) {
 	sources := other
 	for _, r := range s.runs {
@@ -196,7 +196,7 @@ func (s *spill) merger(other ...source) (*merger, error) {
 	return newMerger(sources)
 }
 
-// find returns a merger of the traces with the given IDs, on disk and in memory.
+// find returns a merger of the traces with the given IDs, from the runs and from the open traces in memory.
 func (s *spill) find(ids []trace.ID, memory *Offline) (*merger, error) {
 	wanted := make(map[trace.ID]bool, len(ids))
 	open := &memorySource{o: memory}
@@ -214,12 +214,12 @@ func (s *spill) find(ids []trace.ID, memory *Offline) (*merger, error) {
 	return newMerger(sources)
 }
 
-// source returns a source for a run.
+// source returns a source that reads the run r.
 func (s *spill) source(r section) *runSource {
 	return &runSource{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.offset, r.size), runBuffer)}
 }
 
-// filteredSource yields some of the traces of a run.
+// filteredSource yields the wanted traces of a run.
 type filteredSource struct {
 	*runSource
 	wanted map[trace.ID]bool
@@ -237,7 +237,7 @@ func (s *filteredSource) next() (trace.ID, int64, error) {
 	}
 }
 
-// create creates the file.
+// create creates the temporary file.
 func (s *spill) create() error {
 	file, err := os.CreateTemp(s.dir, "sibyl-spill-*")
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *spill) create() error {
 	return nil
 }
 
-// close removes the file.
+// close closes and removes the file, if there is one.
 func (s *spill) close() error {
 	if s.file == nil {
 		return nil
@@ -266,7 +266,7 @@ type merger struct {
 	id    trace.ID // the current trace
 }
 
-// head is a source and its current trace.
+// head is a source with its current trace, the next one to merge.
 type head struct {
 	src  source
 	id   trace.ID
@@ -286,8 +286,8 @@ func newMerger(sources []source) (*merger, error) {
 	return m, nil
 }
 
-// next advances to the next trace. Call take before the next call. It takes time linear in the number of sources, which
-// is small.
+// next returns the ID of the next trace, or io.EOF after the last. Call take between calls of next. It takes time
+// linear in the number of sources, which is small.
 func (m *merger) next() (trace.ID, error) {
 	if len(m.heads) == 0 {
 		return trace.ID{}, io.EOF
@@ -312,7 +312,7 @@ func (m *merger) size() int64 {
 	return size
 }
 
-// take calls f with the fragments of the current trace.
+// take calls f with the fragments of the current trace and advances its sources.
 func (m *merger) take(f func([]byte) error) error {
 	kept := m.heads[:0]
 	for _, h := range m.heads {

@@ -21,8 +21,8 @@ type Timeline struct {
 // NewTimeline returns an empty Timeline.
 func NewTimeline(options Options) *Timeline { return &Timeline{sorted: NewOffline(options)} }
 
-// Add copies t, which is to be returned at the given time. It returns an error only if it cannot write traces to disk;
-// the Timeline is then unusable. Traces of equal time keep their order.
+// Add copies t, to be returned in the order of at. It returns an error only if it cannot write traces to disk; the
+// Timeline is then unusable. Traces of equal time keep their order.
 func (s *Timeline) Add(at trace.Nanos, t *trace.Trace) error {
 	var key trace.ID
 	binary.BigEndian.PutUint64(key[:8], uint64(at))
@@ -37,8 +37,7 @@ func (s *Timeline) Add(at trace.Nanos, t *trace.Trace) error {
 	return nil
 }
 
-// All yields the traces in the order of time, as they were added. Each is valid until the next one. An error ends the
-// sequence.
+// All yields the traces in ascending order of time. Each is valid until the next one. An error ends the sequence.
 func (s *Timeline) All() iter.Seq2[*trace.Trace, error] {
 	merge, err := s.sorted.spill.merger(newMemorySource(s.sorted))
 	return each(func(t *trace.Trace) error {
@@ -49,7 +48,7 @@ func (s *Timeline) All() iter.Seq2[*trace.Trace, error] {
 	})
 }
 
-// nextTimed copies the next trace of m into t.
+// nextTimed copies the next trace of m into t and restores its ID. It returns io.EOF after the last.
 func nextTimed(m *merger, t *trace.Trace) error {
 	if _, err := m.next(); err != nil {
 		return err

@@ -91,7 +91,7 @@ func (o *outcome) otlp() ptrace.Traces {
 	return traces
 }
 
-// jaeger returns the span as a collector exports it to Jaeger.
+// jaeger returns o as a collector exports it to Jaeger.
 func (o *outcome) jaeger() []byte {
 	type fields []map[string]any
 	list := func(attrs values) (all fields) {
@@ -132,8 +132,7 @@ func (o *outcome) jaeger() []byte {
 	return data
 }
 
-// zipkin returns the span as Brave reports it. Brave's spans have only texts, and neither a status nor events, so
-// zipkin returns nil if the span has one of these.
+// zipkin returns o as Brave reports it, or nil if o has a status or an event, because Brave's spans have only texts.
 func (o *outcome) zipkin() []byte {
 	if o.status != unset || o.event != nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 // ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it passes each record, as OTLP, to take, in
-// the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns the errors of Read and
-// of take.
+// the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns an error in the same
+// cases as Read, or if take fails.
 //
 // Protobuf is read with the collector's decoder, which accepts or rejects a record as a whole and recurses into nested
 // values. ReadOTLP must not be used with untrusted input.
@@ -69,7 +69,7 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 	return *summary, nil
 }
 
-// decodeOTLP decodes a record without loss, except for the rejected spans.
+// decodeOTLP decodes data, a record in format f, with everything in it except the rejected spans.
 func decodeOTLP(data []byte, f format) (traces ptrace.Traces, rejected []ingest.Rejection, err error) {
 	switch f {
 	case jaegerJSON:

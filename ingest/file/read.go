@@ -43,10 +43,11 @@ import (
 // trace in a JSON document, or the spans of one resource in protobuf.
 const DefaultMaxRecord = 256 << 20
 
-// chunkSize is the size of the chunks of records that workers process, large enough to amortize the handover.
+// chunkSize is the size in bytes of the chunks of records that workers process. It is large enough to amortise the
+// handover.
 const chunkSize = 1 << 20
 
-// MaxWorkers bounds Options.Workers. Each worker holds buffers, and more workers than cores bring no gain.
+// MaxWorkers limits Options.Workers. Each worker holds buffers, and more workers than cores bring no gain.
 const MaxWorkers = 1024
 
 // Options configures reading. The zero Options keep no attributes, report nothing and use all cores.
@@ -123,13 +124,13 @@ var ErrCut = errors.New("the file is cut: what follows is missing")
 // Unwrap returns the cause.
 func (b InputError) Unwrap() error { return b.Err }
 
-// Count counts the parts of the input that were rejected for one reason.
+// Count counts the records and spans that were rejected for one reason.
 type Count struct {
-	Records int64 // whole records, and sections of files that are not records
+	Records int64 // whole records, and sections of files between records
 	Spans   int64 // spans of records that were otherwise used
 }
 
-// Summary counts the input.
+// Summary counts what was read and what was rejected.
 type Summary struct {
 	Files    int // files read
 	Skipped  int // files in directories that contain no traces
@@ -137,10 +138,10 @@ type Summary struct {
 	Records  int64 // records used
 	Spans    int64
 	Spilled  int64                  // bytes of open traces written to disk
-	Rejected map[trace.Reason]Count // without files that are cut
+	Rejected map[trace.Reason]Count // without cut files, see ErrCut
 }
 
-// Cover adds the records and spans that were refused to c, and the records that were read.
+// Cover adds to c the records that were used, and the records and spans that were rejected, by reason.
 func (s *Summary) Cover(c *trace.Coverage) {
 	c.Records += s.Records
 	for reason, n := range s.Rejected {
@@ -213,9 +214,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pipeline is the state of one call of [Read]. There are as many chunks as workers, plus one being filled and one
-// being assembled. Each channel can hold all chunks, so a stage only blocks if there are no free chunks: a slow stage
-// slows down the stages before it.
+// pipeline is the state of one call of [Read]. It has one chunk per worker, one being filled and one being assembled.
+// Each channel can hold all chunks, so only the splitter ever blocks, while no chunk is free. A slow stage thus slows
+// down the stages before it.
 type pipeline struct {
 	options Options
 	chunks  chan *chunk // from the splitter to the workers
@@ -245,7 +246,7 @@ type record struct {
 	position
 }
 
-// run starts the stages and waits for all of them.
+// run starts the stages, waits for all of them, and returns the first error.
 func (r *pipeline) run(ctx context.Context, sources []source) error {
 	for _, s := range sources {
 		r.total.Add(s.size)
@@ -297,7 +298,7 @@ func newWorker(table *trace.Table, keys *ingest.Keys) worker {
 	return worker{otlp.NewDecoder(table, keys), jaeger.NewDecoder(table, keys)}
 }
 
-// decode decodes chunks until the channel is closed.
+// decode decodes chunks with w until r.chunks is closed.
 func (r *pipeline) decode(w worker) {
 	for c := range r.chunks {
 		for _, rec := range c.records {
@@ -307,7 +308,7 @@ func (r *pipeline) decode(w worker) {
 	}
 }
 
-// noTraces returns the error for a JSON document of unknown format. It names the first field.
+// noTraces returns the error for data, a document of unknown format. If it is JSON, the error names its first field.
 func noTraces(data []byte) error {
 	const formats = "want OTLP (resourceSpans or batches), Jaeger (data) or Zipkin (a list of spans with traceId)"
 	j := jx.DecodeBytes(data)
@@ -323,7 +324,7 @@ func noTraces(data []byte) error {
 	return errors.New("not a JSON document with traces; " + formats)
 }
 
-// record decodes one record of c.
+// record decodes rec into the batch of c, or adds an error to c.broken.
 func (w worker) record(c *chunk, rec record) {
 	var err error
 	switch data := c.data[rec.start:rec.end]; rec.format {
@@ -359,7 +360,7 @@ func (w worker) record(c *chunk, rec record) {
 	c.batch.Rejected = c.batch.Rejected[:0]
 }
 
-// zipkin decodes spans of Zipkin.
+// zipkin decodes data, Zipkin's JSON, and appends its spans to into.
 func (w worker) zipkin(data []byte, into *ingest.Batch) error {
 	request, rejected, err := zipkin.Translate(data)
 	if err != nil {
@@ -371,7 +372,7 @@ func (w worker) zipkin(data []byte, into *ingest.Batch) error {
 	return w.otlp.Protobuf(request, into)
 }
 
-// collect processes decoded chunks in the order of the input until the channel is closed.
+// collect takes decoded chunks in the order of the input until r.done is closed.
 func (r *pipeline) collect() error {
 	waiting := make(map[int]*chunk) // decoded out of order
 	next := 0
@@ -391,7 +392,7 @@ func (r *pipeline) collect() error {
 	return nil
 }
 
-// take counts and assembles the contents of c.
+// take counts and reports the broken parts of c and assembles its spans.
 func (r *pipeline) take(c *chunk) error {
 	r.input.Summary.Records += c.used
 	slices.SortStableFunc(c.broken, func(a, b InputError) int { return cmp.Compare(a.Offset, b.Offset) })
@@ -424,7 +425,7 @@ func (r *pipeline) count(b InputError) error {
 	return nil
 }
 
-// maxKept bounds the size of buffers that are kept for reuse.
+// maxKept limits the size of buffers that are kept for reuse.
 const maxKept = 4 * chunkSize
 
 func (c *chunk) reset() {
@@ -438,7 +439,7 @@ func (c *chunk) reset() {
 	c.data, c.records, c.broken, c.used = c.data[:0], c.records[:0], nil, 0
 }
 
-// split reads all sources and sends their records in chunks.
+// split reads all sources and sends their records to the workers in chunks.
 func (r *pipeline) split(ctx context.Context, sources []source) error {
 	f := &filler{pipeline: r, stop: ctx.Done()}
 	for _, s := range sources {
@@ -453,7 +454,8 @@ func (r *pipeline) split(ctx context.Context, sources []source) error {
 	return nil
 }
 
-// Callbacks of splitter for records and for broken sections of a stream.
+// Callbacks of a splitter, for records and for broken sections of a stream. If they return an error, splitting ends
+// with it.
 type (
 	recordFunc func(data []byte, f format, at position) error
 	brokenFunc func(reason trace.Reason, err error, at position) error
@@ -466,12 +468,12 @@ type position struct {
 	decompressed bool
 }
 
-// failed returns the error for the part of the input that starts there.
+// failed returns the error for the part of path that starts at p.
 func (p position) failed(path string, reason trace.Reason, err error) InputError {
 	return InputError{Path: path, Line: p.line, Offset: p.offset, Decompressed: p.decompressed, Reason: reason, Err: err}
 }
 
-// splitFile splits one source into records.
+// splitFile splits s into records, unless it was found in a directory and contains no traces.
 func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, broken brokenFunc) (err error) {
 	file, err := s.open(ctx, r.options.Stdin, &r.read)
 	if err != nil {
@@ -510,7 +512,7 @@ func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, b
 	return err
 }
 
-// filler collects records in chunks.
+// filler packs records into chunks.
 type filler struct {
 	pipeline *pipeline
 	stop     <-chan struct{}
@@ -519,7 +521,8 @@ type filler struct {
 	number   int
 }
 
-// room returns a chunk with room for n more bytes, or for one record if it is larger than a chunk.
+// room returns a chunk with room for n more bytes, or an empty chunk if n exceeds chunkSize. It waits for a free chunk,
+// and returns errCanceled if reading is cancelled.
 func (f *filler) room(n int) (*chunk, error) {
 	if f.chunk != nil && len(f.chunk.data) > 0 && len(f.chunk.data)+n > chunkSize {
 		if err := f.flush(); err != nil {
@@ -558,7 +561,8 @@ func (f *filler) broken(reason trace.Reason, err error, at position) error {
 	return nil
 }
 
-// flush sends the chunk being filled to the workers.
+// flush sends the chunk being filled to the workers and reports progress. It returns errCanceled if reading is
+// cancelled.
 func (f *filler) flush() error {
 	if f.chunk != nil {
 		f.pipeline.chunks <- f.chunk // never blocks: the channel can hold all chunks

@@ -61,7 +61,7 @@ func marshalProtobuf(traces ptrace.Traces) []byte {
 	return data
 }
 
-// forms returns the same requests in all formats.
+// forms returns the requests in all, by format.
 func forms(all []ptrace.Traces) map[string][]byte {
 	merged := ptrace.NewTraces()
 	var lines, concatenated, pretty, delimited, prefixed, prefixedText, framed, framedText bytes.Buffer
@@ -113,7 +113,7 @@ func forms(all []ptrace.Traces) map[string][]byte {
 	}
 }
 
-// library returns a document with the names of OTLP before 0.19.
+// library returns data, a document, with the names of OTLP before 0.19.
 func library(data []byte) []byte {
 	data = bytes.ReplaceAll(data, []byte(`"scopeSpans"`), []byte(`"instrumentationLibrarySpans"`))
 	return bytes.ReplaceAll(data, []byte(`"scope"`), []byte(`"instrumentationLibrary"`))

@@ -104,7 +104,8 @@ func isRequest(data []byte) bool {
 	return at < len(data) && (data[at] == 0x0a || data[at] == 0x12 || data[at] == 0x1a)
 }
 
-// sizeAfterTag reads the tag of resource_spans and the size of the first element. It returns the offset after the size.
+// sizeAfterTag reads the tag of resource_spans and the size of its first element. `at` is the offset after the size. ok
+// is false if data does not start with them.
 func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	if len(data) < 2 || data[0] != 0x0a {
 		return 0, 0, false
@@ -113,14 +114,14 @@ func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	return size, 1 + n, n > 0
 }
 
-// isDelimited reports whether data starts with a varint and a request of at most that size.
+// isDelimited reports whether data starts with a varint and a request whose first element fits into that size.
 func isDelimited(data []byte) bool {
 	size, n := protowire.ConsumeVarint(data)
 	return n > 0 && fits(data[n:], size)
 }
 
-// isPrefixed reports whether data starts with a big-endian size of four bytes and a request of at most that size, in
-// protobuf, JSON or a zstd frame.
+// isPrefixed reports whether data starts with a big-endian size of four bytes and a request: in protobuf, with a first
+// element that fits into that size, in JSON, or compressed with zstd.
 func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
 		return false
@@ -136,8 +137,8 @@ func fits(data []byte, size uint64) bool {
 	return ok && inner+uint64(at) <= size && isRequest(data)
 }
 
-// holdsTraces reports whether a listed file that starts with head may contain traces. If its name is typical for
-// traces, it is only excluded if it is a JSON document of another kind.
+// holdsTraces reports whether a listed file that starts with head, with the framing how, may contain traces. If its
+// name is typical for traces (named), only a JSON document of another kind excludes it.
 func holdsTraces(head []byte, how framing, named bool) bool {
 	switch how {
 	case lines, documents:
@@ -148,7 +149,7 @@ func holdsTraces(head []byte, how framing, named bool) bool {
 	return named || how != unframed
 }
 
-// formatOf returns the format of a JSON document, from the first field that determines it.
+// formatOf returns the format of data, a JSON document, from the first field that determines it, or unknown.
 func formatOf(data []byte) format {
 	if bytes.HasPrefix(data, []byte(`{"resourceSpans"`)) {
 		return otlpJSON

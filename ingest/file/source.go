@@ -37,11 +37,11 @@ type source struct {
 	path   string
 	size   int64
 	pipe   bool // opening it blocks until there is a writer
-	listed bool // found in a directory rather than named by the caller
+	listed bool // found in a directory, not named by the caller
 }
 
-// list returns the files in paths. A file stands for itself, and a directory for all files in it and below, ordered by
-// name, except hidden files and directories.
+// list returns the files in paths. It replaces a directory by all files in and below it, ordered by name, but skips
+// hidden files and directories.
 func list(paths []string) ([]source, error) {
 	var sources []source
 	for _, path := range paths {
@@ -69,7 +69,7 @@ func list(paths []string) ([]source, error) {
 	return sources, nil
 }
 
-// pathError returns err with the path but without the system call.
+// pathError wraps err with path, or with the path in err if it has one, and drops the name of the system call.
 func pathError(path string, err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		path, err = failed.Path, failed.Err
@@ -108,8 +108,8 @@ func listDir(dir string) ([]source, error) {
 	return found, err
 }
 
-// extensions are the extensions of files with traces. Files in directories with other extensions are only read if
-// their contents look like OTLP or Jaeger.
+// extensions are the usual extensions of files with traces. Files in directories that have another extension are only
+// read if their contents look like traces.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
 
 // hasTraceExtension reports whether s has one of extensions, possibly followed by the extension of a compressed file.
@@ -121,7 +121,7 @@ func (s source) hasTraceExtension() bool {
 	return slices.Contains(extensions, filepath.Ext(name))
 }
 
-// openFile is an open source. It reads decompressed bytes.
+// openFile reads the decompressed bytes of an open source.
 type openFile struct {
 	io.Reader
 	raw        *rawReader
@@ -149,8 +149,8 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 	return f, nil
 }
 
-// Contents returns the contents of a file, decompressed, or of standard input if path is [Stdin]. It returns an error
-// if they exceed limit bytes.
+// Contents returns the decompressed contents of the file at path, or of stdin if path is [Stdin]. It returns an error
+// if path is a directory or the contents exceed limit bytes.
 func Contents(ctx context.Context, path string, stdin io.Reader, limit int64) (data []byte, err error) {
 	sources, err := list([]string{path})
 	if err != nil {
@@ -180,7 +180,7 @@ func (s source) openFile(ctx context.Context) (*os.File, error) {
 	return unlessCanceled(ctx.Done(), func() (*os.File, error) { return os.Open(s.path) })
 }
 
-// decompress adds a decompressor if the file starts with the magic number of gzip or zstd.
+// decompress sets f.Reader, with a decompressor if the file starts with the magic number of gzip or zstd.
 func (f *openFile) decompress() {
 	buffered := bufio.NewReaderSize(f.raw, rawBufferSize)
 	magic, _ := buffered.Peek(len(zstdMagic)) // Read returns the error again
@@ -213,7 +213,7 @@ func (f *openFile) decompress() {
 type members struct {
 	from     *bufio.Reader
 	current  *gzip.Reader
-	trailing bool // such bytes were found
+	trailing bool // other bytes were found after a member
 }
 
 // Read implements [io.Reader].
@@ -242,7 +242,7 @@ func (m *members) Read(p []byte) (int, error) {
 	}
 }
 
-// failedReader replaces a file that cannot be decompressed.
+// failedReader stands in for a file that cannot be decompressed.
 type failedReader struct{ err error }
 
 // Read returns the error.

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Errors in the structure around records.
+// Errors in the structure of a stream around its records.
 var (
 	errStructure = errors.New("not the structure of a JSON document")
 	errTruncated = errors.New("the data ends within a record")
@@ -39,7 +39,8 @@ var otherFormats = []struct {
 // otherFormatSize is the number of bytes needed to recognise otherFormats.
 const otherFormatSize = 257 + 5
 
-// unrecognised returns the error for a stream of unknown format that starts with head.
+// unrecognised returns the error for a stream of unknown format that starts with head, with advice for known other
+// formats.
 func unrecognised(head []byte) error {
 	for _, o := range otherFormats {
 		if len(head) > o.offset && bytes.HasPrefix(head[o.offset:], []byte(o.magic)) {
@@ -64,7 +65,7 @@ type splitter struct {
 	decompressed bool // the stream is the contents of a compressed file
 }
 
-// run splits the whole stream. It returns errors of the callbacks and of the stream.
+// run splits the whole stream, whose framing is how. It returns errors of the callbacks and of the stream.
 func (s *splitter) run(how framing) error {
 	if bytes.HasPrefix(s.w.peek(3), []byte("\xef\xbb\xbf")) {
 		s.w.pos += 3
@@ -102,10 +103,11 @@ func (s *splitter) lines() error {
 	}
 }
 
-// at returns the position at an offset, and in a line if the input consists of lines.
+// at returns the position at offset. line is 0 if the input does not consist of lines.
 func (s *splitter) at(line, offset int64) position { return position{line, offset, s.decompressed} }
 
-// takeHeld passes the bytes held by the window on as a record and drops them.
+// takeHeld passes the bytes held by the window on as a record that starts at offset, and drops them. If f is unknown,
+// it detects the format. It reports the record as broken if the held bytes exceeded the limit.
 func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
@@ -174,7 +176,7 @@ func (s *splitter) documents() error {
 	}
 }
 
-// callbackError marks errors returned by a callback.
+// callbackError marks errors of a callback, which end the splitting, to tell them from errors in the input.
 type callbackError struct{ error }
 
 func callback(err error) error {
@@ -184,7 +186,8 @@ func callback(err error) error {
 	return nil
 }
 
-// failed reports the broken document that started at offset. It returns errors of the stream itself.
+// failed reports the document that started at offset as broken because of err. If err is an error of the stream itself,
+// failed returns it.
 func (s *splitter) failed(err error, offset int64) error {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -277,7 +280,7 @@ func (s *splitter) object(offset int64) error {
 	return callback(s.takeHeld(f, offset))
 }
 
-// key reads a field name and the colon. It returns "" for names too long to be of interest.
+// key reads a field name and the colon after it. It returns "" for names that are longer than any relevant name.
 func (s *splitter) key() (string, error) {
 	w := s.w
 	from := w.offset()
@@ -307,7 +310,7 @@ func (s *splitter) key() (string, error) {
 	return key, nil
 }
 
-// elements reads the array that follows and treats its elements as records.
+// elements reads the array that follows and treats each element as a record in format f.
 func (s *splitter) elements(f format) error {
 	w := s.w
 	w.pos++ // the bracket
@@ -351,7 +354,7 @@ const (
 	isQuote = 1 + iota
 	isOpen
 	isClose
-	isEnd // of a scalar
+	isEnd // ends a scalar
 )
 
 // skipValue consumes one JSON value. It follows only brackets and strings; decoders check the rest. It returns io.EOF
@@ -412,8 +415,7 @@ func skipValue(w *window) error {
 	}
 }
 
-// skipString consumes the rest of a string after the opening quote. A string ends at the end of the line at the
-// latest.
+// skipString consumes the rest of a string after the opening quote. It returns errStructure if the line ends first.
 func skipString(w *window) error {
 strings:
 	for {
@@ -441,7 +443,8 @@ strings:
 	}
 }
 
-// fields treats each field of a protobuf request as a request: concatenated requests are one request.
+// fields treats each field of a protobuf request as a record, because each is a request of its own: concatenated
+// requests are one request.
 func (s *splitter) fields() error {
 	for {
 		header := s.w.peek(1 + 10)
@@ -459,7 +462,7 @@ func (s *splitter) fields() error {
 	}
 }
 
-// end returns the error that ended the stream, or nil if it is io.EOF.
+// end returns the error that ended the stream, or nil if it was io.EOF.
 func (s *splitter) end() error { return ignoreEOF(s.w.err) }
 
 func ignoreEOF(err error) error {
@@ -469,7 +472,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// delimited reads requests with length prefixes.
+// delimited reads requests with length prefixes: varints if how is delimited, four bytes if it is prefixed.
 func (s *splitter) delimited(how framing) error {
 	for {
 		header := s.w.peek(10)
@@ -493,7 +496,8 @@ func (s *splitter) delimited(how framing) error {
 	}
 }
 
-// request reads one request of a delimited stream, in protobuf or JSON. It may be compressed.
+// request passes on data, a request of a delimited stream that starts at offset. It may be protobuf or JSON, plain or
+// compressed with zstd.
 func (s *splitter) request(data []byte, offset int64) error {
 	if bytes.HasPrefix(data, zstdMagic) {
 		plain, err := decompress(data, s.w.limit)
@@ -508,8 +512,8 @@ func (s *splitter) request(data []byte, offset int64) error {
 	return s.record(data, otlpProtobuf, s.at(0, offset))
 }
 
-// sized reads header+size bytes and passes them to f. If the size is above the limit, it reports and skips the record.
-// If the stream is too short, it reports the record and returns io.EOF.
+// sized reads the header+size bytes of the record at offset and passes them to f. If the size is above the limit, it
+// reports and skips the record. If the stream is too short, it reports the record and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
 		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), s.at(0, offset)); err != nil {

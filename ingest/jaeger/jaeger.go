@@ -68,9 +68,9 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, processes: make(map[string]ingest.Resource)}
 }
 
-// JSON decodes one document and appends its spans to into, which also counts invalid spans. If data is not such a
-// document, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of an error points to the last
-// field name before it.
+// JSON decodes one document and appends its spans to into, where it also counts invalid spans. If data is not a
+// document in one of the accepted forms, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of
+// an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	d.build.Begin(into)
@@ -89,7 +89,7 @@ func (d *Decoder) document(j *jx.Decoder) error {
 	return d.trace(j)
 }
 
-// trace reads a trace or a response. If spans precede the processes, they are read at the end.
+// trace reads a trace or a response. It reads spans that precede the processes after them.
 func (d *Decoder) trace(j *jx.Decoder) error {
 	clear(d.processes)
 	d.known = false
@@ -169,7 +169,7 @@ func (d *Decoder) readProcess(j *jx.Decoder) error {
 	})
 }
 
-// use makes the process with the given ID the current resource. An unknown process is empty.
+// use makes the process with the ID process the current resource. If the ID is unknown, the resource is empty.
 func (d *Decoder) use(process []byte) {
 	if d.known && d.process == string(process) {
 		return
@@ -260,7 +260,7 @@ func (d *Decoder) end() {
 	s.EndSpan()
 }
 
-// relate sets the parent and the links of the span.
+// relate sets the parent and the links of the current span from its references.
 func (d *Decoder) relate() {
 	parent := -1
 	for i := range d.refs {
@@ -323,7 +323,7 @@ func (d *Decoder) spanTag(j *jx.Decoder) error {
 	return nil
 }
 
-// log reads a log of the current span. It records an exception if the log's field event has this value.
+// log reads a log of the current span. If its field "event" is "exception", log records an exception.
 func (d *Decoder) log(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -348,7 +348,7 @@ func (d *Decoder) log(j *jx.Decoder) error {
 	return err
 }
 
-// tag reads a tag {"key", "type", "value"}. It returns false if the value is binary or not a scalar.
+// tag reads a tag {"key", "type", "value"}. ok is false if the value is binary or not a scalar.
 func (d *Decoder) tag(j *jx.Decoder) (key []byte, v ingest.Value, ok bool, err error) {
 	var kind []byte
 	err = d.walk.Fields(j, func(field []byte) error {
@@ -416,8 +416,9 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	return v, false, j.Skip()
 }
 
-// micros reads a number of microseconds or a string that contains one. A number out of range is a defect of the span,
-// not of the record. Durations may be negative: clocks that are set back during a span cause them.
+// micros reads a number of microseconds, or a string that contains one. An invalid number, or one that is out of range,
+// is a defect of the current span, not an error. Durations may be negative: clocks that are set back during a span
+// cause them.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
 	if !v.Numeric && err == nil {
@@ -430,7 +431,8 @@ func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	return v.Number, err
 }
 
-// read reads an identifier of at most 32 hexadecimal digits.
+// read reads an identifier of at most 32 hexadecimal digits. It sets bad for other text, and leaves given unset for an
+// empty one.
 func (id *id) read(j *jx.Decoder) error {
 	var err error
 	if id.text, err = jsonwalk.Text(j); err != nil || len(id.text) == 0 {

@@ -23,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Kind is the kind of a record.
+// Kind is the kind of a record. It determines how to read the data.
 type Kind byte
 
 // Kinds of records. Their values are stored on disk.
@@ -34,7 +34,7 @@ const (
 	Change   Kind = 4 // another change that decisions depend on; see engine.Change
 )
 
-// Options configures a journal.
+// Options configures a [Journal].
 type Options struct {
 	Dir   string
 	Sync  bool // Append waits for the disk, not only for the operating system
@@ -45,7 +45,7 @@ type Options struct {
 	GiveUp func(error) // see [pebbledb.Options]
 }
 
-// Record is one record with the data that was appended.
+// Record is one record of a journal, with its data uncompressed.
 type Record struct {
 	Seq  uint64
 	At   trace.Nanos
@@ -53,20 +53,20 @@ type Record struct {
 	Data []byte
 }
 
-// Journal is safe for concurrent use, except that only one goroutine may call Add and Append.
+// Journal is an open journal. It is safe for concurrent use, except that only one goroutine may call Add and Append.
 type Journal struct {
 	db    *pebbledb.DB
 	batch *pebble.Batch
 	next  atomic.Uint64 // number of the next record
 	first atomic.Uint64 // lower bound on the number of the oldest record
-	trims sync.Mutex    // held while records are deleted, or copied by Backup
+	trims sync.Mutex    // held while Trim deletes records or Backup copies them
 }
 
-// memTable is the size in bytes from which collected records are written to a file, which is one or two seconds at
-// full load.
+// memTable is the size in bytes at which the records in memory are written to a file. At full load this takes one or
+// two seconds.
 const memTable = 32 << 20
 
-// Open opens or creates the journal in a directory.
+// Open opens the journal in o.Dir, or creates it.
 func Open(o Options) (*Journal, error) {
 	db, err := pebbledb.Open(pebbledb.Options{
 		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Files: o.Files, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
@@ -86,7 +86,8 @@ func Open(o Options) (*Journal, error) {
 	return j, nil
 }
 
-// bounds determines the numbers of the first and the last record.
+// bounds sets first and next from the records in the database. It returns an error if these aren't records of a
+// journal.
 func (j *Journal) bounds() error {
 	it, err := j.db.NewIter(nil)
 	if err != nil {
@@ -109,7 +110,7 @@ func (j *Journal) bounds() error {
 	return nil
 }
 
-// Continue makes numbers continue after last, if records up to last existed but are gone.
+// Continue lets the next record have at least the number last+1. It is for a journal that lost records up to last.
 func (j *Journal) Continue(last uint64) { j.next.Store(max(j.next.Load(), last+1)) }
 
 // Next returns the number of the next record.
@@ -118,7 +119,7 @@ func (j *Journal) Next() uint64 { return j.next.Load() }
 // First returns a lower bound on the number of the oldest record.
 func (j *Journal) First() uint64 { return j.first.Load() }
 
-// Truncated returns the number of unreadable bytes that were removed when the journal was opened.
+// Truncated returns the number of unreadable bytes that Open removed from the end of the journal.
 func (j *Journal) Truncated() int64 { return j.db.Truncated }
 
 // keySize is the size of a key: the number of the record, big-endian, so that keys are in order.
@@ -156,7 +157,8 @@ func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	return seq
 }
 
-// Append writes all added records or, if it returns an error, no record.
+// Append writes all records added since the last call. If it returns an error, it has discarded them, and their numbers
+// are used again.
 func (j *Journal) Append() error {
 	err := j.batch.Commit(pebble.Sync)
 	if err != nil {
@@ -168,7 +170,8 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns a record. Its data is stored in buf if there is room.
+// Get returns the record with the number seq. Its data is stored in buf if there is room. Get returns an error if there
+// is no such record.
 func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
@@ -195,8 +198,8 @@ func decode(seq uint64, value, buf []byte) (Record, error) {
 	return r, nil
 }
 
-// Read yields the records from the given number on, in order. It skips damaged records, which leaves gaps in the
-// numbers. An error ends the sequence.
+// Read yields the records with the number `from` or higher, in order. It skips damaged records, which leaves gaps in
+// the numbers. An error ends the sequence.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for from < j.next.Load() {
@@ -215,7 +218,8 @@ func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// readFrom yields records until one is unreadable, and returns the number after the last readable one.
+// readFrom yields records, starting at `from`, until one is unreadable. It returns the number after the last readable
+// one, and whether yield returned false.
 func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next uint64, stopped bool, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -245,8 +249,9 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 	return next, false, it.Error()
 }
 
-// afterDamage returns the number of a readable record after from, or the number of the next new record. It tries
-// growing steps, because damage affects blocks of a few dozen records or whole files.
+// afterDamage returns the number of a readable record after `from`, or the number of the next new record if it finds
+// none. It doubles its steps, because damage affects blocks of a few dozen records or whole files, so it may skip
+// readable records.
 func (j *Journal) afterDamage(from uint64) uint64 {
 	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
 		if _, err := j.Get(from+step, nil); err == nil {
@@ -256,8 +261,9 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
-// Since returns the number of the first record, starting with from, that arrived at or after a time. If all arrived
-// earlier, it returns the number of the next new record. Times are ascending.
+// Since returns the number of the first record with the number `from` or higher that arrived at or after at, or the
+// number of the next new record if there is none. The number may be that of a missing record just before. The times of
+// records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't
@@ -275,7 +281,8 @@ func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	return low, nil
 }
 
-// firstFrom returns the number and time of the first existing record with at least the given number, or 0.
+// firstFrom returns the number and time of the first existing record with at least the number `from`, or zeros if there
+// is none.
 func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -293,7 +300,7 @@ func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error)
 	return seq, at, nil
 }
 
-// Trim deletes all records before the given number.
+// Trim deletes all records with numbers below before.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	j.trims.Lock()
 	defer j.trims.Unlock()

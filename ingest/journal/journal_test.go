@@ -36,7 +36,7 @@ func open(t testing.TB, dir string, sync bool) *Journal {
 
 func record(n uint64) []byte { return bytes.Repeat(fmt.Appendf(nil, "record %d ", n), int(n%50)) }
 
-// fill appends records up to the given number, several at a time.
+// fill appends records, several at a time, until the number last is used.
 func fill(t testing.TB, j *Journal, last uint64) {
 	t.Helper()
 	for j.Next() <= last {
@@ -52,7 +52,7 @@ func fill(t testing.TB, j *Journal, last uint64) {
 	}
 }
 
-// read returns the numbers of the readable records after checking their data.
+// read checks the data of the readable records with the number `from` and higher, and returns their numbers.
 func read(t testing.TB, j *Journal, from uint64) (seqs []uint64) {
 	t.Helper()
 	for r, err := range j.Read(from) {
@@ -169,7 +169,7 @@ func TestDamagedTail(t *testing.T) {
 	}
 }
 
-// crashed returns a journal opened on a copy of the files in dir, as after a crash, with its log changed.
+// crashed copies the files in dir, as after a crash, changes the log with change, and opens the copy.
 func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal {
 	t.Helper()
 	to := t.TempDir()

@@ -12,7 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// victim is an environment variable of processes that append until they are killed: the directory, and whether to sync.
+// victim and victimSync are environment variables that make the test binary append until it is killed: the directory,
+// and whether to sync.
 const victim, victimSync = "JOURNAL_VICTIM", "JOURNAL_VICTIM_SYNC"
 
 // Acknowledged records survive killing the process at any time, including its start.

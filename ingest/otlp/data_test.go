@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// request returns a request with the given number of spans, perResource of them per resource. Each has 10 attributes,
-// like the spans of instrumented HTTP services. Equal seeds give equal requests.
+// request returns a request with the given number of spans, perResource of them per resource. Each span has 10
+// attributes, like the spans of instrumented HTTP services. Equal seeds give equal requests.
 func request(seed uint64, spans, perResource int) ptrace.Traces {
 	r := rand.New(rand.NewPCG(seed, 1))
 	traces := ptrace.NewTraces()

@@ -32,8 +32,8 @@ type Decoder struct {
 	keys  *ingest.Keys
 	data  []byte // the request being decoded
 
-	scoped    bool   // the names of scopes are requested
-	scopeName []byte // of the current scope
+	scoped    bool   // scope names are requested
+	scopeName []byte // name of the current scope
 
 	walk    jsonwalk.Walker
 	traceID [16]byte // buffers for the identifiers of a span in JSON
@@ -47,7 +47,7 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, scoped: keys.Find(scopeKey) != ingest.Unwanted}
 }
 
-// Forget empties the table, so that names that appear from now on are new to it.
+// Forget empties the decoder's table. Names that appear again are then added again.
 func (d *Decoder) Forget() { d.build.Forget() }
 
 // Unnamed calls [ingest.Builder.Unnamed].

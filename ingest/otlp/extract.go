@@ -18,9 +18,9 @@ const (
 	fieldTraceID       protowire.Number = 1    // of Span
 )
 
-// AppendTrace appends to b the spans of one trace in a protobuf request, with their resources, scopes and all other
-// data. The appended bytes are a request. If b was a request before, it still is one. AppendTrace appends nothing if
-// the request contains no span of the trace.
+// AppendTrace appends to b the spans of the trace id in request, which is protobuf, with their resources, scopes and
+// all other data. The appended bytes are a request, and b stays a request if it was one before. AppendTrace appends
+// nothing if request contains no span of the trace.
 func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	return extract(b, request, fieldResourceSpans, func(b, resource []byte) ([]byte, error) {
 		appended, err := appendScopes(b, resource, fieldScopeSpans, id)
@@ -31,7 +31,8 @@ func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	})
 }
 
-// appendScopes appends a ResourceSpans, without the spans of other traces in the list of the given number.
+// appendScopes appends to b the ResourceSpans in resource, with only the spans of the trace id in the field with the
+// given number.
 func appendScopes(b, resource []byte, number protowire.Number, id trace.ID) ([]byte, error) {
 	return extract(b, resource, number, func(b, scope []byte) ([]byte, error) {
 		return extract(b, scope, fieldSpans, func(b, span []byte) ([]byte, error) {
@@ -87,15 +88,16 @@ func extract(b, message []byte, number protowire.Number, inner func(b, field []b
 	return b, nil
 }
 
-// closeField writes the length of a field at b[at:] and moves its contents there from b[head:]. The contents must not
-// be longer than the space reserved for the length allows.
+// closeField writes the length of a field at b[at:] and moves its contents from b[head:] to directly after the length,
+// which must fit into b[at:head].
 func closeField(b []byte, at, head int) []byte {
 	content := b[head:]
 	end := protowire.AppendVarint(b[:at], uint64(len(content)))
 	return append(end, content...)
 }
 
-// traceOf returns the trace ID of a span: the last one, as the protobuf specification requires.
+// traceOf returns the trace ID of span, or nil if it has none. If there are several, the last one counts, as the
+// protobuf specification requires.
 func traceOf(span []byte) (id []byte, err error) {
 	for len(span) > 0 {
 		num, kind, tag := protowire.ConsumeTag(span)

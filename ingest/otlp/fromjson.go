@@ -11,11 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/internal/protowriter"
 )
 
-// FromJSON returns a request in OTLP/JSON as protobuf, with all its data. It accepts everything that [Decoder.JSON]
-// accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because of their times
-// and identifiers. Fields that the Decoder does not read are omitted if they are invalid, and so are attribute values
-// that do not match their type. The error is an *[ingest.RecordError]. Time is linear in len(data), and the result is
-// not much longer.
+// FromJSON converts data, a request in OTLP/JSON, to protobuf with all its data. It accepts everything that
+// [Decoder.JSON] accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because
+// of their times and identifiers. Fields that the Decoder does not read are omitted if they are invalid, and so are
+// attribute values that do not match their type. The error is an *[ingest.RecordError]. Time is linear in len(data),
+// and the result is not much longer than data.
 func FromJSON(data []byte) ([]byte, error) {
 	var c converter
 	err := c.walk.Record(data, func(j *jx.Decoder) error {
@@ -27,7 +27,7 @@ func FromJSON(data []byte) ([]byte, error) {
 	return c.out.Bytes, nil
 }
 
-// jsonField is a field of a message: its number in protobuf and the form of its value.
+// jsonField describes how to convert a field of a message.
 type jsonField struct {
 	number   protowire.Number
 	form     form
@@ -42,8 +42,8 @@ const (
 	textForm form = iota
 	textsForm
 	traceIDForm  // of a span
-	spanIDForm   // of a span or its parent
-	linkIDForm   // of a link, 8 or 16 bytes; omitted if invalid
+	spanIDForm   // ID of a span or its parent
+	linkIDForm   // ID of a link, 8 or 16 bytes; omitted if invalid
 	timeForm     // fixed64
 	countForm    // varint
 	flagsForm    // fixed32
@@ -127,7 +127,7 @@ var (
 	pairsMembers = map[string]*jsonField{"values": {number: 1, form: pairsForm}}
 )
 
-// converter writes a request in JSON as protobuf.
+// converter converts a request from JSON to protobuf.
 type converter struct {
 	walk    jsonwalk.Walker
 	out     protowriter.Writer
@@ -135,7 +135,7 @@ type converter struct {
 	nesting int  // of values
 }
 
-// maxNesting limits the nesting of values, as protobuf decoders do by default.
+// maxNesting limits the nesting of values. It is the default limit of protobuf decoders.
 const maxNesting = 100
 
 // resourceSpans writes an element of resourceSpans.
@@ -143,7 +143,7 @@ func (c *converter) resourceSpans(j *jx.Decoder) error {
 	return c.out.Message(fieldResourceSpans, func() error { return c.object(j, resourceSpansMembers) })
 }
 
-// object writes the fields of an object.
+// object writes the fields of an object that are in `of`, and skips the others.
 func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	return c.walk.Fields(j, func(key []byte) error {
 		f := of[string(camelCase(key))]
@@ -157,7 +157,8 @@ func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	})
 }
 
-// attempt calls write for a value, and reverts its output if it fails.
+// attempt calls write for the next value, and reverts its output if it fails. It returns an error only if the value
+// isn't valid JSON.
 func (c *converter) attempt(j *jx.Decoder, write func(*jx.Decoder) error) error {
 	raw, err := j.Raw()
 	if err != nil {
@@ -170,7 +171,7 @@ func (c *converter) attempt(j *jx.Decoder, write func(*jx.Decoder) error) error 
 	return nil
 }
 
-// field writes the value of a field.
+// field writes the next value as the field f.
 func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 	switch f.form {
 	case textForm:
@@ -222,7 +223,7 @@ func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 	return j.Skip()
 }
 
-// listed writes an element of a list.
+// listed writes an element of the list field f.
 func (c *converter) listed(j *jx.Decoder, f *jsonField) error {
 	if f.form == pairsForm {
 		return c.pair(j)
@@ -246,7 +247,7 @@ func (c *converter) span(j *jx.Decoder) error {
 	return err
 }
 
-// identifier writes a valid identifier.
+// identifier writes an identifier if it is valid. An invalid one sets badID, unless it belongs to a link.
 func (c *converter) identifier(j *jx.Decoder, f *jsonField) error {
 	var buf [16]byte
 	size := 8
@@ -264,7 +265,7 @@ func (c *converter) identifier(j *jx.Decoder, f *jsonField) error {
 	return err
 }
 
-// pair writes a KeyValue. The last value counts.
+// pair writes a KeyValue. If it has several values, the last one counts.
 func (c *converter) pair(j *jx.Decoder) error {
 	var value jx.Raw
 	err := c.walk.Fields(j, func(field []byte) error {
@@ -344,7 +345,7 @@ func (c *converter) value(j *jx.Decoder) error {
 	})
 }
 
-// camelCase converts a name from snake case to camel case. It leaves a name in camel case unchanged.
+// camelCase converts name from snake case to camel case. It returns name unchanged if that is already in camel case.
 func camelCase(name []byte) []byte {
 	for i, c := range name {
 		if c != '_' {

@@ -48,7 +48,7 @@ func everything() ptrace.Traces {
 	return traces
 }
 
-// fromJSON returns the request that FromJSON makes from a document.
+// fromJSON returns the request that FromJSON makes from data.
 func fromJSON(t *testing.T, data []byte) ptrace.Traces {
 	t.Helper()
 	wire, err := otlp.FromJSON(data)
@@ -76,7 +76,7 @@ var (
 	fieldNames  = regexp.MustCompile(`"[a-zA-Z]+":`)
 )
 
-// withBase64 returns a document with its identifiers in base64.
+// withBase64 returns text, a document, with its identifiers in base64.
 func withBase64(t *testing.T, text string) string {
 	return identifiers.ReplaceAllStringFunc(text, func(field string) string {
 		parts := identifiers.FindStringSubmatch(field)
@@ -273,8 +273,8 @@ func FuzzFromJSON(f *testing.F) {
 	f.Fuzz(checkFromJSON)
 }
 
-// checkFromJSON compares the spans that the decoder reads from a document with the spans that it reads from the result
-// of FromJSON.
+// checkFromJSON compares the spans that the decoder reads from data with those that it reads from the result of
+// FromJSON.
 func checkFromJSON(t *testing.T, data []byte) {
 	var direct, through ingest.Batch
 	if otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON(data, &direct) != nil {
@@ -332,8 +332,8 @@ func TestOddDocuments(t *testing.T) {
 	}
 }
 
-// renumbered returns a request whose scope spans have their former number instead of, or in addition to, the current
-// one.
+// renumbered returns request with scope spans under their former number: in addition to the current number if both is
+// true, and instead of it otherwise.
 func renumbered(request []byte, both bool) (out []byte) {
 	for len(request) > 0 {
 		resource, size := protowire.ConsumeBytes(request[1:]) // after the tag of resource_spans

@@ -182,7 +182,7 @@ func odd(data []byte) bool {
 	}
 }
 
-// camel returns the camel case of a name in snake case.
+// camel converts name from snake case to camel case.
 func camel(name string) string {
 	var b []byte
 	for i := 0; i < len(name); i++ {

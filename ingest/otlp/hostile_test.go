@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// oneBad returns a request of two spans. It calls change to invalidate the first.
+// oneBad returns a request with two spans, the first of which change makes invalid.
 func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()
@@ -248,7 +248,7 @@ func TestDamaged(t *testing.T) {
 	check("protobuf nested deeply", d.Protobuf(nested(4000), &b), &b)
 }
 
-// nested returns a request with a resource attribute of nested lists.
+// nested returns a request with a resource attribute that is a list nested depth times.
 func nested(depth int) []byte {
 	var value []byte
 	for range depth {

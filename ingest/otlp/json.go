@@ -40,12 +40,12 @@ func unknownField(key []byte, want string) error {
 	return &UnknownError{Field: string(key[:min(len(key), 40)]), Want: want}
 }
 
-// JSON decodes one request in OTLP/JSON and appends its spans to into, like [Decoder.Protobuf]. Field names may be in
-// camel or snake case, or the names used by OTLP before 0.19 ("instrumentationLibrarySpans") and by Tempo ("batches").
-// Unknown fields are ignored, unless they replace a list on the way to the spans. 64-bit numbers may be strings, and
-// enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of protobuf's JSON,
-// whose length differs. An attribute value of another type is converted, or ignored if this is impossible. The offset
-// of an error points to the last field name before it.
+// JSON decodes data, one request in OTLP/JSON, and appends its spans to into, like [Decoder.Protobuf]. Field names may
+// be in camel or snake case, or the names used by OTLP before 0.19 ("instrumentationLibrarySpans") and by Tempo
+// ("batches"). Unknown fields are ignored, unless they replace a list on the way to the spans. 64-bit numbers may be
+// strings, and enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of
+// protobuf's JSON, whose length differs. An attribute value of another type is converted, or ignored if this is
+// impossible. The offset of an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.document(data, into, d.requestJSON)
 }
@@ -70,8 +70,8 @@ func (d *Decoder) requestJSON(j *jx.Decoder) error {
 	return requestFields(&d.walk, j, d.resourceSpansJSON)
 }
 
-// requestFields calls read for each element of a request's resourceSpans. The request may be in an envelope of Jaeger's
-// API, {"result": request}, or of Tempo's, {"trace": request}.
+// requestFields reads a request and calls read for each element of its resourceSpans. The request may be in an envelope
+// of Jaeger's API, {"result": request}, or of Tempo's, {"trace": request}.
 func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	known := false
 	var unknown []byte
@@ -96,7 +96,7 @@ func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) err
 	return err
 }
 
-// envelopeFields is like requestFields, but for a request in an envelope.
+// envelopeFields is like requestFields, but reads a request inside an envelope, so unknown fields are not an error.
 func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -117,10 +117,10 @@ func (d *Decoder) scopeSpansJSON(j *jx.Decoder) error {
 	return d.prefixed(j, &scopeSpansLevel, d.scopeJSON, d.spanJSON)
 }
 
-// level is a message with a head and a list of elements that the head applies to.
+// level describes a message with a head, such as a resource, and a list of elements that the head applies to.
 type level struct {
 	heads, lists []string // alternative JSON names of each
-	want         string   // the names of the list, for people
+	want         string   // names of the list, for error messages
 }
 
 var (
@@ -136,8 +136,8 @@ var (
 	}
 )
 
-// prefixed reads a message of a level. If the list comes before the head, it is read at the end of the object. A list
-// with an unknown name in place of a known one is an error.
+// prefixed reads a message of the level l. If its list comes before its head, prefixed reads the list last. A message
+// with an unknown field in place of the list is an error.
 func (d *Decoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*jx.Decoder) error) error {
 	known, listed := false, false
 	var later []jx.Raw
@@ -271,7 +271,8 @@ var (
 	statusCodes = map[string]int32{"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 )
 
-// identifier reads an identifier into buf. It returns the text itself, with a defect of the span, if it is invalid.
+// identifier reads an identifier into buf and returns buf, or nil if it is empty. If it is invalid, it returns the text
+// itself and adds defect to the current span.
 func (d *Decoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([]byte, error) {
 	id, err := idJSON(j, buf)
 	if len(id) != 0 && &id[0] != &buf[0] {
@@ -280,7 +281,7 @@ func (d *Decoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([
 	return id, err
 }
 
-// flagsJSON reads 32 bits.
+// flagsJSON reads an unsigned number of 32 bits. It returns errNumber if the value doesn't fit.
 func flagsJSON(j *jx.Decoder) (uint32, error) {
 	v, ok, err := uintJSON(j)
 	if err == nil && (!ok || v > 1<<32-1) {
@@ -289,7 +290,7 @@ func flagsJSON(j *jx.Decoder) (uint32, error) {
 	return uint32(v), err
 }
 
-// timeJSON reads a time. An invalid time is a defect of the span, not of the request.
+// timeJSON reads a time. An invalid time is a defect of the current span, not an error.
 func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 	v, ok, err := uintJSON(j)
 	if !ok {
@@ -317,8 +318,8 @@ func (d *Decoder) attrJSON(j *jx.Decoder) error {
 	return err
 }
 
-// eventJSON reads an event of the current span. It reads no value except exception.escaped, because spans whose events
-// have malformed values are usable.
+// eventJSON reads an event of the current span. It decodes only the value of exception.escaped, because a span is
+// usable even if its events have malformed values.
 func (d *Decoder) eventJSON(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -345,7 +346,7 @@ func (d *Decoder) eventJSON(j *jx.Decoder) error {
 	return err
 }
 
-// rawPairJSON is like pairJSON, but doesn't decode the value.
+// rawPairJSON reads a KeyValue without decoding its value.
 func (d *Decoder) rawPairJSON(j *jx.Decoder) (key []byte, value jx.Raw, err error) {
 	err = d.walk.Fields(j, func(field []byte) error {
 		var err error
@@ -423,7 +424,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 	return key, v, kind, err
 }
 
-// valueJSON reads an AnyValue. For a list it returns isArray and the first element if it is a string.
+// valueJSON reads an AnyValue. For a list it returns isArray, and the first element if that is a string.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
 	if j.Next() != jx.Object {
 		return v, isNothing, j.Skip()
@@ -467,7 +468,7 @@ func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err 
 	return v, kind, err
 }
 
-// firstTextJSON returns the first element of an ArrayValue if it is a string.
+// firstTextJSON reads an ArrayValue and returns its first element if that is a string, or nil.
 func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	if j.Next() != jx.Object {
 		return nil, j.Skip()
@@ -498,8 +499,8 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// idJSON reads an identifier into id and returns id. It returns nil for an empty identifier. If the text isn't
-// len(id) bytes in hexadecimal or in padded base64, it returns the text itself. The two forms have different lengths.
+// idJSON reads an identifier into id and returns id, or nil if it is empty. The text must be len(id) bytes in
+// hexadecimal or padded base64, which differ in length. For other text idJSON returns the text itself.
 func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
@@ -536,8 +537,8 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	return v, true, nil
 }
 
-// wholeNumber returns the absolute value and the sign of a decimal number, like -12, 12.0 or 1.2e1. It returns false
-// if the text isn't a number, has a fraction, or exceeds 64 bits.
+// wholeNumber returns the absolute value and the sign of text, a decimal number like -12, 12.0 or 1.2e1. ok is false if
+// text isn't a number, has a fraction, or exceeds 64 bits.
 func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 	if negative = len(text) > 0 && text[0] == '-'; negative {
 		text = text[1:]
@@ -590,7 +591,7 @@ func shifted(v uint64, n int) (uint64, bool) {
 	return v, true
 }
 
-// digitsJSON returns the text of a number or a string, or nil for null.
+// digitsJSON reads a number or a string and returns its text. It returns nil for null.
 func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	switch j.Next() {
 	case jx.String:
@@ -602,9 +603,9 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	return j.Num()
 }
 
-// lenientText reads a scalar as text. Like the other lenient functions it returns false for a value that can't be
-// converted: encoders in weakly typed languages often confuse the types of attributes, and we don't refuse requests
-// because of that.
+// lenientText reads a scalar as text. Like the other lenient functions it returns false, not an error, for a value that
+// can't be converted: encoders in weakly typed languages often confuse the types of attributes, and we don't refuse
+// requests because of that.
 func lenientText(j *jx.Decoder) (text []byte, ok bool, err error) {
 	switch j.Next() {
 	case jx.String, jx.Number, jx.Null:
@@ -651,7 +652,8 @@ func lenientFloat(j *jx.Decoder) (n float64, ok bool, err error) {
 	return n, bad == nil, nil
 }
 
-// enumJSON reads a value of an enumeration by number or name; null is 0.
+// enumJSON reads an enumeration value by number or by its name in names; null is 0. It returns errEnum for an unknown
+// name.
 func enumJSON(j *jx.Decoder, names map[string]int32) (int32, error) {
 	switch j.Next() {
 	case jx.Null:

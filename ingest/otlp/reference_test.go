@@ -21,7 +21,7 @@ import (
 // hostile input.
 type reference struct {
 	names ingest.Names
-	keys  map[string]bool // nil for all keys
+	keys  map[string]bool // requested keys; nil for all
 }
 
 // newReference returns a decoder like [otlp.NewDecoder] for the keys with the given names, or for all keys.
@@ -105,7 +105,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 	}
 }
 
-// failure returns the flags of a span that failed by one of all rules, or 0.
+// failure returns the failure flags of s if it failed, with all rules on, or 0.
 func failure(s ptrace.Span) trace.Flags {
 	status := s.Status().Code()
 	if status != ptrace.StatusCodeError && status != ptrace.StatusCodeOk {
@@ -186,7 +186,7 @@ func number(attrs pcommon.Map, low, high int, keys ...string) int {
 	return last
 }
 
-// version adds the version of a resource with some spans.
+// version adds the service version of resource, which has the given spans.
 func (r *reference) version(resource pcommon.Map, spans []trace.Span, into *ingest.Batch) {
 	service, version := text(resource, "service.name"), text(resource, "service.version")
 	if service == "" || version == "" {
@@ -312,7 +312,7 @@ func marked(attrs pcommon.Map) bool {
 
 func spanIDOf(id pcommon.SpanID) trace.SpanID { return trace.SpanID(binary.BigEndian.Uint64(id[:])) }
 
-// completeName returns the name of a span with its route, path or destination.
+// completeName returns name, of a span, completed by its route, path or destination.
 func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
 	detail := ""
 	switch kind {
@@ -367,7 +367,7 @@ func firstText(attrs pcommon.Map, pattern *regexp.Regexp, keys ...string) string
 	return ""
 }
 
-// peer returns the operation that the attributes of a span name as its callee.
+// peer returns the callee that attrs, of a span, name.
 func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 	first := func(keys ...string) string { return firstText(attrs, nil, keys...) }
 	name := func(keys ...string) string { return peerPart(first(keys...)) }

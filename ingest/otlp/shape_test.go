@@ -35,14 +35,15 @@ var scalars = map[string]map[protowire.Number]protowire.Type{
 	"event": {1: protowire.Fixed64Type, 2: protowire.BytesType, 4: protowire.VarintType},
 }
 
-// texts are field values with a meaning in some field.
+// texts lists values that have a meaning in some field.
 var texts = []string{
 	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
 	"error", "error.type", "http.status_code", "grpc.status_code", "otel.status_code", "OK", "404", "503", "14", "false", "exception",
 	"exception.escaped", "127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
 }
 
-// shape draws a message with fields in any order and number, sometimes with an unknown field or a wrong wire type.
+// shape draws the given message with fields in any order and number, sometimes with an unknown field or a wrong wire
+// type.
 func shape(t *rapid.T, message string, depth int) []byte {
 	var out []byte
 	for range rapid.IntRange(0, 6).Draw(t, "fields") {

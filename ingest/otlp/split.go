@@ -11,9 +11,9 @@ type TraceSpans struct {
 	Traces ptrace.Traces
 }
 
-// SplitByTrace moves the spans out of all and returns the spans of each trace, with their resources and scopes, in the
-// order of the traces' first occurrences. It splits a trace into several elements of at most most spans each. If most
-// is 0, there is no limit.
+// SplitByTrace moves the spans out of all and returns them by trace, with their resources and scopes, in the order in
+// which the traces first occur. If most isn't 0, a trace with more than `most` spans becomes several elements of at
+// most that size.
 func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 	s := splitter{most: most, parts: make(map[pcommon.TraceID]*part)}
 	for _, rs := range all.ResourceSpans().All() {
@@ -30,12 +30,12 @@ func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 
 type splitter struct {
 	most            int
-	resource, scope int // ordinal numbers of the current resource and scope
+	resource, scope int // numbers of the current resource and scope, from 1
 	parts           map[pcommon.TraceID]*part
 	out             []TraceSpans
 }
 
-// part is the last element of a trace and the place for its next span.
+// part describes the last element of a trace, to which its next span is added.
 type part struct {
 	element         int // index in out
 	spans           int
@@ -43,7 +43,7 @@ type part struct {
 	into            ptrace.SpanSlice
 }
 
-// room returns the slice for the next span of a trace.
+// room returns the slice for the next span of the trace id, whose resource and scope are rs and ss.
 func (s *splitter) room(id pcommon.TraceID, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) ptrace.SpanSlice {
 	p := s.parts[id]
 	if p == nil || s.most > 0 && p.spans >= s.most {

@@ -5,14 +5,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DecodeTrace returns one trace of an export request in protobuf. It omits attributes, on which critical paths do not
-// depend, except the attributes of the tracepoint protocol. Its spans fail by the given rules. If the request does not
-// contain the trace, the result has no spans.
+// DecodeTrace returns the trace id in request, an export request in protobuf. It omits attributes except those of the
+// tracepoint protocol, because critical paths don't depend on them. The rules in failing determine which spans failed.
+// If request does not contain the trace, the result has no spans.
 func DecodeTrace(id trace.ID, request []byte, failing ingest.FailureRules) (*trace.Trace, error) {
 	return DecodeNamedTrace(id, request, &trace.Table{}, failing)
 }
 
-// DecodeNamedTrace is like DecodeTrace, but adds the names of the trace to a table.
+// DecodeNamedTrace is like DecodeTrace, but adds the names in the trace to names.
 func DecodeNamedTrace(
 	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
 ) (*trace.Trace, error) {
@@ -23,7 +23,7 @@ func DecodeNamedTrace(
 	return decodeTrace(id, request, names, keys.FailingBy(failing))
 }
 
-// DecodeWholeTrace is like DecodeNamedTrace, but includes all attributes.
+// DecodeWholeTrace is like DecodeNamedTrace, but keeps all attributes.
 func DecodeWholeTrace(
 	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
 ) (*trace.Trace, error) {

@@ -99,7 +99,7 @@ const (
 	flagRemote    = 1 << 9
 )
 
-// Protobuf decodes one request and appends its spans to into, which also counts invalid spans. If data is not a
+// Protobuf decodes one request and appends its spans to into, where it also counts invalid spans. If data is not a
 // request, Protobuf returns an *[ingest.RecordError] and leaves into unchanged. The batch keeps no reference to data.
 // Time is linear in len(data); memory beyond the batch is bounded.
 func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
@@ -253,8 +253,9 @@ func (d *Decoder) resourceAttr(pair []byte) error {
 	return nil
 }
 
-// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it then contains
-// requested data, the spans are read again. If scope names are requested, the scope is therefore read first.
+// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it contains requested
+// data, the spans are then read again. Every scope has a name, so if scope names are requested, the scope is read first
+// instead.
 func (d *Decoder) scopeSpans(message []byte) error {
 	shared, mark := d.build.Shared(), d.build.Mark()
 	defer d.build.Unshare(shared)
@@ -273,7 +274,7 @@ func (d *Decoder) scopeSpans(message []byte) error {
 	return d.scopeFields(message, false, true)
 }
 
-// scopeFields reads the scope, the spans or both.
+// scopeFields reads the scope in b if scope is set, and the spans if spans is set.
 func (d *Decoder) scopeFields(b []byte, scope, spans bool) error {
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
@@ -332,7 +333,8 @@ func (d *Decoder) scope(b []byte) error {
 	return nil
 }
 
-// shareScopeName adds the scope's name, if requested, to the attributes of its spans, after the scope's attributes.
+// shareScopeName adds the name of the current scope, if requested, to the attributes of its spans, after the scope's
+// attributes.
 func (d *Decoder) shareScopeName() {
 	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(d.scopeName) != 0 {
 		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: d.scopeName})
@@ -355,7 +357,7 @@ func (d *Decoder) scopeAttr(pair []byte) error {
 	return err
 }
 
-// span reads the fields of one span, in any order. This is the hot loop: it makes one pass.
+// span reads one span, whose fields may be in any order. This is the hot loop, so it makes only one pass.
 func (d *Decoder) span(b []byte) error {
 	s := d.build
 	s.Span()
@@ -461,7 +463,7 @@ func kindOf(v int32) trace.Kind {
 	return trace.Kind(v)
 }
 
-// flags sets the flags of the current span.
+// flags sets the flags of the current span from v, the value of Span.flags.
 func (d *Decoder) flags(v uint32) {
 	d.build.Flags &^= trace.RemoteParent
 	if v&flagHasRemote != 0 && v&flagRemote != 0 {
@@ -509,7 +511,8 @@ func (d *Decoder) attr(pair []byte) error {
 	return err
 }
 
-// pair reads a KeyValue. It rejects values in several pieces: protobuf would merge them, but no encoder writes them.
+// pair reads a KeyValue. It returns an error if the value comes in several pieces: protobuf would merge them, but no
+// encoder writes them.
 func (d *Decoder) pair(b []byte) (key, value []byte, err error) {
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
@@ -548,13 +551,13 @@ func (d *Decoder) pair(b []byte) (key, value []byte, err error) {
 type valueKind uint8
 
 const (
-	isNothing valueKind = iota // empty, or of an ignored type: bytes, lists of pairs
+	isNothing valueKind = iota // empty, or of an ignored type: bytes or a list of pairs
 	isArray                    // Value.Text is the encoded ArrayValue
 	isScalar                   // kinds from here on are scalars
 	isString  = isScalar + 1
 )
 
-// value reads an AnyValue without nested ones.
+// value reads an AnyValue, but not the values nested in it.
 func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
 	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // fast path
 		return ingest.Value{Text: b[2:]}, isString, nil
@@ -619,7 +622,7 @@ func boolValue(v bool) ingest.Value {
 	return ingest.Value{Text: falseText}
 }
 
-// firstText returns the first element of an encoded ArrayValue if it is a string.
+// firstText returns the first element of the encoded ArrayValue b if it is a string, or nil.
 func (d *Decoder) firstText(b []byte) ([]byte, error) {
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
@@ -678,7 +681,7 @@ func (d *Decoder) status(b []byte) error {
 	return nil
 }
 
-// statusCode sets the status of the current span.
+// statusCode sets the status of the current span. An unknown code counts as unset.
 func (d *Decoder) statusCode(code int32) {
 	status := ingest.StatusUnset
 	if code == int32(ingest.StatusOK) || code == int32(ingest.StatusError) {
@@ -687,7 +690,7 @@ func (d *Decoder) statusCode(code int32) {
 	d.build.Status(status)
 }
 
-// event reads an event of the current span. It ignores malformed events, because their spans are usable.
+// event reads an event of the current span. It ignores a malformed event, because the span is usable without it.
 func (d *Decoder) event(b []byte) {
 	exception, escape := false, ingest.EscapeUnknown
 	for len(b) > 0 {
@@ -785,7 +788,7 @@ func (d *Decoder) tag(b []byte) (tag uint64, rest []byte, err error) {
 	return tag, b[n:], nil
 }
 
-// pass skips the value of a known field. rest starts after the tag at b.
+// pass skips the value of a field of any number. rest starts after the tag at b.
 func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
 	if n < 0 {
@@ -815,8 +818,8 @@ func (d *Decoder) unknown(b []byte, tag, known uint64) error {
 	return nil
 }
 
-// longSize reads a length at b[i:] and returns it with the index after it. For an invalid length it returns a number
-// greater than the length of any slice.
+// longSize reads a length at b[i:] and returns it with the index after it. If the length is invalid, n is greater than
+// the length of any slice.
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2
@@ -828,7 +831,7 @@ func longSize(b []byte, i int) (n, next int) {
 	return int(v), i + size
 }
 
-// bytesField splits b after a length-delimited value.
+// bytesField reads a length-delimited value at the start of b. ok is false if b is too short.
 func bytesField(b []byte) (value, rest []byte, ok bool) {
 	if len(b) > 0 && int(b[0]) < min(len(b), 0x80) {
 		n := 1 + int(b[0])
@@ -837,7 +840,7 @@ func bytesField(b []byte) (value, rest []byte, ok bool) {
 	return longBytesField(b)
 }
 
-// longBytesField is like bytesField, but for values of at least 128 bytes.
+// longBytesField is bytesField without the fast path for values under 128 bytes.
 func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	n, size := protowire.ConsumeVarint(b)
 	if size < 0 || n > uint64(len(b)-size) {
@@ -846,7 +849,7 @@ func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	return b[size : size+int(n)], b[size+int(n):], true
 }
 
-// varintField splits b after a varint.
+// varintField reads a varint at the start of b. ok is false if there isn't a valid one.
 func varintField(b []byte) (v uint64, rest []byte, ok bool) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), b[1:], true

@@ -45,7 +45,7 @@ const (
 	statusError = 2
 )
 
-// endResource writes the spans collected for a resource.
+// endResource writes the current resource with the spans collected for it, if there are any.
 func (t *translator) endResource() {
 	if len(t.spans.Bytes) == 0 {
 		return
@@ -64,12 +64,12 @@ func (t *translator) endResource() {
 	t.spans.Bytes = t.spans.Bytes[:0]
 }
 
-// message writes a message that can't fail.
+// message writes a message whose contents can't fail.
 func message(w *protowriter.Writer, number protowire.Number, write func()) {
 	_ = w.Message(number, func() error { write(); return nil })
 }
 
-// attribute writes an attribute with a text value.
+// attribute writes an attribute as the field with the given number. Its value is text.
 func attribute(w *protowriter.Writer, number protowire.Number, key string, value []byte) {
 	message(w, number, func() {
 		w.Text(pairKey, []byte(key))
@@ -104,7 +104,7 @@ func (t *translator) writeSpan(s *span) error {
 	return nil
 }
 
-// otlpKind returns the kind of a span. Bridges write it as a tag if Zipkin's field doesn't support it.
+// otlpKind returns the kind of s, or INTERNAL if it has none. Bridges write kinds that Zipkin doesn't have as a tag.
 func (s *span) otlpKind() trace.Kind {
 	name := s.kind
 	if len(name) == 0 {
@@ -116,7 +116,7 @@ func (s *span) otlpKind() trace.Kind {
 	return trace.Internal
 }
 
-// tag returns the value of the first tag with a key, or nil.
+// tag returns the value of the first tag with the given key, or nil.
 func (s *span) tag(key string) []byte {
 	for i := range s.tags {
 		if string(s.tags[i].key) == key {
@@ -131,7 +131,8 @@ var numberTags = map[string]bool{
 	"http.status_code": true, "http.response.status_code": true, "rpc.grpc.status_code": true, "grpc.status_code": true,
 }
 
-// writeTag writes a tag as an attribute. Unlike the attribute, the tag error marks a failure even if it is empty.
+// writeTag writes t as an attribute. An empty tag "error" becomes "true", because it marks a failure, but an empty
+// attribute doesn't.
 func writeTag(w *protowriter.Writer, t *tag) {
 	if string(t.key) == "error" && len(t.value) == 0 {
 		attribute(w, spanAttributes, "error", []byte("true"))
@@ -169,7 +170,7 @@ func (s *span) writeEndpoints(w *protowriter.Writer, kind trace.Kind) {
 	}
 }
 
-// writeStatus writes the status if a bridge from OpenTelemetry wrote it as tags. It leaves the tag error to the
+// writeStatus writes the status of s if a bridge from OpenTelemetry wrote it as tags. It leaves the tag "error" to the
 // decoder, because Brave also sets it to a response code that blames the client.
 func (s *span) writeStatus(w *protowriter.Writer) {
 	var code uint64

@@ -49,9 +49,9 @@ func Translate(data []byte) (request []byte, rejected []ingest.Rejection, err er
 type translator struct {
 	walk     jsonwalk.Walker
 	out      protowriter.Writer // resources
-	spans    protowriter.Writer // of the current resource
+	spans    protowriter.Writer // spans of the current resource
 	resource endpoint           // the current one
-	rejected ingest.Batch       // only counts
+	rejected ingest.Batch       // only the rejected spans are used
 	span     span               // the current one
 }
 
@@ -66,7 +66,7 @@ type span struct {
 	annotations       []annotation
 }
 
-// endpoint is a network context. The zero endpoint is unknown.
+// endpoint is one side of a call: the local service or the remote one. Unknown fields are empty.
 type endpoint struct{ service, address, port []byte }
 
 func (e *endpoint) equal(o *endpoint) bool {
@@ -80,7 +80,7 @@ type annotation struct {
 	value []byte
 }
 
-// micros is a number of microseconds.
+// micros is a time or duration in microseconds. It is usable if valid; given tells an invalid one from a missing one.
 type micros struct {
 	n            int64
 	given, valid bool
@@ -160,7 +160,7 @@ func (t *translator) readSpan(j *jx.Decoder) error {
 	return t.spans.Message(scopeSpans, func() error { return t.writeSpan(s) })
 }
 
-// scalar reads a text, number or bool as text. It skips other values.
+// scalar reads a text, number or bool as text. It skips other values and returns nil.
 func scalar(j *jx.Decoder) ([]byte, error) {
 	switch j.Next() {
 	case jx.String:
@@ -230,7 +230,8 @@ func (t *translator) readAnnotations(j *jx.Decoder) error {
 	})
 }
 
-// read reads an identifier of at most the given number of hexadecimal digits.
+// read reads an identifier of at most `most` hexadecimal digits, not counting leading zeros. It sets bad for other
+// text.
 func (d *id) read(j *jx.Decoder, most int) error {
 	var err error
 	if d.text, err = scalar(j); err != nil || len(d.text) == 0 {
@@ -267,8 +268,8 @@ func (m *micros) read(j *jx.Decoder) error {
 	return nil
 }
 
-// defect returns the reason why a span can't be used, and a description, or "" if it is usable. It sets a missing
-// timestamp from the first annotation.
+// defect returns the reason why s can't be used and a description, or "" if it is usable. Before that, it sets a
+// missing timestamp from the first annotation.
 func (s *span) defect() (trace.Reason, string) {
 	if !s.timestamp.given && len(s.annotations) > 0 {
 		s.timestamp = s.annotations[0].at

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// translate returns the spans of a document as OTLP, one line of JSON for each resource.
+// translate returns the spans in data as OTLP, one line of JSON for each resource.
 func translate(t *testing.T, data string) (resources []string, rejected []ingest.Rejection) {
 	t.Helper()
 	request, rejected, err := zipkin.Translate([]byte(data))
@@ -47,7 +47,7 @@ const (
 	times = `"startTimeUnixNano":"5000","endTimeUnixNano":"8000"`
 )
 
-// Each part of a span of Zipkin has its place in OTLP.
+// Each part of a Zipkin span has its place in OTLP.
 func TestTranslate(t *testing.T) {
 	span := func(resource, fields string) string {
 		return `{"resource":{` + resource + `},"scopeSpans":[{"scope":{},"spans":[{` + fields + `}]}]}`
@@ -127,7 +127,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// object returns a JSON object with the relevant fields, because pdata omits or writes empty fields inconsistently.
+// object returns the JSON object in text without empty fields, because pdata omits them inconsistently.
 func object(t *testing.T, text string) any {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// chart is a drawing of the mean and the p99 of a request type over time. Coordinates are of an SVG of chartWidth by
+// chart is a drawing of a request type's mean and p99 over time, in the coordinates of an SVG of chartWidth by
 // chartHeight.
 type chart struct {
 	label     string
-	mean, p99 []string // points of lines, which are interrupted where there were no requests
-	ticks     []mark   // on the axis of time
-	levels    []mark   // on the axis of durations
-	marks     []mark   // of the incident
+	mean, p99 []string // points of each line; a line ends where there were no requests
+	ticks     []mark   // on the time axis
+	levels    []mark   // on the duration axis
+	marks     []mark   // events of the incident
 }
 
-// mark is a text at a coordinate.
+// mark is a text at the coordinate at on an axis.
 type mark struct {
 	at   float64
 	text string
@@ -30,7 +30,7 @@ const (
 	chartLevels             = 4
 )
 
-// newChart returns nil if there is nothing to draw.
+// newChart draws r.Latency. It returns nil if there is nothing to draw.
 func newChart(r *Report) *chart {
 	if len(r.Latency) == 0 {
 		return nil
@@ -79,13 +79,13 @@ func newChart(r *Report) *chart {
 	return c
 }
 
-// polyline collects the points of lines.
+// polyline collects points into lines.
 type polyline struct {
 	lines  []string
 	points []string
 }
 
-// add adds a point. If ns is nil, it ends the line.
+// add adds the point (x, y(*ns)) to the current line. If ns is nil, it ends the line.
 func (p *polyline) add(x float64, ns *float64, y func(float64) float64) {
 	if ns == nil {
 		p.lines, p.points = p.done(), nil

@@ -14,15 +14,15 @@ import (
 //go:embed postmortem.css
 var style string
 
-// contentPolicy prevents the page from loading or running anything.
+// contentPolicy is the Content-Security-Policy of the page. It prevents the page from loading or running anything.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
-// signs distinguish severities without colours.
+// signs distinguish severities for readers who don't see colours.
 var signs = map[contract.Severity]string{
 	contract.SeverityCritical: "▲", contract.SeverityMajor: "◆", contract.SeverityMinor: "●",
 }
 
-// HTML writes a report as one self-contained page.
+// HTML writes r as one self-contained page.
 func HTML(w io.Writer, r *Report) error {
 	d := newDocument(r)
 	return g.Group{g.Raw("<!DOCTYPE html>\n"), h.HTML(
@@ -95,7 +95,7 @@ func (q quote) node() g.Node {
 	return h.Figure(h.BlockQuote(g.Text(q.text)), h.FigCaption(g.Text(q.by)))
 }
 
-// Margins of the drawing, for its labels.
+// viewBox is larger than the chart, to have margins for its labels.
 const viewBox = "-80 -24 1000 256"
 
 func (c *chart) node() g.Node {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Markdown writes a report as Markdown with tables (GitHub flavour).
+// Markdown writes r as GitHub-flavoured Markdown, which has tables.
 func Markdown(w io.Writer, r *Report) error {
 	d := newDocument(r)
 	var b strings.Builder
@@ -82,7 +82,8 @@ func (c cell) markdown() string {
 	}
 }
 
-// escaped returns text on one line, without any meaning to Markdown, and without control characters.
+// escaped returns text on one line, with everything escaped that means something in Markdown, and with control
+// characters replaced.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range strings.Join(strings.Fields(text), " ") {

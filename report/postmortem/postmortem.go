@@ -14,17 +14,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Report is the content of a document.
+// Report is the input for a document: an incident and what belongs to it.
 type Report struct {
 	Detail *contract.IncidentDetail
 	UI     string // address of the UI for links; may be empty
 	At     time.Time
-	// Latency holds the windows with requests, oldest first, of the first request type around the incident. HTML draws
-	// them. It is empty if the windows are not kept.
+	// Latency holds the windows with requests of the incident's first request type, around the incident, oldest first.
+	// Only HTML draws them. It is empty if the windows are not kept.
 	Latency []contract.PastWindow
 }
 
-// document is a document before it gets a format.
+// document is the content of a document, independent of its format.
 type document struct {
 	severity contract.Severity
 	title    string
@@ -52,7 +52,7 @@ type column struct {
 	number bool
 }
 
-// cell is a text. A name is set apart from prose.
+// cell is the text of a table cell or fact. If name is true, it is set apart from prose.
 type cell struct {
 	text string
 	name bool
@@ -62,12 +62,12 @@ type cell struct {
 // quote is a text that a person wrote.
 type quote struct{ by, text string }
 
-// Limits of the document; the JSON of the API contains everything.
+// Limits on the document. The JSON of the API contains everything.
 const (
 	maxSuspects    = 5
 	maxTypes       = 20
 	maxPlaces      = 5
-	suspectDetails = 3 // operations, or instances, of a suspect
+	suspectDetails = 3 // operations or instances per suspect
 	likelyPart     = 0.05
 )
 
@@ -77,7 +77,7 @@ func name(s string) cell { return cell{text: s, name: true} }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// newDocument arranges the evidence, the answer first.
+// newDocument arranges the evidence in r, the most important first. It omits empty sections.
 func newDocument(r *Report) *document {
 	x := &r.Detail.Incident
 	d := &document{severity: x.Severity, title: x.Sentence, facts: r.facts()}
@@ -92,7 +92,7 @@ func newDocument(r *Report) *document {
 	return d
 }
 
-// state describes the course of an incident.
+// state describes the course of x: whether it is open, its duration, and the reason for its end.
 func state(x *contract.Incident, now time.Time) string {
 	if x.Closed == nil {
 		return "open for " + units.Span(now.Sub(x.Onset))
@@ -147,16 +147,16 @@ func owner(o *contract.Owner) string {
 
 func (r *Report) next() section { return section{title: "Next step", note: r.Detail.Next} }
 
-// Part is a part of the score of a suspect.
+// Part is a part of a suspect's score.
 type Part struct {
 	Name  string
 	Score float64
 }
 
-// leastPart is the smallest part of a score that is shown.
+// leastPart is the smallest part of a score to show.
 const leastPart = 0.005
 
-// Parts returns the parts of a score that are large enough to matter. Changed call flows are not a part.
+// Parts returns the parts in s that are at least leastPart. It omits changed call flows, which are not a part.
 func Parts(s *contract.SuspectParts) (parts []Part) {
 	for _, x := range []Part{
 		{"time in it", s.Own},
@@ -213,15 +213,15 @@ func operation(o *contract.SuspectOperation) string {
 	return o.Service + " " + o.Operation + " → " + o.Target.Service + " " + o.Target.Operation
 }
 
-// Place is a place with its share of the added latency.
+// Place is an operation with its share of the added latency.
 type Place struct {
 	Operation string
 	Share     contract.Interval
-	Requests  int64 // number that the share is measured from; 0 for all
+	Requests  int64 // number of requests from which the share was measured; 0 if from all
 }
 
-// Places returns the places of a search, most time first. Once the search has located a place, it returns the places
-// in the evidence, because current requests lack the tracepoints that showed them. located may be nil.
+// Places returns the places that the search v found, most time first. Once the search has ended, it returns the places
+// in located instead, because current requests lack the tracepoints that showed them. located may be nil.
 func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	var all []Place
 	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
@@ -238,7 +238,7 @@ func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	return all
 }
 
-// places lists where the search found the added latency.
+// places returns the section about where the search found the added latency.
 func (r *Report) places() section {
 	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the added latency", true}}}
 	if r.Detail.Investigation == nil {
@@ -303,7 +303,7 @@ func (r *Report) requestTypes() section {
 	return s
 }
 
-// lasting formats the length of time that requests arrived in. 0 is unknown.
+// lasting formats ns, the length of a time span in nanoseconds, or returns unknown if it is 0.
 func lasting(ns int64) string {
 	if ns == 0 {
 		return unknown

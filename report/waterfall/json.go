@@ -16,7 +16,7 @@ type jsonTrace struct {
 	Roots    []jsonRoot   `json:"roots"`
 }
 
-// jsonCoverage accounts for the spans of the trace: its parts add up to Received.
+// jsonCoverage accounts for the spans of the trace. Its parts except Long add up to Received.
 type jsonCoverage struct {
 	Received trace.Part                  `json:"received"`
 	Requests trace.Part                  `json:"requests"`
@@ -30,10 +30,10 @@ type jsonRoot struct {
 	DurationNS  int64            `json:"duration_ns"`
 	Sections    []jsonSection    `json:"sections"`
 	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
-	// Origin is the reason why the span is a root: "parentless", "below_missing" or "detached".
+	// Origin is the reason for the span being a root: "parentless", "below_missing" or "detached".
 	Origin string `json:"origin"`
-	// CallerID is the span from which a detached root started, or that called the missing hop above the root. It may
-	// be empty.
+	// CallerID is the span that started a detached root, or that called the missing hop above the root. It may be
+	// empty.
 	CallerID string `json:"caller_id,omitempty"`
 	WaitNS   *int64 `json:"wait_ns,omitempty"` // from the end of the caller to the start of a detached root
 	// Refined holds the path including the spans of enabled tracepoints. It is empty if there are no such spans.
@@ -46,7 +46,7 @@ type jsonSection struct {
 	EndNS   int64  `json:"end_ns"`
 }
 
-// JSON writes p as one JSON object on a line. For each root, the primary root first, it contains the sections of the
+// JSON writes p as a JSON object on one line. For each root, the primary root first, it contains the sections of the
 // critical path in time order, and the exclusive times of spans that are above 0. Times are in nanoseconds since the
 // root's start, and identifiers in hexadecimal.
 func JSON(w io.Writer, p *critpath.Path) error {
@@ -95,7 +95,8 @@ func jsonSections(p *critpath.Path, origin trace.Nanos, sections []critpath.Sect
 	return list
 }
 
-// exclusive returns the time of each node on a root's path.
+// exclusive returns the time of each node on the path of r that sections describes, in nanoseconds. Overlapping time
+// counts only once.
 func exclusive(r *critpath.Root, sections []critpath.Section) map[int32]int64 {
 	times := make(map[int32]int64)
 	for _, s := range sections {

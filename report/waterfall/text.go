@@ -15,13 +15,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure a waterfall.
+// Options configures a waterfall.
 type Options struct {
 	Style terminal.Style
-	// Most is the maximum number of spans of a root, or 0 for all. If a root has more spans, only the first spans on
-	// the critical path are shown.
+	// Most limits the spans shown per root; 0 shows all. If a root has more spans, only spans on the critical path are
+	// shown, the first of them.
 	Most int
-	// Suspects holds the ranks of suspected spans, from 1, by node of the path. Ranks up to 9 replace the mark of a
+	// Suspects holds the ranks of suspected spans, from 1, by node of the path. A rank up to 9 replaces the mark of its
 	// span.
 	Suspects map[int32]int
 }
@@ -74,13 +74,13 @@ func (d *drawing) title() {
 	}
 }
 
-// row is a span that is shown.
+// row is a line of the waterfall, which shows one span.
 type row struct {
 	node  int32
 	depth int
 }
 
-// root draws one root.
+// root draws the root with the given index and its spans.
 func (d *drawing) root(index int) {
 	r := &d.path.Roots[index]
 	sections := r.Sections
@@ -105,7 +105,8 @@ func (d *drawing) root(index int) {
 	}
 }
 
-// origin writes where a root comes from if it isn't part of another root's request.
+// origin writes why the root with the given index is separate from the others. It writes nothing about an ordinary
+// root.
 func (d *drawing) origin(index int) {
 	text := ""
 	if w, ok := d.path.Wait(index); ok {
@@ -128,7 +129,7 @@ func (d *drawing) origin(index int) {
 	}
 }
 
-// left writes how many spans of r aren't shown.
+// left writes how many spans of r aren't shown, if any, and why. shown is the number of rows that are.
 func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	all := int(r.Last - r.First)
 	if shown == all {
@@ -141,7 +142,8 @@ func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(all-shown, "span"), why)
 }
 
-// rows returns the spans to show for a root: parents before their children, siblings by start, then ID.
+// rows returns the spans to show for the root with the given index: parents before their children, siblings by start,
+// then ID.
 func (d *drawing) rows(root int, c *canvas) []row {
 	r := &d.path.Roots[root]
 	children := make(map[int32][]int32)
@@ -168,15 +170,15 @@ func (d *drawing) rows(root int, c *canvas) []row {
 	return rows
 }
 
-// crowded reports whether r has more spans than are shown.
+// crowded reports whether r has more spans than options.Most allows.
 func (d *drawing) crowded(r *critpath.Root) bool {
 	return d.options.Most > 0 && int(r.Last-r.First) > d.options.Most
 }
 
-// Widths of columns.
+// Widths of the columns of a waterfall.
 const (
-	minBar    = 12 // on a narrow line
-	leastBar  = 24 // names are shortened for it
+	minBar    = 12 // minimum width of bars, on a narrow line
+	leastBar  = 24 // width of bars down to which names are shortened
 	minName   = 24
 	maxName   = 64
 	timeWidth = 9
@@ -186,7 +188,7 @@ const (
 type canvas struct {
 	start, length trace.Nanos
 	name, bar     int // columns
-	indent        int // maximum columns before a name
+	indent        int // maximum indentation of a name
 	own           map[int32]int64
 	critical      map[int32]bool
 	sections      map[int32][]critpath.Section
@@ -210,7 +212,7 @@ func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canv
 	return c
 }
 
-// divide divides the line between the names of rows and the bars.
+// divide sets the widths of the columns of c, dividing the line between the names of rows and the bars.
 func (d *drawing) divide(c *canvas, rows []row) {
 	line := d.options.Style.Line()
 	rest := line - 2 - 2*timeWidth - 2
@@ -259,7 +261,8 @@ func (d *drawing) row(c *canvas, r row) {
 		terminal.PadLeft(own, timeWidth), bar)
 }
 
-// indentation returns the space before the name of a span. If it exceeds most columns, it shows the depth as a number.
+// indentation returns the space before the name of a span at the given depth. If that would exceed most columns, it
+// shows the depth as a number.
 func indentation(depth, most int) string {
 	if 2*depth > most {
 		return strings.Repeat(" ", most-8) + fmt.Sprintf("[%d] ", depth)
@@ -267,8 +270,8 @@ func indentation(depth, most int) string {
 	return strings.Repeat("  ", depth)
 }
 
-// name returns the operation of a span with its kind, error and tracepoint. It includes the service unless the parent
-// is of the same service.
+// name returns the operation of r's span with its kind, failure and tracepoint. It includes the service unless the
+// parent is in the same service.
 func (d *drawing) name(r row) string {
 	n := &d.path.Nodes[r.node]
 	s := &d.path.Trace.Spans[n.Span]
@@ -291,7 +294,8 @@ func (d *drawing) name(r row) string {
 	return terminal.Printable(name)
 }
 
-// signs are the words and attributes that indicate why a span failed, by rule. The first attribute of the span counts.
+// signs holds, by rule, the word for a failure and the attributes that may show it. The first of keys that the span has
+// counts.
 var signs = [trace.FailureRules]struct {
 	word string
 	keys []string
@@ -305,7 +309,8 @@ var signs = [trace.FailureRules]struct {
 	trace.ByException: {"exception", nil},
 }
 
-// sign returns the sign by which a span failed, with the value of its attribute if it was read, or "" for its status.
+// sign describes by which sign the span failed under rule, with the value of the attribute if the span has it. It
+// returns "" if the span failed by its status.
 func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	if rule == trace.ByStatus {
 		return ""
@@ -323,8 +328,8 @@ func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	return text
 }
 
-// attr returns the attribute of a span with a key, or nil. Attributes aren't sorted, so the first call creates an
-// index.
+// attr returns the attribute of span with the given key, or nil. Attributes aren't sorted by key, so the first call
+// creates an index.
 func (d *drawing) attr(span int32, key trace.Symbol) *trace.Attr {
 	attrs := d.path.Trace.Attrs
 	if d.attrs == nil {
@@ -341,7 +346,7 @@ type spanKey struct {
 	key  trace.Symbol
 }
 
-// bar draws the extent of a node, with its own time on the path solid.
+// bar draws the extent of node, with its own time on the critical path solid.
 func (d *drawing) bar(c *canvas, node int32) string {
 	n := &d.path.Nodes[node]
 	cells := []rune(strings.Repeat(" ", c.bar))
@@ -352,7 +357,7 @@ func (d *drawing) bar(c *canvas, node int32) string {
 	return d.paint(strings.TrimRight(string(cells), " "))
 }
 
-// fill writes mark into the columns from start to end, but at least into one.
+// fill writes mark into the cells from start to end, but at least into one.
 func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	from, to := c.column(start), c.column(end)
 	if from >= len(cells) {
@@ -363,13 +368,13 @@ func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	}
 }
 
-// column returns the column of time t. It may lie outside the canvas, because spans may exceed their parent.
+// column returns the column of the time t. It may be just outside the canvas, because spans may exceed their parent.
 func (c *canvas) column(t trace.Nanos) int {
 	x := float64(t-c.start) / float64(c.length) * float64(c.bar)
 	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)
 }
 
-// paint colours the solid parts of a bar.
+// paint colours the solid parts of bar, and dims the others.
 func (d *drawing) paint(bar string) string {
 	if !d.options.Style.Colour {
 		return bar

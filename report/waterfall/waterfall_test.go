@@ -47,7 +47,7 @@ func TestWaterfall(t *testing.T) {
 	})
 }
 
-// ranks returns the ranks of spans that are listed by their IDs.
+// ranks returns the ranks of the spans of p by node. ids lists the spans by rank.
 func ranks(p *critpath.Path, ids []string) map[int32]int {
 	all := make(map[int32]int)
 	for node := range p.Nodes {

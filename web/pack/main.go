@@ -33,7 +33,7 @@ func run(dir string) error {
 	})
 }
 
-// pack replaces a file by its gzip.
+// pack replaces the file name by its gzip, with the suffix .gz.
 func pack(name string) error {
 	plain, err := os.ReadFile(name)
 	if err != nil {

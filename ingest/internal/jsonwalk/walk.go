@@ -25,7 +25,7 @@ const tooDeep = "depth: maximum"
 // noValue is the message of jx's error for a value that is not JSON, such as NaN.
 const noValue = "unexpected invalid"
 
-// Walker reads one record at a time. It reuses its buffers. The zero Walker is ready to use.
+// Walker reads one record at a time and reuses its buffers between records. The zero Walker is ready to use.
 type Walker struct {
 	json    jx.Decoder
 	data    []byte
@@ -49,7 +49,7 @@ func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
 	return err
 }
 
-// failure returns the innermost cause of err, which jx wraps once per level of nesting, as a RecordError.
+// failure returns a RecordError with the innermost cause of err, because jx wraps errors once per level of nesting.
 func (w *Walker) failure(err error) error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner

@@ -30,22 +30,22 @@ func (w *Writer) Message(number protowire.Number, write func() error) error {
 	return nil
 }
 
-// Text appends a text or bytes.
+// Text appends a field of type string or bytes.
 func (w *Writer) Text(number protowire.Number, text []byte) {
 	w.Bytes = protowire.AppendBytes(protowire.AppendTag(w.Bytes, number, protowire.BytesType), text)
 }
 
-// Varint appends an integer, an enumeration or a bool.
+// Varint appends a field whose type is encoded as a varint: an integer, an enumeration or a bool.
 func (w *Writer) Varint(number protowire.Number, v uint64) {
 	w.Bytes = protowire.AppendVarint(protowire.AppendTag(w.Bytes, number, protowire.VarintType), v)
 }
 
-// Fixed64 appends a time or the bits of a double.
+// Fixed64 appends a field of type fixed64, such as a time, or a double given as its bits.
 func (w *Writer) Fixed64(number protowire.Number, v uint64) {
 	w.Bytes = protowire.AppendFixed64(protowire.AppendTag(w.Bytes, number, protowire.Fixed64Type), v)
 }
 
-// Fixed32 appends flags.
+// Fixed32 appends a field of type fixed32.
 func (w *Writer) Fixed32(number protowire.Number, v uint32) {
 	w.Bytes = protowire.AppendFixed32(protowire.AppendTag(w.Bytes, number, protowire.Fixed32Type), v)
 }

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// overHTTP is a Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several documents.
+// overHTTP queries Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several documents.
 type overHTTP struct {
 	base   *url.URL
 	client *http.Client
@@ -92,7 +92,8 @@ type apiError struct {
 
 func (e *apiError) Error() string { return "Jaeger answers: " + e.Message }
 
-// get returns the body of a response, or nil if nothing was found.
+// get returns the body of the response to a query for resource, or nil if Jaeger found nothing. It returns errLarge if
+// the body exceeds the limit.
 func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) ([]byte, error) {
 	u := h.base.JoinPath("api/v3", resource)
 	u.RawQuery = query.Encode()

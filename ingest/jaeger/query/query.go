@@ -49,34 +49,34 @@ type Options struct {
 	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
 	Services []string      // services whose traces are fetched; if empty, all services that Jaeger knows
 	Interval time.Duration // between fetches; default 10 s
-	Lookback time.Duration // distance of the first window from now−Lag; default 0
+	Lookback time.Duration // how long before now−Lag the first window starts; default 0
 
-	Lag         time.Duration // delay of windows behind now; default 30 s
+	Lag         time.Duration // minimum age of the end of a window; default 30 s
 	MaxTraces   int           // per query; default 200
 	MaxResponse int64         // bytes before decoding, which takes about six times as much memory; default 32 MiB
 
 	Log *slog.Logger // discards messages if nil
 }
 
-// Positions stores the end of the last finished window, or the zero time before the first. One goroutine calls the
-// methods.
+// Positions stores the end of the last finished window. Load returns the zero time if no window is finished yet. Only
+// one goroutine calls the methods.
 type Positions interface {
 	Load(ctx context.Context) (time.Time, error)
 	Save(ctx context.Context, through time.Time) error
 }
 
-// Counts are counters since the start. All fields may be read at any time.
+// Counts counts the work of a [Fetcher] since its start. All fields may be read at any time.
 type Counts struct {
 	Traces     atomic.Int64 // forwarded
-	Spans      atomic.Int64 // of forwarded traces
-	Rejected   atomic.Int64 // spans rejected by the intake
-	Queries    atomic.Int64 // to Jaeger
+	Spans      atomic.Int64 // spans of forwarded traces
+	Rejected   atomic.Int64 // spans that the intake rejected
+	Queries    atomic.Int64 // queries to Jaeger
 	Failed     atomic.Int64 // failed queries
 	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
 	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; may be 0
 }
 
-// Defaults and fixed limits.
+// Defaults of [Options] and fixed limits.
 const (
 	defaultInterval = 10 * time.Second
 	defaultLag      = 30 * time.Second // SDKs export every 5 s; a Collector's batches and Jaeger's storage add to that
@@ -86,16 +86,16 @@ const (
 	maxWindow      = time.Minute      // while catching up
 	minRetryWindow = time.Second      // minimum length of windows after errors
 	minWindow      = time.Millisecond // windows are not halved below this
-	precision      = time.Microsecond // of times in Jaeger's storage
+	precision      = time.Microsecond // precision of times in Jaeger's storage
 	queryTimeout   = time.Minute
 	firstPause     = time.Second // after an error; doubled each time
 	maxPause       = time.Minute
-	requestSpans   = 2000    // in a forwarded request, unless a trace is larger
-	maxServices    = 10_000  // to query
+	requestSpans   = 2000    // maximum spans in a forwarded request, unless a trace is larger
+	maxServices    = 10_000  // maximum services to query
 	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
 )
 
-// Fetcher fetches traces from one Jaeger: call New, then Run, once.
+// Fetcher fetches traces from one Jaeger. Call New, then Run once.
 type Fetcher struct {
 	options   Options
 	name      string
@@ -106,7 +106,7 @@ type Fetcher struct {
 	counts    Counts
 
 	// State of the current window:
-	services map[string]bool // services queried
+	services map[string]bool // services queried in the window
 	window   window
 	taken    map[pcommon.TraceID]struct{}
 }
@@ -119,8 +119,8 @@ func (w window) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.t
 // source is a connection to a Jaeger. Failed calls may be retried.
 type source interface {
 	services(ctx context.Context) ([]string, error)
-	// find returns at most n traces with a span of the service that starts in the window, or shortly after. It returns
-	// errLarge if they exceed the allowed size.
+	// find returns at most n traces with a span of service that starts in w, or shortly after. It returns errLarge if
+	// they exceed the allowed size.
 	find(ctx context.Context, service string, w window, n int) (ptrace.Traces, error)
 	close() error
 }
@@ -131,7 +131,7 @@ var (
 	errUnreadable = errors.New("the response cannot be read")
 )
 
-// New returns a Fetcher that forwards traces to intake. It does not connect yet.
+// New returns a Fetcher that forwards traces to intake. It does not connect yet. It returns an error if o is invalid.
 func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -167,7 +167,7 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, erro
 	return f, nil
 }
 
-// shown returns a URL without user name, password and query: a token may be in any of them.
+// shown returns u without user name, password, query and fragment, because a token may be in any of them.
 func shown(u *url.URL) string {
 	x := *u
 	x.User, x.RawQuery, x.Fragment = nil, "", ""
@@ -220,7 +220,7 @@ func (f *Fetcher) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// skip gives up the rest of an unreadable window.
+// skip counts an unreadable window that ends at `to` as incomplete and continues after it.
 func (f *Fetcher) skip(ctx context.Context, to time.Time) error {
 	f.counts.Incomplete.Add(1)
 	f.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
@@ -240,7 +240,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fetch forwards the traces of a window and saves its end.
+// fetch forwards the traces of w and saves the end of w.
 func (f *Fetcher) fetch(ctx context.Context, w window) error {
 	services := f.options.Services
 	if len(services) == 0 {
@@ -283,7 +283,7 @@ func (f *Fetcher) allServices(ctx context.Context) ([]string, error) {
 	return services, nil
 }
 
-// ask sends a query with a timeout and counts it.
+// ask calls question with a timeout and counts the query, and its failure unless it is errLarge.
 func ask[T any](ctx context.Context, f *Fetcher, question func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -322,7 +322,7 @@ func (f *Fetcher) find(ctx context.Context, service string, w window) error {
 	return f.forward(ctx, traces)
 }
 
-// forward forwards the traces that belong to the window and were not forwarded before.
+// forward forwards those of traces that belong to the current window and were not forwarded before.
 func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0
@@ -356,7 +356,7 @@ func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	return flush()
 }
 
-// begin returns the start of the first span in t of a queried service. It is the zero time if t has no such span.
+// begin returns the start of the earliest span in t of a queried service, or the zero time if there is no such span.
 func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {
@@ -378,7 +378,8 @@ func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	return first.AsTime()
 }
 
-// take passes traces to the intake. While the intake is overloaded, it retries.
+// take passes traces, which contain the given number of spans, to the intake. It retries while the intake is
+// overloaded.
 func (f *Fetcher) take(ctx context.Context, traces ptrace.Traces, spans int64) error {
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {

@@ -124,7 +124,7 @@ func (i *intake) Take(_ context.Context, body []byte, format receiver.Format) (r
 // positions stores a position in memory.
 type positions struct {
 	through time.Time
-	errs    []error // of Save
+	errs    []error // returned by Save first
 }
 
 func (p *positions) Load(context.Context) (time.Time, error) { return p.through, nil }
@@ -144,7 +144,7 @@ func (p *positions) Save(_ context.Context, through time.Time) error {
 	return nil
 }
 
-// pull runs a Fetcher for some time.
+// pull runs a Fetcher with the options o for the given time, and returns its counters.
 func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, during time.Duration) *Counts {
 	t.Helper()
 	o.URL = "http://jaeger:1"
@@ -164,7 +164,7 @@ func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, duri
 	return p.Counts()
 }
 
-// once checks that each span in a Jaeger was accepted once, or as often as exceptions says.
+// once checks that each span in `from` was accepted once, or as often as exceptions says for its trace.
 func once(t *testing.T, from *jaeger, to *intake, exceptions map[byte]int) {
 	t.Helper()
 	for _, s := range from.spans {

@@ -28,7 +28,7 @@ const one = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name",
 
 var someWindow = window{time.Unix(1_700_000_000, 1000), time.Unix(1_700_000_060, 0)}
 
-// overWire returns the spans found at a server.
+// overWire returns the services and traces that a client finds at a server with the handler handle.
 func overWire(t *testing.T, handle http.HandlerFunc, most int64) ([]string, ptrace.Traces, error) {
 	t.Helper()
 	server := httptest.NewServer(handle)

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON translates a document in one of the forms that package jaeger reads: {"data": [trace, …]}, a trace, or a list of
-// traces.
+// JSON translates data, a document in one of the forms that package jaeger reads: {"data": [trace, …]}, a trace, or a
+// list of traces.
 func JSON(data []byte) (ptrace.Traces, error) {
 	var traces []traceJSON
 	if data = bytes.TrimSpace(data); bytes.HasPrefix(data, []byte("[")) {
@@ -145,7 +145,7 @@ func (s *spanJSON) model() model.Span {
 	return out
 }
 
-// refers reports whether one of refs is within the trace.
+// refers reports whether one of refs is to a span of the trace id.
 func refers(refs []model.SpanRef, id model.TraceID) bool {
 	for _, r := range refs {
 		if r.TraceID == id {
@@ -165,8 +165,8 @@ func tags(all []tagJSON) []model.KeyValue {
 	return out
 }
 
-// model returns t as a value of its declared type, or else of its JSON type. It returns false if the value isn't a
-// scalar.
+// model returns t with a value of its declared type, or of its JSON type if no type is declared. It returns false if
+// the value isn't a scalar or doesn't match.
 func (t *tagJSON) model() (model.KeyValue, bool) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(t.Value))
@@ -200,11 +200,11 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 	return model.Float64(key, f), err == nil
 }
 
-// impossible is a time that span decoders reject.
+// impossible is a time that span decoders reject. It replaces invalid times.
 var impossible = time.Unix(1<<60, 0)
 
-// micros parses a number of microseconds or a string that contains one. It returns 0 and true for a missing value, and
-// false for a value that is invalid or out of range.
+// micros parses raw, a number of microseconds or a string that contains one. It returns 0 and true if raw is empty, and
+// false if it is invalid or out of range.
 func micros(raw json.RawMessage) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, true
@@ -248,7 +248,7 @@ func parseSpanID(text string) (model.SpanID, bool) {
 	return model.SpanID(id.Low), true
 }
 
-// parseHex parses hexadecimal digits. It returns 0 for empty text.
+// parseHex parses up to 16 hexadecimal digits. It returns 0 and true for empty text, and false for other text.
 func parseHex(text string) (uint64, bool) {
 	if text == "" {
 		return 0, true

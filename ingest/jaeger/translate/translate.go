@@ -30,10 +30,10 @@ func Spans(spans []model.Span) ptrace.Traces {
 type translator struct {
 	out  ptrace.Traces
 	of   map[*model.Process]ptrace.SpanSlice
-	same map[string]ptrace.SpanSlice // by encoded process: over gRPC each span has its own copy
+	same map[string]ptrace.SpanSlice // by encoded process, because over gRPC each span has its own copy of its process
 }
 
-// spansOf returns the slice for the spans of p.
+// spansOf returns the slice for the spans of p, which may be nil. Equal processes share one slice.
 func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
 	spans, ok := t.of[p]
 	if ok {
@@ -100,8 +100,8 @@ func (t *translator) span(s *model.Span) {
 	}
 }
 
-// relate sets the parent and the links of a span. The parent is the first CHILD_OF reference within the trace, else the
-// first FOLLOWS_FROM reference.
+// relate sets the parent and the links of out from the references of s. The parent is the first CHILD_OF reference
+// within the trace, else the first FOLLOWS_FROM reference.
 func relate(s *model.Span, out ptrace.Span) {
 	parent := -1
 	for i, r := range s.References {
@@ -121,7 +121,7 @@ func relate(s *model.Span, out ptrace.Span) {
 	}
 }
 
-// mark sets the fields of OTLP that Jaeger encodes as tags.
+// mark sets the fields of out that Jaeger encodes as tags.
 func mark(tags []model.KeyValue, out ptrace.Span) {
 	for _, tag := range tags {
 		switch tag.Key {
@@ -160,7 +160,7 @@ func attributes(tags []model.KeyValue, to pcommon.Map) {
 	}
 }
 
-// event translates a log. The field "event" becomes its name, as in OpenTracing.
+// event translates the log l to out. The field "event" becomes the event's name, as in OpenTracing.
 func event(l *model.Log, out ptrace.SpanEvent) {
 	out.SetTimestamp(pcommon.Timestamp(nanos(l.Timestamp)))
 	attributes(l.Fields, out.Attributes())
@@ -170,7 +170,7 @@ func event(l *model.Log, out ptrace.SpanEvent) {
 	}
 }
 
-// nanos returns t in nanoseconds since the epoch, or the largest number if t is out of range.
+// nanos returns t in nanoseconds since the epoch, or math.MaxUint64 if t is before the epoch or too late.
 func nanos(t time.Time) uint64 {
 	if s := t.Unix(); s < 0 || s >= math.MaxInt64/int64(time.Second) {
 		return math.MaxUint64

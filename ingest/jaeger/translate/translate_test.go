@@ -19,10 +19,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keys are the attributes of spans and processes in the test documents.
+// keys lists the attributes of spans and processes in the test documents.
 var keys = []string{"http.route", "version", "size", "http.response.status_code", "rpc.system"}
 
-// decoded is the result of decoding a document: its spans as sorted lines of text, and the rejections.
+// decoded holds the spans of a document, as sorted lines of text, and the rejections.
 type decoded struct {
 	Spans    []string
 	Rejected map[trace.Reason]int

@@ -30,16 +30,16 @@ const (
 // String returns the name of t in metrics.
 func (t Transport) String() string { return [...]string{GRPC: "grpc", HTTP: "http"}[t] }
 
-// Event describes an answered request. Connections that never became an OTLP request cause no event.
+// Event describes an answered request. Connections that never sent an OTLP request cause no event.
 type Event struct {
 	Transport Transport
 	Refused   refusal.Reason // None if accepted, even if some of its spans are rejected
-	Bytes     int            // of the body, uncompressed; 0 unless it was read
+	Bytes     int            // size of the uncompressed body; 0 if it wasn't read
 	Rejected  int            // spans
-	Duration  time.Duration  // from its header to its answer
+	Duration  time.Duration  // from the request's header to its answer
 }
 
-// prescribed holds OTLP's HTTP statuses that differ from the usual ones.
+// prescribed holds the HTTP statuses that OTLP prescribes for refusals, where they differ from our usual ones.
 var prescribed = map[refusal.Reason]int{
 	refusal.Overloaded:      http.StatusTooManyRequests,
 	refusal.UnknownEncoding: http.StatusBadRequest,
@@ -52,8 +52,8 @@ func refuse(reason refusal.Reason, detail string) *refusal.Error {
 	return e
 }
 
-// overloaded returns the refusal of a request that doesn't fit now. If after is 0, the client should retry after one
-// second.
+// overloaded returns the refusal of a request that doesn't fit now. It asks the client to retry after the given time,
+// or after one second if after is 0.
 func overloaded(detail string, after time.Duration) *refusal.Error {
 	return refuse(refusal.Overloaded, detail).Later(or(after, overloadBackoff))
 }
@@ -64,7 +64,8 @@ var (
 	errSlow    = errors.New("the body came too slowly")
 )
 
-// enter admits a request before its body is read, or returns a refusal. See [budget.enter] for cut and the place.
+// enter admits a request before its body is read, or returns a refusal. See [budget.enter] for cut and the returned
+// place.
 func (s *Server) enter(cut func()) (*place, error) {
 	if refused := s.opts.Refuse(); refused != nil {
 		return nil, overloaded(refused.Error(), refused.After)
@@ -76,8 +77,8 @@ func (s *Server) enter(cut func()) (*place, error) {
 	return p, nil
 }
 
-// take passes a body to the Intake and returns the spans that it rejected, or a refusal. local is the local address of
-// the connection.
+// take passes data, a body, to the Intake and returns the spans that it rejected, or a refusal. local is the local
+// address of the connection.
 func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
 	defer connlimit.Working(local)()
 	began := time.Now()
@@ -122,7 +123,8 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	return refuse(refusal.Malformed, "the body is incomplete")
 }
 
-// authorized reports whether an Authorization header from an address has a token that may send traces.
+// authorized reports whether header, an Authorization header from the address `from`, has a token that may send traces,
+// or no token is needed.
 func (s *Server) authorized(header, from string) bool {
 	if s.opts.Authorized == nil {
 		return true
@@ -136,7 +138,7 @@ var errUnauthorized = &refusal.Error{
 	Reason: refusal.Unauthenticated, Detail: "a valid bearer token is needed", Header: http.Header{"Www-Authenticate": {"Bearer"}},
 }
 
-// Fields of ExportTraceServiceResponse and of the ExportTracePartialSuccess in it.
+// Field numbers of ExportTraceServiceResponse and of the ExportTracePartialSuccess in it.
 const (
 	responsePartial = protowire.Number(1)
 	partialRejected = protowire.Number(1)

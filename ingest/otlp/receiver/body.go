@@ -19,7 +19,7 @@ const (
 	zstandard
 )
 
-// encodingNames holds the values of HTTP's Content-Encoding and gRPC's grpc-encoding.
+// encodingNames maps the values of HTTP's Content-Encoding and gRPC's grpc-encoding to encodings.
 var encodingNames = map[string]encoding{"": identity, "identity": identity, "gzip": gzipped, "zstd": zstandard}
 
 // maxWindow is the largest supported window of zstd, in bytes. RFC 9659 does not allow senders a larger one.
@@ -30,18 +30,17 @@ var (
 	errOverBudget = errors.New("no memory left for the request")
 	errTooLarge   = errors.New("the request is too large")
 	errCorrupt    = errors.New("the compressed body is damaged")
-	errCutOff     = errors.New("the body was cut off") // by the budget
+	errCutOff     = errors.New("the body was cut off") // the budget called place.cut
 )
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
-// A compressed body is read completely before it is uncompressed. A slow sender therefore does not occupy a decoder,
-// uncompressing only takes processor time, and a few decoders are enough. Their number limits their memory, which is a
-// little over maxWindow each.
+// A compressed body is read completely before it is uncompressed. A slow sender therefore does not occupy a decoder:
+// decoding only takes processor time, so a few decoders are enough. Each takes a little over maxWindow bytes of memory.
 type bodies struct {
 	budget   *budget
 	memory   memory
-	limit    int64 // bytes of a body, uncompressed
+	limit    int64 // maximum bytes of an uncompressed body
 	decoders chan *decoder
 }
 
@@ -54,8 +53,8 @@ func newBodies(b *budget, limit int64) *bodies {
 	return s
 }
 
-// read returns the bytes of src, uncompressed. The caller must free them. size is the number of bytes in src, or −1 if
-// unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or an error of src or ctx.
+// read returns the body in src, uncompressed from enc. The caller must free it. size is the number of bytes in src, or
+// −1 if unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or an error of src or ctx.
 func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
@@ -87,7 +86,7 @@ func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, 
 	return b, nil
 }
 
-// uncompress returns sent uncompressed, and frees sent.
+// uncompress returns the uncompressed contents of sent, and frees sent. It waits for a decoder until ctx is done.
 func (s *bodies) uncompress(ctx context.Context, sent *body, enc encoding) (*body, error) {
 	defer sent.free()
 	select {
@@ -112,7 +111,8 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 	return nil, errCorrupt
 }
 
-// fill returns the bytes of src, at most limit.
+// fill returns the bytes of src. It returns errTooLarge if there are more than limit, and errOverBudget if the budget
+// has no room for them.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	b := &body{from: s, announced: size, limit: limit}
 	err := b.extend(pieceFor(min(size, minPiece))) // more would be wasted if the bytes never arrive
@@ -127,19 +127,19 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 }
 
 // body holds the bytes of one request, in memory charged to the budget. It grows piece by piece, and is joined to one
-// slice only once it is complete and valid. So a refused body uses recycled pieces and leaves no garbage, however
-// large it is.
+// slice only once it is complete and valid. A refused body therefore only uses recycled pieces and leaves no garbage,
+// however large it is.
 type body struct {
 	from   *bodies
 	pieces []*[]byte
 	size   int64  // bytes in pieces
-	limit  int64  // of size
+	limit  int64  // maximum of size
 	joined []byte // all bytes, if there was more than one piece; pieces is then empty
 
 	announced int64 // size according to the sender, or −1 if unknown
 }
 
-// bytes returns the body. It must be joined.
+// bytes returns the bytes of b. Call [body.join] first.
 func (b *body) bytes() []byte {
 	if len(b.pieces) == 1 {
 		return *b.pieces[0]
@@ -156,7 +156,7 @@ func (b *body) free() {
 	b.pieces, b.joined, b.size = nil, nil, 0
 }
 
-// extend adds an empty piece.
+// extend adds an empty piece of the given size, or returns errOverBudget.
 func (b *body) extend(size int64) error {
 	if !b.from.budget.reserve(size) {
 		return errOverBudget
@@ -165,8 +165,9 @@ func (b *body) extend(size int64) error {
 	return nil
 }
 
-// grow adds space for more bytes. Once minPiece bytes are there, it trusts an announced size of up to one piece, which
-// replaces the first piece, so that most bodies need not be joined.
+// grow adds space for more bytes, or returns errOverBudget. Once the first minPiece bytes have arrived, it trusts the
+// announced size and replaces the first piece by one of that size, at most maxPiece, so that most bodies need not be
+// joined.
 func (b *body) grow() error {
 	first := b.pieces[0]
 	if len(b.pieces) > 1 || cap(*first) > minPiece || b.announced <= b.size {
@@ -183,7 +184,7 @@ func (b *body) grow() error {
 	return nil
 }
 
-// join moves the body to one slice.
+// join moves the bytes of b into one slice, or returns errOverBudget.
 func (b *body) join() error {
 	if len(b.pieces) == 1 {
 		return nil
@@ -200,7 +201,8 @@ func (b *body) join() error {
 	return nil
 }
 
-// fill appends the bytes of src, up to the limit of b. It reserves memory as bytes arrive.
+// fill appends the bytes of src to b. It reserves memory as bytes arrive. It returns errTooLarge if src has more bytes
+// than b.limit allows.
 func (b *body) fill(src io.Reader) error {
 	var next [1]byte
 	for {
@@ -239,10 +241,10 @@ func (b *body) fill(src io.Reader) error {
 // reader reads the pieces of a body.
 type reader struct {
 	pieces []*[]byte
-	at     int // in the first of them
+	at     int // position in the first piece
 }
 
-// Read reads from one piece at a time.
+// Read implements [io.Reader]. It reads from one piece at a time.
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.pieces) > 0 && r.at == len(*r.pieces[0]) {
 		r.pieces, r.at = r.pieces[1:], 0
@@ -268,7 +270,7 @@ type decoder struct {
 	zstd *zstd.Decoder
 }
 
-// open returns a reader of sent uncompressed. The encoding isn't identity.
+// open returns a reader of the uncompressed contents of sent. enc must not be identity.
 func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 	src := &reader{pieces: sent.pieces}
 	switch {

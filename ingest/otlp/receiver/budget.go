@@ -11,8 +11,8 @@ import (
 // budget limits the requests in flight and the memory that they hold. It never waits, because a request that waits for
 // memory while it holds some could deadlock. It is safe for concurrent use.
 //
-// Requests share the processor. If it is the bottleneck, each admitted request delays all others, until senders give
-// up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders do not count.
+// Requests share the processor. If it is the bottleneck, each admitted request delays all others, until senders give up
+// on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders don't reduce the limit.
 //
 // Slow senders must not take the places and the memory of others, however many there are. If either runs short, the
 // budget cuts off the slow body that has been arriving for the longest time.
@@ -20,11 +20,11 @@ type budget struct {
 	maxRequests, maxBytes int64
 	slow                  time.Duration // minimum age of an arriving body to count as slow
 	bytes                 atomic.Int64
-	late                  atomic.Bool // the Intake was slow with the last request
+	late                  atomic.Bool // the Intake took longer than lateAfter for the last request
 
 	mu       sync.Mutex // guards the fields below and the fields of places
 	requests int64
-	arriving list.List // of *place whose body is arriving, oldest first
+	arriving list.List // elements are *place whose body is arriving, oldest first
 }
 
 // place is the right of one request to be in flight.
@@ -32,19 +32,20 @@ type place struct {
 	of    *budget
 	began time.Time
 	cut   func()        // aborts the reading of the body
-	entry *list.Element // in budget.arriving; nil if the body has arrived or was cut off
+	entry *list.Element // element in budget.arriving; nil if the body has arrived or was cut off
 	held  bool          // counts as a request of the budget
 }
 
 const (
-	lateAfter    = 100 * time.Millisecond // from the complete body until the Intake returned
-	lateRequests = 256                    // admitted then; enough for commits of lateAfter, and few enough for some cores to finish in that time
-	slowAfter    = time.Second            // from a header to the last byte of its body; usually a tenth of this suffices
+	lateAfter    = 100 * time.Millisecond // time that the Intake may take without being slow
+	lateRequests = 256                    // maximum requests while it is slow: enough for commits of lateAfter, and few enough for some cores to finish in that time
+	slowAfter    = time.Second            // age at which an arriving body counts as slow; a tenth of this usually suffices
 	cutShare     = 4                      // slow bodies are cut off while less than 1/cutShare of the memory is free, before others are refused
 )
 
-// enter admits one more request, or returns nil. The caller must call arrived when it has the body, and leave in any
-// case. cut must abort the reading of the body. It is called at most once, before arrived returns, and must not block.
+// enter admits one more request, or returns nil if there are too many. The caller must call arrived once it has the
+// body, and leave in any case. cut must abort the reading of the body, without blocking. It is called at most once,
+// before arrived returns.
 func (b *budget) enter(cut func()) *place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,8 +64,8 @@ func (b *budget) enter(cut func()) *place {
 	return p
 }
 
-// cutSlowest cuts off the body that has been arriving for the longest time and frees its place. It returns false if
-// this body isn't slow. The memory is freed once the reader notices. The caller holds mu.
+// cutSlowest cuts off the body that has been arriving for the longest time and frees its place. It returns false if no
+// body is arriving or this one isn't slow yet. The memory is freed once the reader notices. The caller holds mu.
 func (b *budget) cutSlowest() bool {
 	oldest := b.arriving.Front()
 	if oldest == nil {
@@ -80,13 +81,13 @@ func (b *budget) cutSlowest() bool {
 	return true
 }
 
-// settle removes p from the arriving bodies. The caller holds mu.
+// settle removes p from the arriving bodies, which must contain it. The caller holds mu.
 func (p *place) settle() {
 	p.of.arriving.Remove(p.entry)
 	p.entry = nil
 }
 
-// release frees the place once. The caller holds mu.
+// release frees the place, unless it is already free. The caller holds mu.
 func (p *place) release() {
 	if p.held {
 		p.held = false
@@ -104,7 +105,7 @@ func (p *place) arrived() bool {
 	return p.held
 }
 
-// leave frees the place.
+// leave frees the place, unless the body was cut off, which has freed it.
 func (p *place) leave() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -121,10 +122,11 @@ func (b *budget) inFlight() int64 {
 	return b.requests
 }
 
-// taken records how long the Intake took for a request.
+// taken records took, the time that the Intake needed for a request, to notice when it is slow.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
-// reserve reports whether n more bytes fit. If so, the caller must call release.
+// reserve reserves n bytes and returns true, or returns false if they don't fit. The caller must release reserved
+// bytes.
 func (b *budget) reserve(n int64) bool {
 	ok := take(&b.bytes, n, b.maxBytes)
 	if !ok || b.bytes.Load() > b.maxBytes-b.maxBytes/cutShare {
@@ -150,10 +152,10 @@ func take(total *atomic.Int64, n, limit int64) bool {
 	return false
 }
 
-// Sizes of pieces of memory, in bytes: powers of two.
+// Sizes of memory pieces, in bytes and as powers of two.
 const (
 	minPieceBits = 16 // first piece of a body of unknown size
-	maxPieceBits = 20 // most bodies need one piece
+	maxPieceBits = 20 // largest piece; most bodies need only one
 	minPiece     = 1 << minPieceBits
 	maxPiece     = 1 << maxPieceBits
 )
@@ -161,12 +163,13 @@ const (
 // memory keeps pieces for reuse, by size. It is safe for concurrent use.
 type memory [maxPieceBits - minPieceBits + 1]sync.Pool
 
-// pieceFor returns the best size of a piece for n bytes, at most maxPiece.
+// pieceFor returns the size of the smallest piece with room for n bytes, or maxPiece if none has.
 func pieceFor(n int64) int64 {
 	return 1 << min(maxPieceBits, max(minPieceBits, bits.Len64(uint64(max(n, 1)-1))))
 }
 
-// alloc returns an empty piece of the given size. Its memory isn't cleared.
+// alloc returns an empty piece with the given capacity, which must be one that pieceFor returns. Its memory isn't
+// cleared.
 func (m *memory) alloc(size int64) *[]byte {
 	if b, ok := m[bits.TrailingZeros64(uint64(size))-minPieceBits].Get().(*[]byte); ok {
 		return b

@@ -149,7 +149,7 @@ func FuzzGRPC(f *testing.F) {
 	})
 }
 
-// call is a call without a connection.
+// call is a gRPC call without a connection.
 type call struct {
 	grpc.ServerStream // nil
 	ctx               context.Context
@@ -163,7 +163,7 @@ func (c *call) SendMsg(any) error {
 	return nil
 }
 
-// sentStream is the data of a call after its header.
+// sentStream holds the data that a call sends after its header.
 type sentStream struct {
 	grpc.ServerTransportStream // nil
 	left                       *bytes.Reader

@@ -75,7 +75,7 @@ func (s *Server) export(_ any, stream grpc.ServerStream) error {
 	return err
 }
 
-// exportGRPC returns the rejected spans of a request, or a refusal.
+// exportGRPC processes a call and returns the rejected spans, or a refusal. It sets event.Bytes.
 func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error) {
 	header, _ := metadata.FromIncomingContext(ctx)
 	client, ok := peer.FromContext(ctx)
@@ -109,7 +109,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// readGRPC returns the one message of a call, uncompressed. The caller must free it.
+// readGRPC returns the only message of a call, uncompressed. The caller must free it.
 func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
 	defer time.AfterFunc(s.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
 	stream := rawStreamOf(ctx)
@@ -127,7 +127,7 @@ func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
 	return s.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
 }
 
-// readPrefix reads the prefix of a message: its size in bytes and whether it is compressed.
+// readPrefix reads the prefix of a message, and returns the size of the message in bytes and whether it is compressed.
 func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	var prefix [5]byte
 	if err := stream.ReadMessageHeader(prefix[:]); err != nil {
@@ -193,7 +193,7 @@ func cancelable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }
 
-// cancel cancels the call of ctx, with a cause.
+// cancel cancels the call of ctx with the given cause.
 func cancel(ctx context.Context, cause error) {
 	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc); ok {
 		cancel(cause)

@@ -109,7 +109,7 @@ func TestGRPCRefusals(t *testing.T) {
 	}
 }
 
-// retryDelay returns the delay before a retry that a refusal asks for, or 0.
+// retryDelay returns the delay that st, a refusal, asks for before a retry, or 0.
 func retryDelay(st *status.Status) time.Duration {
 	for _, detail := range st.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -132,7 +132,7 @@ func tracesOf(n, attributes int) ptrace.Traces {
 	return traces
 }
 
-// requestOf returns such spans as an export request in protobuf.
+// requestOf returns the spans of tracesOf as an export request in protobuf.
 func requestOf(n, attributes int) []byte {
 	data, err := ptraceotlp.NewExportRequestFromTraces(tracesOf(n, attributes)).MarshalProto()
 	if err != nil {
@@ -141,7 +141,7 @@ func requestOf(n, attributes int) []byte {
 	return data
 }
 
-// compressed returns data in the encoding with the given name.
+// compressed returns data compressed with the encoding name.
 func compressed(name string, data []byte) []byte {
 	var out bytes.Buffer
 	switch name {
@@ -174,7 +174,7 @@ func dial(t testing.TB, address string, opts ...grpc.DialOption) *grpc.ClientCon
 	return conn
 }
 
-// exportRaw sends bytes as the message of a call and returns the bytes of the answer.
+// exportRaw sends request as the message of a call of Export, and returns the answer undecoded.
 func exportRaw(ctx context.Context, conn *grpc.ClientConn, request []byte, opts ...grpc.CallOption) ([]byte, error) {
 	var response []byte
 	err := conn.Invoke(ctx, exportMethod, &request, &response, opts...)
@@ -195,7 +195,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (rawCodec) Name() string { return "proto" }
 
-// framed returns a message with its gRPC prefix.
+// framed returns message after its gRPC prefix.
 func framed(flags byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(message))), message...)
 }
@@ -218,7 +218,7 @@ func readAnswer(t testing.TB, r *http.Response) answer {
 	return answer{code: r.StatusCode, header: r.Header, body: body, grpc: r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status")}
 }
 
-// rawCall sends the data of body after the header of a call of Export.
+// rawCall calls Export, sends the data of body as it is, and returns the answer.
 func rawCall(t testing.TB, address, encoding string, body io.Reader) answer {
 	t.Helper()
 	response, err := tryCall(t, address, encoding, body)

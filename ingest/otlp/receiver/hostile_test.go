@@ -25,7 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// rawConn is an HTTP connection without a client.
+// rawConn is a connection on which tests write HTTP byte by byte, without a client.
 type rawConn struct{ net.Conn }
 
 // connect opens a connection with a deadline and sends text.
@@ -40,7 +40,7 @@ func connect(t testing.TB, to net.Addr, text string) rawConn {
 	return rawConn{c}
 }
 
-// answer reads an answer.
+// answer reads an HTTP response.
 func (c rawConn) answer(t testing.TB) answer {
 	t.Helper()
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -369,7 +369,7 @@ func raceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// count counts got, which must be one of the two.
+// count adds 1 to ones if got is one, or to others if it is other. It fails the test for any other value.
 func count[T comparable](t *testing.T, got, one, other T, ones, others *atomic.Int64) {
 	switch got {
 	case one:

@@ -17,13 +17,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Paths that are served.
+// Paths of the HTTP server.
 const (
 	tracesPath = "/v1/traces"
 	zipkinPath = "/api/v2/spans" // of Zipkin's collector
 )
 
-// contentTypes of the formats of OTLP.
+// contentTypes holds the media types of OTLP's formats.
 var contentTypes = [...]string{Protobuf: "application/x-protobuf", JSON: "application/json"}
 
 // newHTTP returns a server for HTTP/1, the version that OTLP exporters use on this port.
@@ -62,7 +62,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.opts.Observe(event)
 }
 
-// exportHTTP returns the rejected spans of a request, or a refusal. known reports whether the Content-Type was known.
+// exportHTTP processes a request and returns the rejected spans, or a refusal. format and known are the results of
+// formatOf. It sets event.Bytes.
 func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
 	enc, err := s.admit(r, format, known)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 	return s.take(r.Context(), local, b.bytes(), format)
 }
 
-// admit returns the encoding of the body, or a refusal if the header alone is reason for one.
+// admit returns the encoding of the body, or a refusal if the header alone gives a reason for one.
 func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding, error) {
 	enc, knownEncoding := encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))]
 	switch {
@@ -112,7 +113,7 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding
 	return enc, nil
 }
 
-// fromPage reports whether a page in a browser sent a request. Browsers add one of these headers to every POST.
+// fromPage reports whether a page in a browser sent r. Browsers add one of these headers to every POST.
 func fromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
@@ -123,8 +124,8 @@ var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a l
 // errMethod refuses a request that is not a POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
 
-// formatOf returns the format of a request, and whether its Content-Type is known. An unknown Content-Type is refused
-// in JSON, which people can read.
+// formatOf returns the format of the body of r, and whether its Content-Type is known. If the Content-Type is unknown,
+// it returns JSON for OTLP, so that people can read the refusal.
 func formatOf(r *http.Request) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)
@@ -138,7 +139,7 @@ func formatOf(r *http.Request) (f Format, known bool) {
 	return Format(i), true
 }
 
-// writeAccepted answers as prescribed by OTLP, or like Zipkin, which has no form for rejected spans.
+// writeAccepted answers a request as OTLP prescribes, or like Zipkin, whose answers can't report rejected spans.
 func writeAccepted(w http.ResponseWriter, format Format, rejected Rejected) {
 	switch format {
 	case Zipkin:

@@ -21,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// post sends a body over HTTP.
+// post sends body to the traces path over HTTP and returns the answer.
 func post(t testing.TB, s *Server, contentType, encoding string, body io.Reader) answer {
 	t.Helper()
 	header := http.Header{"Content-Type": {contentType}, "Content-Encoding": {encoding}}
@@ -43,7 +43,7 @@ func send(t testing.TB, address, method, path string, header http.Header, body i
 	return readAnswer(t, response)
 }
 
-// statusOf decodes the body of a refusal in the format that its Content-Type names.
+// statusOf decodes the body of r, a refusal, in the format that its Content-Type names.
 func statusOf(t testing.TB, r answer) *statuspb.Status {
 	t.Helper()
 	var st statuspb.Status

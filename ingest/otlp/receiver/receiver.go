@@ -32,7 +32,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Format is the encoding of a body.
+// Format is the format of a request body.
 type Format uint8
 
 // The formats of OTLP, and JSON of Zipkin, version 2.
@@ -57,27 +57,27 @@ type Rejected struct {
 	Why   string // shown to clients; may be set although Spans is 0
 }
 
-// Options configure a [Server]. A zero field has its default value.
+// Options configures a [Server]. Zero fields get their default.
 type Options struct {
 	GRPC string        // address of gRPC, host:port, or "" for off; port 0 is any port, see [Server.GRPCAddr]
 	HTTP string        // address of HTTP, like GRPC
-	TLS  connlimit.TLS // for both; clear text if zero
+	TLS  connlimit.TLS // encryption of both addresses; clear text if zero
 
-	// Authorized reports whether a bearer token from an address may send traces. If it is nil, no token is needed. It
-	// must be safe for concurrent use.
+	// Authorized reports whether the bearer token, from the address `from`, may send traces. If Authorized is nil, no
+	// token is needed. It must be safe for concurrent use.
 	Authorized func(token, from string) bool
 
-	// Trusted reports whether a request over HTTP is accepted although a browser sent it. If it is nil, all are
-	// accepted. It is not called if senders need a token, since pages have no token. It must be safe for concurrent
-	// use.
+	// Trusted reports whether to accept a request over HTTP that a page in a browser sent. If Trusted is nil, all such
+	// requests are accepted. It is not called if senders need a token, since pages have no token. It must be safe for
+	// concurrent use.
 	Trusted func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
-	MaxInFlightBytes int64         // memory of all requests that are read, uncompressed or taken; default 160 MiB
+	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
 	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default 1024
 	MaxConnections   int           // open connections of each address; default 1024
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
-	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
+	IdleTimeout      time.Duration // time until a connection without requests is closed; default 5 min
 
 	// Refuse is called before a body is read and returns the refusal that the Intake would currently return for any
 	// request, or nil. It must be safe for concurrent use and may be nil.
@@ -86,7 +86,7 @@ type Options struct {
 	Log     *slog.Logger // internal errors of the Intake; discarded if nil
 }
 
-// Defaults and fixed limits.
+// Defaults of [Options] and fixed limits.
 const (
 	defaultRequestBytes  = 64 << 20
 	defaultInFlightBytes = 160 << 20 // the largest request needs 131 MiB, others a quarter to half a MiB
@@ -95,13 +95,13 @@ const (
 	defaultReadTimeout   = 30 * time.Second
 	defaultIdleTimeout   = 5 * time.Minute
 
-	headerTimeout   = 10 * time.Second // for a header, or to set a connection up; ReadTimeout if that is shorter
+	headerTimeout   = 10 * time.Second // for a header or the setup of a connection; ReadTimeout if that is shorter
 	answerTimeout   = 10 * time.Second // for a client to read its answer
 	maxHeaderBytes  = 32 << 10
 	maxHeaders      = 256 // fields of one request; SDKs send about ten
-	streamsPerConn  = 256 // concurrent gRPC requests of one connection; SDKs and Collectors have 1 to 100
+	streamsPerConn  = 256 // concurrent gRPC requests per connection; SDKs and Collectors have 1 to 100
 	pingInterval    = 10 * time.Second
-	overloadBackoff = time.Second // for a refusal without a delay of its own
+	overloadBackoff = time.Second // delay before a retry if the refusal has none of its own
 )
 
 func (o Options) withDefaults() Options {
@@ -130,11 +130,11 @@ func or[T ~int | ~int64](value, otherwise T) T {
 	return value
 }
 
-// errInFlight rejects options that would refuse the largest requests forever.
+// errInFlight rejects options with which the largest requests would always be refused.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns the minimum MaxInFlightBytes that admits a request of maxRequestBytes. A body takes its size twice,
-// either compressed and uncompressed, or in pieces and joined. Pieces are rounded up.
+// InFlight returns the smallest MaxInFlightBytes that admits a request of maxRequestBytes. A body is held twice for a
+// moment, either compressed and uncompressed, or in pieces and joined. Pieces are rounded up.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
 // Server receives OTLP. Its life cycle is New, Listen, Serve, Shutdown.
@@ -150,7 +150,8 @@ type Server struct {
 	handling sync.RWMutex // read-locked by every HTTP handler, so that Shutdown can wait for all
 }
 
-// New returns a server that passes requests to intake. It reads the TLS files but opens no address.
+// New returns a server that passes requests to intake. It reads the TLS files but opens no address. It returns an error
+// if these can't be used, or if opts.MaxInFlightBytes is too small.
 func New(intake Intake, opts Options) (*Server, error) {
 	opts = opts.withDefaults()
 	if need := InFlight(opts.MaxRequestBytes); opts.MaxInFlightBytes < need {
@@ -169,7 +170,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen opens the addresses. If it fails, it leaves no address open.
+// Listen opens the addresses in the options. If it fails, it leaves no address open.
 func (s *Server) Listen(ctx context.Context) (err error) {
 	if s.grpc, err = listener.OpenGRPC(ctx, s.listenerConfig("OTLP over gRPC", s.opts.GRPC), s.newGRPC); err != nil {
 		return err
@@ -198,10 +199,10 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// GRPCAddr returns the open address of gRPC, or nil if it is off. Call it after Listen.
+// GRPCAddr returns the address on which gRPC is served, or nil if it is off. Call it after Listen.
 func (s *Server) GRPCAddr() net.Addr { return s.grpc.Addr() }
 
-// HTTPAddr returns the open address of HTTP, or nil if it is off. Call it after Listen.
+// HTTPAddr returns the address on which HTTP is served, or nil if it is off. Call it after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
 // Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other
@@ -220,9 +221,9 @@ func (s *Server) Serve() error {
 	return serving.Wait()
 }
 
-// Shutdown accepts no more requests and returns when the current ones are answered. If ctx is done first, it closes
-// their connections, cancels their contexts, and waits for the Intake, which respects the contexts. It then returns an
-// error that wraps ctx's.
+// Shutdown stops accepting requests and returns nil once the current ones are answered. If ctx is done first, it closes
+// their connections, cancels their contexts, and waits for the Intake, which returns soon. It then returns an error
+// that wraps the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var draining errgroup.Group
 	for _, l := range s.listeners() {

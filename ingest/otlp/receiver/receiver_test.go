@@ -38,7 +38,7 @@ func (h *held) Take(ctx context.Context, body []byte, _ Format) (Rejected, error
 	}
 }
 
-// background sends a request over both transports and returns their answers: nil for success.
+// background sends body over both transports and returns a channel for the two results: nil for success.
 func background(t testing.TB, s *Server, body []byte) <-chan error {
 	answers := make(chan error, 2)
 	conn := dial(t, s.GRPCAddr().String())

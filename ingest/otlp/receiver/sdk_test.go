@@ -37,7 +37,7 @@ type client struct {
 // quick is the interval between retries of exporters. Delays requested by servers take precedence.
 const quick = 10 * time.Millisecond
 
-// exporters create the exporters of the OpenTelemetry SDK.
+// exporters holds functions that create the exporters of the OpenTelemetry SDK, by transport.
 var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExporter{
 	"gRPC": func(t testing.TB, s *Server, c client) sdk.SpanExporter {
 		opts := []otlptracegrpc.Option{
@@ -77,7 +77,7 @@ var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExpor
 	},
 }
 
-// export sends spans through the SDK's batch processor, and returns the last error of the exporter.
+// export sends the given number of spans through the SDK's batch processor, and returns the error of the last export.
 func export(t testing.TB, e sdk.SpanExporter, spans int) error {
 	t.Helper()
 	last := &lastError{SpanExporter: e}
