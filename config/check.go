@@ -219,7 +219,7 @@ func (c *checker) routes() {
 	}
 }
 
-// sizes checks that limits fit into the limits that include them.
+// sizes checks that otlp.max-request is at most memory/requestShare.
 func (c *checker) sizes() {
 	cfg := &c.e.Config
 	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare,

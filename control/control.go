@@ -128,7 +128,8 @@ type published struct {
 	plan    *protocol.Plan
 	enabled map[string]bool // IDs of the tracepoints in any arm; nil for all, because an arm has everything on
 	next    chan struct{}   // closed when the next plan is published
-	// delivered is closed when all agents that waited for this plan have received it. It is nil if no agent waited.
+	// delivered is closed once every agent that was waiting for this plan has received it. It is nil for the initial
+	// plan.
 	delivered <-chan struct{}
 
 	waiting atomic.Int64  // agents that have this plan and wait for the next one

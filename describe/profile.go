@@ -100,7 +100,7 @@ const wireFrame = 1
 // maxDepth limits the depth of a profile.
 const maxDepth = 1 << 12
 
-// preorder computes the total times and returns the frames depth first, with siblings sorted by falling total time,
+// preorder computes the total times and returns the frames depth first, with siblings sorted by decreasing total time,
 // then by name.
 func (b *builder) preorder() []Frame {
 	for i := len(b.frames) - 1; i >= 0; i-- { // children come after their parents

@@ -22,8 +22,8 @@ type Suspect struct {
 	EmitsSpans bool               `json:"emits_spans"` // if false, only attributes of its callers name it
 	Score      Number             `json:"score"`       // the sum of the parts
 	Parts      SuspectParts       `json:"parts"`
-	Operations []SuspectOperation `json:"operations"`  // by falling score
-	AddedCalls []AddedCall        `json:"added_calls"` // by falling time
+	Operations []SuspectOperation `json:"operations"`  // in decreasing order of score
+	AddedCalls []AddedCall        `json:"added_calls"` // in decreasing order of time
 }
 
 // AddedCall presents an operation that a suspect calls more often than before.
@@ -99,7 +99,7 @@ type SuspectInstance struct {
 // keyVersion is the attribute for versions. All other attributes name instances, hosts and zones.
 const keyVersion = "service.version"
 
-// Instances presents the instances, hosts, zones and versions that carry most of the cost of s, by falling part.
+// Instances presents the instances, hosts, zones and versions that carry most of the cost of s, by decreasing part.
 func (n *Names) Instances(s *compare.Suspect) []SuspectInstance {
 	all := make([]SuspectInstance, 0, len(s.Instances))
 	for _, x := range s.Instances {

@@ -13,7 +13,7 @@ import (
 // Incident is an incident together with the request types and problems that it affects.
 type Incident struct {
 	incident.Incident
-	Types    []AffectedType  // by falling loss, at most maxAffected
+	Types    []AffectedType  // in decreasing order of loss, at most maxAffected
 	Share    float64         // requests of Types as a share of all requests since the onset; 0: unknown
 	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place

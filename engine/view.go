@@ -39,8 +39,8 @@ type View struct {
 	Spans     *observation.RecentSpans // recent durations of spans
 	Coverage  *trace.Coverage          // spans of the traces ingested
 	Deploys   []Deploy                 // the latest 1,000, oldest first
-	// Common lists places of different request types that rise and fall together, by falling correlation. It is empty
-	// while there is no problem.
+	// Common lists places of different request types that rise and fall together, by decreasing correlation. It is
+	// empty without an open problem.
 	Common []explain.CommonEdges
 
 	detector   *detect.Detector

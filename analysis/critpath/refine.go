@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// refinement refines the sections of critical paths by tracepoint spans.
+// refinement subdivides the sections of critical paths at tracepoint spans. It is reused for one trace after another.
 type refinement struct {
 	strictTouching bool // Options
 

@@ -78,7 +78,8 @@ func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	return 1
 }
 
-// meanShares returns, for each place in family, the expected part of an excess that every request bears in its subtree.
+// meanShares returns, for each place in family, the expected fraction of e's excess that lies in the subtree of that
+// place, assuming that the excess affects all requests alike. Own times are multiplied by scale.
 //
 // Suppose that the excess lies in a place with the mean own time m. Before, the place took m−Δ, where Δ is the excess
 // of the edge, and all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝

@@ -30,8 +30,8 @@ var waiting = map[string]string{
 	"other":     "waiting for something else in the kernel",
 }
 
-// waitingForCPU describes two classes with the same remedy: threads that other threads interrupt, and threads that
-// others keep from running.
+// waitingForCPU describes both preempted (another thread took the CPU) and runqueue (the thread could run but was not
+// yet scheduled), because the remedy is the same.
 const waitingForCPU = "waiting for a CPU"
 
 // WaitClass returns the class of the kernel waits whose spans have the operation op, or "" if op is not a kernel wait.

@@ -155,10 +155,11 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 // grouperVersion is the first byte of an encoded [Grouper].
 const grouperVersion = 1
 
-// AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
-// and open problems. more appends the state of package detect, first for nil and then after each group. Groupers with
-// the same requests in the same epochs have equal encodings, whatever the order within an epoch. AppendBinary takes
-// time and memory for all groups and must not run concurrently with Observe.
+// AppendBinary appends the encoded state of g to b. The encoding omits request types, the table, splits, options, open
+// problems and expectations, except for the counts of the next mix. more appends the state of package detect, first for
+// nil and then after each group. Groupers with the same requests in the same epochs have equal encodings, whatever the
+// order within an epoch. AppendBinary takes time and memory proportional to the number of groups, and must not run
+// concurrently with Observe.
 func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byte) []byte {
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)

@@ -304,8 +304,8 @@ func (g *Grouper) ByType() iter.Seq2[*Group, []*Group] {
 	}
 }
 
-// Groups returns all request types by falling number of current requests, each followed by its groups in the same
-// order.
+// Groups returns all request types in decreasing order of their number of current requests, each followed by its groups
+// in the same order.
 func (g *Grouper) Groups() []*Group {
 	all := slices.Clone(g.all())
 	slices.SortFunc(all, func(a, b *Group) int {

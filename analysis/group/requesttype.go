@@ -41,7 +41,7 @@ const joinSimilarity = 0.5
 type entryTypes struct {
 	sets  map[analysis.Hash]*childSet // fewer than 2·maxChildSets
 	limit analysis.Hash               // the smallest hash of a dropped set, or zero
-	types []RequestType               // by falling count; set by Freeze
+	types []RequestType               // in decreasing order of count; set by Freeze
 	rest  analysis.Hash               // the type of sets that resemble no cluster
 	// known maps sets of children to their types: the learned sets and, as a cache, later ones.
 	known map[analysis.Hash]analysis.Hash

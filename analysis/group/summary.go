@@ -32,7 +32,7 @@ type Summary struct {
 	// Between is the fraction (0–1) of the variance of a request type that lies between the means of its groups, and so
 	// is explained by their paths. The rest lies within groups. It is NaN for groups and without variance.
 	Between float64
-	Edges   []EdgeShare   // by falling share of the mean; Edge 0, the remainder, last
+	Edges   []EdgeShare   // in decreasing order of share of the mean; Edge 0, the remainder, last
 	Bins    []VariableBin // values that distinguish the group from others with the same path, or nil
 	Size    *SizeModel    // has the CoV of the group; nil if the group is not judged by size
 	Latency []Bin         // histogram of the durations, ascending, without empty bins

@@ -184,7 +184,7 @@ func (c *Counts) Last() Slice {
 	return c.newest
 }
 
-// First returns the first slice with calls, or -1 without calls.
+// First returns the first slice with calls, or -1 if there are no calls.
 func (c *Counts) First() Slice {
 	if c.empty() {
 		return -1
@@ -205,14 +205,14 @@ type Encoded struct {
 // More reports whether any cells are left.
 func (p *Encoded) More() bool { return len(p.rest) > 0 }
 
-// Next removes and returns the first cell. It must not be called without cells.
+// Next removes and returns the first cell. It must not be called if there are no cells left.
 func (p *Encoded) Next() Cell {
 	x, i := decodeCell(p.rest, 0, p.before)
 	p.rest, p.before = p.rest[i:], x.Slice
 	return x
 }
 
-// Peek returns the first cell. It must not be called without cells.
+// Peek returns the first cell. It must not be called if there are no cells left.
 func (p *Encoded) Peek() Cell {
 	x, _ := decodeCell(p.rest, 0, p.before)
 	return x

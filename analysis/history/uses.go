@@ -54,7 +54,7 @@ type ServiceUse struct {
 	Use
 	Service    trace.Symbol
 	Opaque     bool           // it emits no spans
-	Operations []OperationUse // by falling number of calls in Now, then ascending
+	Operations []OperationUse // in decreasing order of their number of calls in Now, then ascending
 }
 
 // OperationUse is the use of an operation of a service that others call, with the own time of its span alone.

@@ -24,8 +24,8 @@ type bins struct {
 	ticks    bool          // their requests come from ticks and minutes, not from periods
 }
 
-// binsOf returns bins that cover [from, to). If edge isn't 0, one of the bins starts there, or in the same minute if
-// the requests are only known by minute. If the span is too long, length is 0.
+// binsOf returns bins that cover [from, to). If edge isn't 0, one of the bins starts there, rounded down to the minute
+// if requests are only kept per minute. Bins of whole periods ignore edge. If the span is too long, length is 0.
 func binsOf(from, to, edge, now trace.Nanos) bins {
 	span, known := to.Sub(from), stats.Tick
 	if from < now.Add(-live.TicksKept) {

@@ -226,7 +226,7 @@ type address struct {
 	conn *conn
 }
 
-// LocalAddr returns an address for Working.
+// LocalAddr returns the local address of c, wrapped so that [Working] can find c from it.
 func (c *conn) LocalAddr() net.Addr { return address{c.TCPConn.LocalAddr(), c} }
 
 // Close closes the connection.

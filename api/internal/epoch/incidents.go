@@ -226,8 +226,8 @@ func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
-// Key returns the key that lists are sorted by, in ascending order. Open incidents come first, by falling severity,
-// then closed ones. Of equal ones, the latest comes first.
+// Key returns the key that lists are sorted by, in ascending order. Open incidents come first, the most severe of them
+// at the top, then closed ones. Of equal ones, the latest comes first.
 func (x *IncidentRow) Key() float64 {
 	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())

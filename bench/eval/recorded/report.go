@@ -34,7 +34,7 @@ type Score struct {
 type Result struct {
 	Name    string  `json:"name"`
 	Fault   string  `json:"fault"`
-	Ranking []Entry `json:"ranking"` // by falling score; not nil
+	Ranking []Entry `json:"ranking"` // in decreasing order of score; not nil
 	// RankService is the rank of the labelled service among the distinct services of Ranking.
 	RankService *int `json:"rank_service"`
 	// RankOperation is the rank of the labelled operation in Ranking. It is nil if the ranking lacks it, or if no
