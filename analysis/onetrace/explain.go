@@ -364,8 +364,8 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	})
 }
 
-// compare orders suspects by decreasing evidence. If it is equal, the earlier call comes first: it may be the cause of the
-// later one.
+// compare orders suspects by decreasing evidence. If it is equal, the earlier call comes first: it may be the cause of
+// the later one.
 func (x *explaining) compare(a, b CallSuspect) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.path.Nodes[a.Node].Start, x.path.Nodes[b.Node].Start),
 		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Op, b.Op),
