@@ -39,11 +39,6 @@ const (
 	CallFlowEvidence EvidenceKind = "call_flow" // the paths that the requests take
 )
 
-// EvidenceKinds returns all kinds of evidence.
-func EvidenceKinds() []EvidenceKind {
-	return []EvidenceKind{LatencyEvidence, BaselineEvidence, SizeEvidence, EdgeEvidence, LocationEvidence, VariableEvidence, CallFlowEvidence}
-}
-
 // Plain appends text.
 func (s *Sentence) Plain(text string) { *s = append(*s, Phrase{Text: text}) }
 

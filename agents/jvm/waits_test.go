@@ -276,7 +276,7 @@ func collectCalls(t *testing.T, p *kernel.Probes, url string) (calls []call, eve
 	return calls, events
 }
 
-// callAt returns the call at time at, or nil. calls are those of one thread, in order.
+// callAt returns the call that was running at time at, or nil. calls are the calls of one thread, in order.
 func callAt(calls []call, at int64) *call {
 	i, found := slices.BinarySearchFunc(calls, at, func(c call, at int64) int { return cmp.Compare(c.From, at) })
 	if !found {

@@ -141,7 +141,7 @@ func TestCountCPUs(t *testing.T) {
 	}
 }
 
-// The number of CPUs is that of the machine, even for a process that may use only one of them.
+// A process that may use only one CPU still gets the number of CPUs of the machine.
 func TestCPUsOfMachine(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

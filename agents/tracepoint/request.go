@@ -59,7 +59,7 @@ func (e *entrySpan) attribute(key string) (string, bool) {
 }
 
 // requestOf returns the request that a span with the context sc belongs to. It follows the decision in the tracestate,
-// or decides if the tracestate has none.
+// or decides if the tracestate doesn't contain a decision.
 func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	if text := sc.TraceState().Get(protocol.TraceStateKey); text != "" {
 		if d, ok := protocol.ParseDecision(text); ok {

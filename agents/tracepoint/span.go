@@ -164,7 +164,7 @@ func (d *disabledSpan) SpanContext() trace.SpanContext { return d.spanContext }
 // TracerProvider returns the provider that started the span.
 func (d *disabledSpan) TracerProvider() trace.TracerProvider { return d.provider }
 
-// spanOf returns the span of ctx, or a no-op span if ctx has none.
+// spanOf returns the span of ctx, or a no-op span if ctx doesn't contain a span.
 func spanOf(ctx context.Context) trace.Span {
 	if s, ok := ctx.(*span); ok { // the common case, and faster
 		return s

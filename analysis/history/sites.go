@@ -299,7 +299,7 @@ func (h *Sites) within(s *tallySite) bool {
 		h.table.Operation(s.base).Kind == trace.Internal
 }
 
-// keep copies what was known about the same target from old.
+// keep copies the knowledge about the same target from old.
 func (t *target) keep(old *target) {
 	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
 }

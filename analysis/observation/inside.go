@@ -86,7 +86,7 @@ func (o *Observation) join() {
 			contexts = append(contexts, c)
 		}
 	}
-	o.Contexts, o.Edges, o.Refined = contexts, merged(o.Edges), merged(o.Refined)
+	o.Contexts, o.Edges, o.Refined = contexts, compactEdges(o.Edges), compactEdges(o.Refined)
 }
 
 // add adds the counts and times of x to c.

@@ -74,7 +74,7 @@ func (o *Observation) onPath(c trace.Context) bool {
 	return slices.ContainsFunc(o.Edges, func(e EdgeTime) bool { return e.Context == c })
 }
 
-// addCount adds c to o.Contexts, or its counts to those of the same context.
+// addCount adds c to o.Contexts. If c's context is already there, it adds the counts and times.
 func (o *Observation) addCount(c ContextCount) {
 	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int { return cmp.Compare(a.Context, x) })
 	if !found {
@@ -111,7 +111,7 @@ func (r *replacement) edges(o *Observation) {
 			within[was] = e.Edge
 		}
 	}
-	o.Edges = merged(o.Edges)
+	o.Edges = compactEdges(o.Edges)
 	for i := range o.Refined {
 		e := &o.Refined[i]
 		now, found := within[e.Within]
@@ -120,7 +120,7 @@ func (r *replacement) edges(o *Observation) {
 			e.Within = now
 		}
 	}
-	o.Refined = merged(o.Refined)
+	o.Refined = compactEdges(o.Refined)
 }
 
 // edge replaces the call in e. neighbour means that the call may be next to the edge.
@@ -136,18 +136,4 @@ func (r *replacement) edge(e *EdgeTime, neighbour bool) {
 		}
 	}
 	e.Edge = trace.EdgeOf(e.Context, e.Before, e.After)
-}
-
-// merged sorts edges and adds the times of equal ones.
-func merged(edges []EdgeTime) []EdgeTime {
-	slices.SortFunc(edges, func(a, b EdgeTime) int { return a.compare(&b) })
-	out := edges[:0]
-	for _, e := range edges {
-		if n := len(out); n > 0 && out[n-1].compare(&e) == 0 {
-			out[n-1].Nanos += e.Nanos
-		} else {
-			out = append(out, e)
-		}
-	}
-	return out
 }

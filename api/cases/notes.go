@@ -67,7 +67,7 @@ func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
 	return n.All(now)[render.Hex16(incident)].Muted != nil
 }
 
-// Acknowledgement returns the acknowledgement of an incident, or nil if it has none or it has expired.
+// Acknowledgement returns the acknowledgement of an incident, or nil if there is no acknowledgement in force.
 func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
 	return n.All(now)[render.Hex16(incident)].Acknowledged
 }

@@ -228,7 +228,7 @@ func (r renderer) finding(v *search.Investigation) string {
 }
 
 // next describes the next step for a problem, either Sibyl's or a remedy for people. advice is the next step for the
-// problem's incident, or nil if it has none.
+// problem's incident, or nil if the problem belongs to no incident.
 func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {

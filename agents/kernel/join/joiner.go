@@ -14,7 +14,7 @@ import (
 // Joiner attributes waits to the spans and services of processes. It is not safe for concurrent use.
 type Joiner struct {
 	// Hurried delays reading a process whose environment does not name a service. It is for callers with many
-	// processes, most of which end soon.
+	// processes that mostly end soon.
 	Hurried bool
 	// Inspector reads the processes. Its patience is the approximate total time that all methods wait.
 	Inspector untrusted.Inspector

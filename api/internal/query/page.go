@@ -110,8 +110,7 @@ type Page struct {
 // DefaultLimit is the default length of pages.
 const DefaultLimit = 100
 
-// PageOf returns the page selected by the parameters limit and cursor, both of which may be nil. sort is the order of
-// the list.
+// PageOf returns the page selected by the parameters limit and cursor. Both may be nil. sort is the order of the list.
 func PageOf(limit *int, cursor *string, sort string) Page {
 	p := Page{DefaultLimit, cursor, sort}
 	if limit != nil {

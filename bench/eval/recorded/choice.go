@@ -302,7 +302,7 @@ func (g *caseRun) arms() *plan {
 // armSalt makes the selection of arms independent of other hashes of trace IDs.
 const armSalt = 0x61726d
 
-// of returns the arm of the request with the given ID. If it has none, the result enables no tracepoints.
+// of returns the arm of the request with the given ID. If the request has no arm, the result enables no tracepoints.
 func (p *plan) of(id trace.ID, seed uint64) enabled {
 	u := float64(trace.Mix(id.Hash(), trace.Mix(seed, armSalt))>>11) * 0x1p-53
 	for i, share := range p.shares {
