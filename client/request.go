@@ -178,7 +178,8 @@ func (c *Client) withHint(err error) error {
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
 	}
-	if strings.Contains(err.Error(), "malformed HTTP response") { // the error has no type, and contains raw bytes
+	// The errors have no types. The first contains raw bytes; the second is for a server that speaks before it is asked.
+	if text := err.Error(); strings.Contains(text, "malformed HTTP response") || strings.Contains(text, "readLoopPeekFail") {
 		return fmt.Errorf("%s does not speak HTTP: name the address "+
 			"of the API with --server, whose default port is 8321",
 			c.server)
