@@ -71,7 +71,7 @@ func (t *Tracker) burning(b *Burn) *tracked {
 		func(x *tracked) bool { return x.IsOpen() && x.misses(&b.Objective) },
 		func(x *tracked) bool { return x.IsOpen() && b.passes(x.service) },
 		func(x *tracked) bool {
-			return x.mayReturn() && b.At.Sub(x.Closed()) <= t.returning() && x.misses(&b.Objective)
+			return x.mayReturn() && b.At.Sub(x.Closed()) <= t.baseline.returning() && x.misses(&b.Objective)
 		},
 	}
 	for _, is := range all {
@@ -115,7 +115,9 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 		found = slices.DeleteFunc(slices.Clone(c.Suspects),
 			func(s compare.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
 		slices.SortStableFunc(found,
-			func(a, b compare.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
+			func(a, b compare.Suspect) int {
+				return cmp.Compare(t.baseline.aboveRecord(&b), t.baseline.aboveRecord(&a))
+			})
 		requests, duration, mean = c.Requests, c.Duration, c.Mean
 	}
 	if len(found) == 0 || found[0].Score < x.Suspects[0].Score {

@@ -33,11 +33,12 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 
 // noteCalls notes the services of f whose only change is that they make other calls.
 func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
-	ratio := t.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		if s.Shape <= 0 || s.Shape < t.threshold(s, flow, f.Requests, ratio) || t.isRelearned(s.Service) ||
-			t.unusual(s, f.Requests, ratio, 1) || t.affects(s.Service, f.window.From) {
+		if s.Shape <= 0 || s.Shape < t.baseline.threshold(s, flow, f.Requests, ratio) ||
+			t.baseline.isRelearned(s.Service) ||
+			t.baseline.unusual(s, f.Requests, ratio, 1) || t.incidents.affects(s.Service, f.window.From) {
 			continue
 		}
 		c, known := t.changed[s.Service]

@@ -69,7 +69,10 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 	x.Suspects = slices.Clone(f.Suspects)
 	t.affect(x, sites)
 	slices.SortStableFunc(x.Suspects, func(a, b compare.Suspect) int {
-		return cmp.Or(cmp.Compare(t.rank(x, &a), t.rank(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
+		return cmp.Or(
+			cmp.Compare(t.incidents.rank(x, &a), t.incidents.rank(x, &b)),
+			cmp.Compare(t.baseline.aboveRecord(&b), t.baseline.aboveRecord(&a)),
+		)
 	})
 	for i := range x.Suspects[:min(located, len(x.Suspects))] {
 		s := &x.Suspects[i]
@@ -87,7 +90,7 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
 	affected := append(slices.Clone(x.affected), x.service)
 	for i := range x.Suspects {
-		if s := &x.Suspects[i]; s.Score >= waiting*x.score && t.aboveRecord(s) > 0 {
+		if s := &x.Suspects[i]; s.Score >= waiting*x.score && t.baseline.aboveRecord(s) > 0 {
 			affected = append(affected, s.Service)
 		}
 	}
@@ -210,20 +213,6 @@ func showRise(s *compare.Suspect) {
 		s.Own += s.Whole.Score
 	}
 	s.Score = s.Own
-}
-
-// rank returns 0 for the service that x is about, 2 for services with an open incident of their own, and 1 for all
-// others.
-func (t *Tracker) rank(x *tracked, s *compare.Suspect) int {
-	if s.Service == x.service {
-		return 0
-	}
-	for _, y := range t.incidents {
-		if y != x && y.IsOpen() && y.service == s.Service {
-			return 2
-		}
-	}
-	return 1
 }
 
 // close ends x and keeps the suspects that are worth showing.

@@ -31,7 +31,7 @@ func (g *Gates) lostPart() float64 { return float64(g.Lost) / float64(small) }
 // SetGates replaces the gates by g. The zero value stands for [DefaultGates], because settings of earlier versions have
 // no gates.
 func (t *Tracker) SetGates(g Gates) {
-	if t.gates = g; g == (Gates{}) {
-		t.gates = DefaultGates()
+	if t.baseline.gates = g; g == (Gates{}) {
+		t.baseline.gates = DefaultGates()
 	}
 }

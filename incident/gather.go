@@ -23,11 +23,14 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	if first < 0 {
 		return
 	}
-	ratio := t.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services())
 	var suspects []*compare.Suspect
 	for i := range f.Suspects {
+		if len(suspects) == maxGathered {
+			break
+		}
 		s := &f.Suspects[i]
-		if len(suspects) < maxGathered && (t.openOf(s.Service) != nil || t.unusual(s, f.Requests, ratio, keeping)) {
+		if t.incidents.openOf(s.Service) != nil || t.baseline.unusual(s, f.Requests, ratio, keeping) {
 			suspects = append(suspects, s)
 		}
 	}

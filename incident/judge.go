@@ -36,7 +36,9 @@ type evidence struct {
 	service trace.Symbol
 	score   float64
 	waits   bool // the score is time spent in the service, which may include waits for another one
-	opaque  bool // the service emits no spans: its score is the time that its callers wait, so they are charged with it as well
+	// opaque means that the service emits no spans: its score is the time that its callers wait, so they are charged
+	// with it as well.
+	opaque bool
 	// beyond is the part of the score above its threshold, without unanswered calls. If it is 0 or less, only
 	// unanswered calls raise an incident.
 	beyond float64
@@ -102,19 +104,19 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
 ) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
 	exceeded = make(map[trace.Symbol]trace.Nanos)
-	ratio := t.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if s.Score == 0 && len(s.Operations) == 0 && s.Whole.Rise == 0 &&
-			len(f.youngOf(s.Service)) == 0 || t.isRelearned(s.Service) {
+			len(f.youngOf(s.Service)) == 0 || t.baseline.isRelearned(s.Service) {
 			continue
 		}
-		grown := t.grown(now, fine, s, f, 1, sites)
-		unusual := t.unusual(s, f.Requests, ratio, 1)
+		grown := t.baseline.grown(now, fine, s, f, 1, sites)
+		unusual := t.baseline.unusual(s, f.Requests, ratio, 1)
 		since, known := t.exceeded[s.Service]
 		if grown.SuspectOperation == nil && !unusual {
-			open := t.openOf(s.Service) != nil
-			if !open && !known || !t.nearThreshold(now, s, f, sites) {
+			open := t.incidents.openOf(s.Service) != nil
+			if !open && !known || !t.baseline.nearThreshold(now, s, f, sites) {
 				continue
 			}
 			if known {
@@ -132,38 +134,15 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 		if now.Sub(since) < grown.confirm && !unusual {
 			continue
 		}
-		e := evidenceOf(s, t.threshold(s, lost, f.Requests, ratio), f)
+		e := evidenceOf(s, t.baseline.threshold(s, lost, f.Requests, ratio), f)
 		e.symptoms = symptomsOf(s,
-			func(k kind, level float64) bool { return level >= t.threshold(s, k, f.Requests, ratio) })
+			func(k kind, level float64) bool { return level >= t.baseline.threshold(s, k, f.Requests, ratio) })
 		if grown.SuspectOperation != nil {
 			e.include(grown)
 		}
 		j.raising = append(j.raising, e)
 	}
 	return j, exceeded
-}
-
-// nearThreshold reports whether the evidence against s in f keeps an incident open.
-func (t *Tracker) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
-	kept := t.grown(now, fine, s, f, keeping, sites)
-	return kept.SuspectOperation != nil || t.unusual(s, f.Requests, t.ratio(sites.Services()), keeping)
-}
-
-// keep notes that the open incidents of services go on. Each of them must have one.
-func (t *Tracker) keep(now trace.Nanos, services []trace.Symbol) {
-	for _, s := range services {
-		t.openOf(s).Seen = now
-	}
-}
-
-// openOf returns the open incident of service, or nil if it has no open incident.
-func (t *Tracker) openOf(service trace.Symbol) *tracked {
-	for _, x := range t.incidents {
-		if x.IsOpen() && x.service == service {
-			return x
-		}
-	}
-	return nil
 }
 
 // ratio returns the multiple of its record that the score of a service must reach if there are that many services. See
@@ -197,23 +176,29 @@ func sum(all []float64) (s float64) {
 // threshold returns the level of kind k that s must reach to raise an incident in a window with the given number of
 // requests. ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual,
 // also for services whose level is usually 0.
-func (t *Tracker) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
+func (b *baseline) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	fewer := 1.0
-	if t.dayIsKnown() { // before that, the usual traffic is not known
-		fewer = max(1, sum(t.requests[:])/sum(t.healthy[:])/float64(max(1, requests)))
+	if b.dayIsKnown() { // before that, the usual traffic is not known
+		fewer = max(1, sum(b.requests[:])/sum(b.healthy[:])/float64(max(1, requests)))
 	}
-	least := max(t.gates.Score, ratio*leastRecord) * math.Sqrt(fewer)
-	return max(least, t.records[s.Service].usual(k, requests, sum(t.healthy[:]), ratio))
+	least := max(b.gates.Score, ratio*leastRecord) * math.Sqrt(fewer)
+	return max(least, b.records[s.Service].usual(k, requests, sum(b.healthy[:]), ratio))
 }
 
 // unusual reports whether any evidence against s, except flow, reaches share times its threshold.
-func (t *Tracker) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
+func (b *baseline) unusual(s *compare.Suspect, requests uint64, ratio, share float64) bool {
 	for k, level := range levelsOf(s) {
-		if k := kind(k); k != flow && level > 0 && level >= share*t.threshold(s, k, requests, ratio) {
+		if k := kind(k); k != flow && level > 0 && level >= share*b.threshold(s, k, requests, ratio) {
 			return true
 		}
 	}
 	return false
+}
+
+// nearThreshold reports whether the evidence against s in f keeps an incident open.
+func (b *baseline) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
+	kept := b.grown(now, fine, s, f, keeping, sites)
+	return kept.SuspectOperation != nil || b.unusual(s, f.Requests, b.ratio(sites.Services()), keeping)
 }
 
 // aboveRecord returns the part of the score of s above the record of its service, or 0 if the record is higher.

@@ -10,8 +10,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// baseline describes healthy windows: the scores that services reach in them, and the growth of their operations.
+// baseline describes healthy windows: the scores that services reach in them, and the growth of their operations. It
+// judges other windows by these: what exceeds the records and the gates is unusual. It knows nothing of incidents.
 type baseline struct {
+	gates    Gates
 	records  map[trace.Symbol]*record
 	healthy  [ages]float64 // number of windows judged healthy, by age of records: the current one first
 	requests [ages]float64 // in these windows
@@ -24,7 +26,11 @@ type baseline struct {
 }
 
 func newBaseline() baseline {
-	b := baseline{records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos)}
+	b := baseline{
+		gates:     DefaultGates(),
+		records:   make(map[trace.Symbol]*record),
+		relearned: make(map[trace.Symbol]trace.Nanos),
+	}
 	for i := range b.scales {
 		b.scales[i].records = make(map[operation]*operationRecord)
 	}
@@ -36,33 +42,30 @@ func newBaseline() baseline {
 func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool) {
 	switch {
 	case open:
-		t.learnBefore(t.onset(now))
-		t.pending = t.pending[:0]
+		t.baseline.learnBefore(t.incidents.onset(now))
+		t.baseline.pending = t.baseline.pending[:0]
 		t.pendUnaffected(now, c)
-	case c.Requests > 0 && !t.inWindow(now):
-		t.pend(now, c)
+	case c.Requests > 0 && !t.incidents.inWindow(now):
+		t.baseline.pend(now, c)
 	}
 }
 
 // review learns the scores of the windows before the first judged one. Such windows exist if a history arrives all at
-// once, as from a replayed recording, which may take several epochs to arrive.
-func (t *Tracker) review(now trace.Nanos, sites *compare.Comparer) {
-	if len(t.incidents) > 0 {
-		return
-	}
+// once, as from a replayed recording, which may take several epochs to arrive. There must be no incidents yet.
+func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 	first, last := now.Add(-sites.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
-	if t.firstJudged != 0 {
-		last = min(last, t.firstJudged.Add(-Window))
+	if b.firstJudged != 0 {
+		last = min(last, b.firstJudged.Add(-Window))
 	}
-	if t.firstJudged == 0 || first < t.firstJudged {
-		t.firstJudged = min(first, now)
+	if b.firstJudged == 0 || first < b.firstJudged {
+		b.firstJudged = min(first, now)
 	}
 	for end := first; end <= last; end = end.Add(Window) {
 		c := sites.Compare(history.Interval{From: end.Add(-Window), To: end}, compare.Brief)
-		ratio := t.ratio(sites.Services())
-		unusual := func(s compare.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
+		ratio := b.ratio(sites.Services())
+		unusual := func(s compare.Suspect) bool { return b.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
-			t.learn(&window{end, c.Requests, t.scores(end, &c)}, 1)
+			b.learn(&window{end, c.Requests, b.scores(end, &c)}, 1)
 		}
 	}
 }
@@ -95,14 +98,14 @@ func (b *baseline) pend(now trace.Nanos, c *compare.Comparison) {
 // pendUnaffected takes the growth of the operations that no incident affects. It takes nothing while an incident is
 // new, because we don't know yet which operations it affects.
 func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
-	x := &t.scales[fine]
+	x := &t.baseline.scales[fine]
 	if slices.ContainsFunc(t.incidents,
 		func(x *tracked) bool { return x.IsOpen() && now.Sub(x.Opened()) < spreading }) {
 		x.pending = x.pending[:0]
 		return
 	}
 	x.pend(now, c, func(service trace.Symbol) bool {
-		return t.isRelearned(service) || t.affects(service, now.Add(-Window))
+		return t.baseline.isRelearned(service) || t.incidents.affects(service, now.Add(-Window))
 	})
 	x.learnBefore(now.Add(-lengths[fine].proving), Window)
 }
@@ -131,24 +134,6 @@ func (b *baseline) learnBefore(instant trace.Nanos) {
 		b.pending = slices.Delete(b.pending, 0, 1)
 	}
 	b.scales[fine].learnBefore(instant, Window)
-}
-
-// onset returns the onset of the open incidents, or now if no incident is open.
-func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
-	for _, x := range t.incidents {
-		if x.IsOpen() {
-			now = min(now, x.Onset)
-		}
-	}
-	return now
-}
-
-// inWindow reports whether the current window has evidence of an incident that was not accepted and doesn't stay
-// unexplained.
-func (t *Tracker) inWindow(now trace.Nanos) bool {
-	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
-		return x.Last().State != Accepted && x.Seen > now.Add(-Window) && !x.staysUnexplained(now)
-	})
 }
 
 // windowsBetween returns how many windows of the given length, without overlap, a window counts for if it ends at end,
@@ -202,4 +187,12 @@ func (b *baseline) isRelearned(service trace.Symbol) bool {
 // dayIsKnown reports whether the healthy windows make up a day.
 func (b *baseline) dayIsKnown() bool {
 	return sum(b.healthy[:]) > float64(recordAge/Window)
+}
+
+// returning returns the time after the end of an incident within which new evidence reopens it.
+func (b *baseline) returning() time.Duration {
+	if b.dayIsKnown() {
+		return returningLonger
+	}
+	return returning
 }

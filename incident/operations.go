@@ -169,17 +169,18 @@ type grownOperation struct {
 // grown returns an operation of s whose growth in a window of scale `of` reaches share times the least growth that
 // raises an incident. If several operations do, it returns the first one of s.Operations, which is the one with the
 // highest score. All calls of s together come last, before rare operations.
-func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
+func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
-	j := judge{gates: t.gates, of: of, ratio: ratioFor(sites.Operations(), of, t.scales[of].healthy[:]), share: share}
-	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.lostPart()*float64(f.Requests)*f.Duration))
+	j := judge{gates: b.gates, of: of, ratio: ratioFor(sites.Operations(), of, b.scales[of].healthy[:]), share: share}
+	lost := float64(b.gates.Lost) * lengths[of].window.Seconds()
+	j.enough = max(1, min(lost, b.gates.lostPart()*float64(f.Requests)*f.Duration))
 	j.started = func() bool { return sites.Started(s.Service, now.Add(-warmUp)) }
 	judged := s.Operations
-	if t.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
+	if b.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
 		judged = append(slices.Clip(judged), s.Whole)
 	}
-	records := t.scales[of].records
+	records := b.scales[of].records
 	for i := range judged {
 		o := &judged[i]
 		m := j.multiples(o, records[operation{s.Service, o.Op}].highest())
@@ -193,10 +194,16 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *compare.Suspect,
 			g.confirm = 0
 		}
 	}
-	if g.SuspectOperation == nil && of == fine && sum(t.scales[of].healthy[:]) >= rareWindows {
+	if g.SuspectOperation == nil && of == fine && sum(b.scales[of].healthy[:]) >= rareWindows {
 		return grownOperation{j.rare(s, f, records), rareConfirming, true}
 	}
 	return g
+}
+
+// knowsWholes reports whether we have known the growth of whole services for a day, as required for operations.
+func (b *baseline) knowsWholes(now trace.Nanos) bool {
+	since := b.scales[fine].wholes
+	return since != 0 && now.Sub(since) >= 24*time.Hour
 }
 
 // rare returns a rare operation of s whose growth reaches j.share times the least growth that raises an incident, or
@@ -219,12 +226,6 @@ func (j judge) rare(s *compare.Suspect, f *finding,
 		}
 	}
 	return first
-}
-
-// knowsWholes reports whether we have known the growth of whole services for a day, as required for operations.
-func (t *Tracker) knowsWholes(now trace.Nanos) bool {
-	since := t.scales[fine].wholes
-	return since != 0 && now.Sub(since) >= 24*time.Hour
 }
 
 // judge holds the parameters for judging the operations in a window.
@@ -356,10 +357,10 @@ type slowWindow struct {
 }
 
 // slowWindows returns the windows of the slower scales that are due now, compared with the time before.
-func (t *Tracker) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []slowWindow) {
+func (b *baseline) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []slowWindow) {
 	for of := coarse; of < numScales; of++ {
 		length := lengths[of]
-		if now.Sub(t.scales[of].judged) < length.every {
+		if now.Sub(b.scales[of].judged) < length.every {
 			continue
 		}
 		f := finding{window: history.Interval{From: now.Add(-length.window), To: now}, every: length.every}
@@ -391,9 +392,11 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, sites *compare.Comp
 // learnSlowly learns from windows of the slower scales.
 func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
 	for _, w := range windows {
-		x, f := &t.scales[w.of], w.findings[len(w.findings)-1]
+		x, f := &t.baseline.scales[w.of], w.findings[len(w.findings)-1]
 		x.judged = now
-		x.pend(now, &f.Comparison, func(service trace.Symbol) bool { return t.affects(service, f.window.From) })
+		x.pend(now, &f.Comparison, func(service trace.Symbol) bool {
+			return t.incidents.affects(service, f.window.From)
+		})
 		x.learnBefore(now.Add(-lengths[w.of].proving), lengths[w.of].window)
 	}
 }
@@ -410,19 +413,19 @@ const grownForHours = 0.35
 // doubles in half an hour must not have gone much further by the time that it fills a window. Nothing has a record yet,
 // so the added latency must be as large as for sudden changes.
 func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
-	if sum(t.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
+	if sum(t.baseline.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
 	}
-	window, firstDay, part := of.window, !t.dayIsKnown(), t.gates.lostPart()
+	window, firstDay, part := of.window, !t.baseline.dayIsKnown(), t.baseline.gates.lostPart()
 	if firstDay {
 		window.From = window.To.Add(-lengths[coarse].window / 2)
-		part = max(part, t.gates.Score)
+		part = max(part, t.baseline.gates.Score)
 	}
 	f := &finding{window: window, every: of.every, Comparison: sites.Grown(window)}
-	lost := judge{gates: t.gates, enough: max(1, part*float64(f.Requests)*f.Duration)}
+	lost := judge{gates: t.baseline.gates, enough: max(1, part*float64(f.Requests)*f.Duration)}
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
+		if t.leavesOut(s.Service, f) {
 			continue
 		}
 		judged := []compare.SuspectOperation{s.Whole}
@@ -441,40 +444,30 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 	return above
 }
 
+// leavesOut reports whether growth of service in f, a window of a slower scale, raises nothing: it is learned again, or
+// an incident that faster windows raised affects it.
+func (t *Tracker) leavesOut(service trace.Symbol, f *finding) bool {
+	return t.baseline.isRelearned(service) ||
+		t.incidents.affects(service, f.window.From) && !t.incidents.raisedBy(service, f.every)
+}
+
 // judgeOperations judges the operations in a window of a slower scale. Growth over four weeks is judged by the records
 // of growth over one week, because days vary less than hours.
 func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *compare.Comparer) (j judgement) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
+		if t.leavesOut(s.Service, f) {
 			continue
 		}
-		if g := t.grown(now, of, s, f, 1, sites); g.SuspectOperation != nil {
+		if g := t.baseline.grown(now, of, s, f, 1, sites); g.SuspectOperation != nil {
 			e := evidenceOf(s, math.Inf(1), f)
 			e.include(g)
 			j.raising = append(j.raising, e)
-		} else if t.openOf(s.Service) != nil {
-			if kept := t.grown(now, of, s, f, keeping, sites); kept.SuspectOperation != nil {
+		} else if t.incidents.openOf(s.Service) != nil {
+			if kept := t.baseline.grown(now, of, s, f, keeping, sites); kept.SuspectOperation != nil {
 				j.keeping = append(j.keeping, s.Service)
 			}
 		}
 	}
 	return j
-}
-
-// affects reports whether an incident that is open, or had evidence after `since`, affects service.
-func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
-	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
-		if !x.IsOpen() && x.Seen <= since {
-			return false
-		}
-		_, found := slices.BinarySearch(x.affected, service)
-		return found
-	})
-}
-
-// raisedBy reports whether a service has an open incident that was raised by windows at least `every` apart.
-func (t *Tracker) raisedBy(service trace.Symbol, every time.Duration) bool {
-	x := t.openOf(service)
-	return x != nil && x.every >= every
 }

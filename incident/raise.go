@@ -11,7 +11,7 @@ import (
 
 // raise opens an incident for e.service, unless e belongs to an incident that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
-	before := t.openOf(e.service)
+	before := t.incidents.openOf(e.service)
 	replaces := before != nil && before.hides(now, &e)
 	if !replaces && (t.renew(now, e) || t.joins(now, e, sites)) {
 		return
@@ -54,16 +54,16 @@ func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Co
 	x.affected, x.skipFrom = sites.Callers(x.service), skippedFrom(x.Onset, now)
 	x.Enter(Transition{At: now})
 	t.incidents = append(t.incidents, x)
-	for i := range t.scales {
-		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
+	for i := range t.baseline.scales {
+		t.baseline.scales[i].forget(func(s trace.Symbol) bool { return t.incidents.affects(s, now) })
 	}
 }
 
 // renew gives e to the incident of its service that is open or reopens. It reports whether there is such an incident.
 func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	for _, x := range slices.Backward(t.incidents) {
-		if x.service != e.service || !x.IsOpen() &&
-			(!x.mayReturn() || now.Sub(x.Closed()) > t.returning()+returningWindows*min(x.every, e.from.every)) {
+		within := t.baseline.returning() + returningWindows*min(x.every, e.from.every)
+		if x.service != e.service || !x.IsOpen() && (!x.mayReturn() || now.Sub(x.Closed()) > within) {
 			continue
 		}
 		if !x.IsOpen() {
@@ -157,14 +157,6 @@ func (x *tracked) mayReturn() bool {
 // returningWindows is the number of periods between windows of a slower scale within which its evidence reopens an
 // incident.
 const returningWindows = 4
-
-// returning returns the time after the end of an incident within which new evidence reopens it.
-func (t *Tracker) returning() time.Duration {
-	if t.dayIsKnown() {
-		return returningLonger
-	}
-	return returning
-}
 
 // strongest returns the strongest evidence against the service of x so far.
 func (x *tracked) strongest() evidence {

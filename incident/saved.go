@@ -102,27 +102,28 @@ type SavedWindow struct {
 
 // Save returns the saved form of t. Equal trackers have equal forms.
 func (t *Tracker) Save() SavedTracker {
-	s := SavedTracker{
-		Healthy:     slices.Clone(t.healthy[:]),
-		Requests:    slices.Clone(t.requests[:]),
-		Relearned:   savedTimes(t.relearned),
-		Exceeded:    savedTimes(t.exceeded),
-		AgeBegan:    t.ageBegan,
-		FirstJudged: t.firstJudged,
-		LastEpoch:   t.lastEpoch,
-	}
+	s := SavedTracker{Exceeded: savedTimes(t.exceeded), LastEpoch: t.lastEpoch}
 	for _, service := range slices.Sorted(maps.Keys(t.changed)) {
 		s.Changed = append(s.Changed, t.changed[service])
-	}
-	for i := range t.scales {
-		s.Scales = append(s.Scales, t.scales[i].save())
 	}
 	for _, x := range t.incidents {
 		s.Incidents = append(s.Incidents, x.save())
 	}
-	for _, service := range slices.Sorted(maps.Keys(t.records)) {
+	t.baseline.save(&s)
+	return s
+}
+
+// save sets the fields of s that hold the baseline.
+func (b *baseline) save(s *SavedTracker) {
+	s.Healthy, s.Requests = slices.Clone(b.healthy[:]), slices.Clone(b.requests[:])
+	s.Relearned = savedTimes(b.relearned)
+	s.AgeBegan, s.FirstJudged = b.ageBegan, b.firstJudged
+	for i := range b.scales {
+		s.Scales = append(s.Scales, b.scales[i].save())
+	}
+	for _, service := range slices.Sorted(maps.Keys(b.records)) {
 		saved := SavedRecord{Service: service}
-		for _, peaks := range t.records[service] {
+		for _, peaks := range b.records[service] {
 			var kept []SavedPeak
 			for _, p := range peaks {
 				kept = append(kept, SavedPeak{p.level, p.requests, p.last})
@@ -131,7 +132,7 @@ func (t *Tracker) Save() SavedTracker {
 		}
 		s.Records = append(s.Records, saved)
 	}
-	for _, w := range t.pending {
+	for _, w := range b.pending {
 		saved := SavedWindow{End: w.end, Requests: w.requests}
 		for _, x := range w.scores {
 			saved.Services, saved.Levels = append(saved.Services, x.service),
@@ -139,7 +140,6 @@ func (t *Tracker) Save() SavedTracker {
 		}
 		s.Pending = append(s.Pending, saved)
 	}
-	return s
 }
 
 func savedTimes(m map[trace.Symbol]trace.Nanos) (all []SavedTime) {
@@ -245,14 +245,27 @@ func (s *SavedOperation) record() *operationRecord {
 // without suspects or history, and scores without a service.
 func Restore(s SavedTracker) *Tracker {
 	t := NewTracker()
-	copy(t.healthy[:], s.Healthy)
-	copy(t.requests[:], s.Requests)
-	t.ageBegan, t.firstJudged, t.lastEpoch = s.AgeBegan, s.FirstJudged, s.LastEpoch
+	t.lastEpoch = s.LastEpoch
 	for i := range s.Incidents {
 		if x := &s.Incidents[i]; len(x.Suspects) > 0 && len(x.History) > 0 {
 			t.incidents = append(t.incidents, x.restore())
 		}
 	}
+	for _, c := range s.Changed {
+		t.changed[c.Service] = c
+	}
+	for _, x := range s.Exceeded {
+		t.exceeded[x.Service] = x.Since
+	}
+	t.baseline.restore(&s)
+	return t
+}
+
+// restore sets b, which must be new, to a baseline that save saved.
+func (b *baseline) restore(s *SavedTracker) {
+	copy(b.healthy[:], s.Healthy)
+	copy(b.requests[:], s.Requests)
+	b.ageBegan, b.firstJudged = s.AgeBegan, s.FirstJudged
 	for _, saved := range s.Records {
 		r := &record{}
 		for k := range min(len(r), len(saved.Kinds)) {
@@ -260,10 +273,10 @@ func Restore(s SavedTracker) *Tracker {
 				r[k] = append(r[k], peak{p.Level, p.Requests, p.Last})
 			}
 		}
-		t.records[saved.Service] = r
+		b.records[saved.Service] = r
 	}
 	for _, r := range s.Relearned {
-		t.relearned[r.Service] = r.Since
+		b.relearned[r.Service] = r.Since
 	}
 	for _, saved := range s.Pending {
 		w := window{end: saved.End, requests: saved.Requests}
@@ -272,16 +285,9 @@ func Restore(s SavedTracker) *Tracker {
 			copy(x.levels[:], saved.Levels[i])
 			w.scores = append(w.scores, x)
 		}
-		t.pending = append(t.pending, w)
+		b.pending = append(b.pending, w)
 	}
 	for i := range min(numScales, len(s.Scales)) {
-		t.scales[i].restore(&s.Scales[i])
+		b.scales[i].restore(&s.Scales[i])
 	}
-	for _, c := range s.Changed {
-		t.changed[c.Service] = c
-	}
-	for _, x := range s.Exceeded {
-		t.exceeded[x.Service] = x.Since
-	}
-	return t
 }

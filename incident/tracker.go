@@ -56,9 +56,8 @@ const (
 
 // Tracker raises, follows and closes incidents. It is not safe for concurrent use.
 type Tracker struct {
-	gates     Gates
-	incidents []*tracked // ordered by the time of opening
-	baseline
+	incidents   incidents
+	baseline    baseline
 	exceeded    map[trace.Symbol]trace.Nanos // time when services first exceeded their thresholds
 	changed     map[trace.Symbol]ChangedCalls
 	lastEpoch   trace.Nanos   // end of the last epoch, or 0 before the first
@@ -77,7 +76,7 @@ type tracked struct {
 	every      time.Duration    // time between windows that may have evidence; 0 means every epoch
 	grown      trace.Nanos      // end of the epoch when its evidence last grew, or returned after an end
 	settled    float64          // score at that time
-	plateau    float64          // a former score that was steady for some time before it settled at the present one, or 0
+	plateau    float64          // the steady score before it grew to settled, or 0
 	symptoms   symptoms         // since it opened
 	before     *compare.Suspect // the suspect of the incident that it replaced, or nil
 	searched   trace.Nanos      // when a cause was last searched for, if unexplained
@@ -88,7 +87,6 @@ type tracked struct {
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
 	return &Tracker{
-		gates:    DefaultGates(),
 		baseline: newBaseline(),
 		exceeded: make(map[trace.Symbol]trace.Nanos),
 		changed:  make(map[trace.Symbol]ChangedCalls),
@@ -121,11 +119,13 @@ func (t *Tracker) Incidents() []Incident {
 func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) {
 	f, brief := t.compare(now, sites)
 	t.resume(now, sites)
-	t.age(now)
+	t.baseline.age(now)
 	t.accept(now, sites)
 	ready := Ready(now, sites.Sites)
 	if ready {
-		t.review(now, sites)
+		if len(t.incidents) == 0 {
+			t.baseline.review(now, sites)
+		}
 		for _, e := range t.judgeAll(now, f, sites) {
 			t.raise(now, e, sites)
 		}
@@ -159,12 +159,14 @@ func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding,
 // that raises incidents.
 func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer) []evidence {
 	j, exceeded := t.judge(now, f, sites)
-	slow := t.slowWindows(now, sites)
+	slow := t.baseline.slowWindows(now, sites)
 	for _, w := range slow {
 		j.add(t.judgeSlowly(now, w, sites))
 	}
 	t.exceeded = exceeded
-	t.keep(now, j.keeping)
+	for _, service := range j.keeping {
+		t.incidents.openOf(service).Seen = now
+	}
 	t.learnSlowly(now, slow)
 	return j.raising
 }
@@ -254,7 +256,9 @@ func (t *Tracker) Accept(id uint64, by, text string) bool {
 // accept closes the accepted incidents. The service that raised an incident counts as a suspect, too, because it may no
 // longer be the first one.
 func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
-	maps.DeleteFunc(t.relearned, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) >= relearning })
+	maps.DeleteFunc(t.baseline.relearned, func(_ trace.Symbol, since trace.Nanos) bool {
+		return now.Sub(since) >= relearning
+	})
 	for _, x := range t.incidents {
 		if x.acceptance == nil {
 			continue
@@ -263,7 +267,7 @@ func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
 		x.acceptance = nil
 		for _, service := range []trace.Symbol{x.service, x.Suspects[0].Service} {
 			sites.Accept(service, history.Interval{From: x.Onset, To: now})
-			t.relearn(now, service)
+			t.baseline.relearn(now, service)
 		}
 	}
 }
