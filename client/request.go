@@ -178,8 +178,8 @@ func (c *Client) withHint(err error) error {
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
 	}
-	// Most of these errors have no type. The first contains raw bytes; the others are for a server that speaks before it
-	// is asked: net/http then closes the connection, perhaps while it writes the request.
+	// Most of these errors have no type. The first contains raw bytes; the others are for a server that speaks before
+	// it is asked: net/http then closes the connection, perhaps while it writes the request.
 	if text := err.Error(); strings.Contains(text, "malformed HTTP response") ||
 		strings.Contains(text, "readLoopPeekFail") || errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("%s does not speak HTTP: name the address "+
