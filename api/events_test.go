@@ -20,7 +20,7 @@ import (
 // events reads the kinds of events from a stream until enough returns true.
 func events(t *testing.T, server *httptest.Server, lastID string, enough func(kind, id string) bool) (kinds []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/events", nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestHeadOfEvents(t *testing.T) {
 	server := httptest.NewServer(w)
 	defer server.Close()
 	defer server.CloseClientConnections() // otherwise Close waits for open streams
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 2 { // on a single connection
 		r, err := http.NewRequestWithContext(ctx, http.MethodHead, server.URL+"/api/v1/events", nil)
@@ -164,7 +164,7 @@ func TestStreamsEnd(t *testing.T) {
 			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // if there is no token, all local callers can read
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			lines := bufio.NewScanner(stream(ctx, t, server.URL, secret))
 			until(lines, ": events follow")

@@ -257,7 +257,7 @@ func TestAcknowledgementReachesPagerDuty(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { n.Run(ctx); close(done) }()
-		for range 1000 {
+		for range 6000 {
 			if outbox.Stats().Waiting == 0 {
 				break
 			}

@@ -101,7 +101,7 @@ func TestAPI(t *testing.T) {
 	r.Body.Close()
 	sent++
 	counted := int64(0)
-	for deadline := time.Now().Add(15 * time.Second); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var list contract.GroupList
 		get("/api/v1/groups?level=request_type", &list)
 		counted = 0

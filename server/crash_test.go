@@ -120,7 +120,7 @@ func (v *process) start() {
 func (v *process) ready() time.Duration {
 	v.t.Helper()
 	began := time.Now()
-	for time.Since(began) < 20*time.Second {
+	for time.Since(began) < time.Minute {
 		if r, err := http.Get("http://" + v.api + "/readyz"); err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {
@@ -129,7 +129,7 @@ func (v *process) ready() time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	v.t.Fatal("not ready 20 s after the start")
+	v.t.Fatal("not ready a minute after the start")
 	return 0
 }
 

@@ -41,12 +41,12 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// eventually waits until condition returns true. It fails the test with name after 15 s.
+// eventually waits until condition returns true. It fails the test with name after a minute.
 func eventually(t *testing.T, name string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s", name)
+			t.Fatalf("not within a minute: %s", name)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func family(t *testing.T, g *group) (*process, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
+	for range 1200 {
 		if text, err := os.ReadFile(file); err == nil {
 			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 			if err != nil {
@@ -40,7 +40,7 @@ func family(t *testing.T, g *group) (*process, int) {
 // waitGone waits until process pid has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for range 200 {
+	for range 1200 {
 		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(state), ") Z ") {
 			return
 		}

@@ -106,7 +106,7 @@ func (l *liveService) check(name string, state severity, saw string) {
 func (l *liveService) checkAt(api, name string, state severity, saw string) {
 	l.t.Helper()
 	var got finding
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		r := sibyl(l.t, "", "doctor", "--server", api, "-o", "json")
 		var report doctorReport
 		if err := json.Unmarshal([]byte(r.out), &report); err != nil {

@@ -134,7 +134,7 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 			got, traces := inService(t, service)
-			for end := time.Now().Add(30 * time.Second); traces < uint64(report.Traces) && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); traces < uint64(report.Traces) && time.Now().Before(end); {
 				time.Sleep(50 * time.Millisecond)
 				got, traces = inService(t, service)
 			}

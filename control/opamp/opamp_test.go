@@ -167,7 +167,7 @@ func connect(t *testing.T, w *harness, scheme string, id byte, n int) *agent {
 // plan waits for the plan with the given version.
 func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case p := <-a.plans:
 			if p.Version == version {
@@ -179,10 +179,10 @@ func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
 	}
 }
 
-// until waits until done returns true. It fails the test with failure after ten seconds.
+// until waits until done returns true. It fails the test with failure after a minute.
 func until(t *testing.T, failure string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(failure)
 		}
@@ -241,7 +241,7 @@ func TestSameID(t *testing.T) {
 		if id == first.id {
 			t.Error("the server assigned the same ID")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server assigned no ID")
 	}
 	until(t, "the second agent did not register with its new ID", func() bool { return len(w.plane.Agents()) == 2 })

@@ -200,7 +200,7 @@ func (r *running) send(bodies [][]byte) {
 // until waits until holds returns true, and fails the test if that takes too long.
 func (r *running) until(what string, holds func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatal("timed out: " + what)
 		}

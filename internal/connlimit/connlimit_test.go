@@ -58,7 +58,7 @@ func (s *served) ask(t *testing.T, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestOrderOfReading(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close() })
-		client.SetDeadline(time.Now().Add(20 * time.Second))
+		client.SetDeadline(time.Now().Add(time.Minute))
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

@@ -113,7 +113,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 	}
 	j := NewJoiner(proc, "", "here")
 	j.Inspector.Patience = time.Millisecond
-	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for the process") })
+	deadline := time.AfterFunc(time.Minute, func() { panic("it waits for the process") })
 	for range 3 {
 		if s := j.Service(7); s != nil {
 			t.Errorf("service %+v", s)
@@ -131,7 +131,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadline.Stop()
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		if s := j.Service(7); s != nil && s.Name == "late" {
 			return
 		}
@@ -156,7 +156,7 @@ func TestHostileLibraries(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(proc, "7", "maps"), []byte(maps), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for a writer of the pipe") })
+	deadline := time.AfterFunc(time.Minute, func() { panic("it waits for a writer of the pipe") })
 	defer deadline.Stop()
 	if c, err := libraryContext(filepath.Join(proc, "7")); runtime.GOARCH == "amd64" && !errors.Is(err, errNoRecord) {
 		t.Errorf("%+v, %v", c, err)

@@ -177,7 +177,7 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(r.proc, "7", "root", "tmp", "perf-7.map"), 0o600); err != nil {
 		t.Skip(err)
 	}
-	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for a writer of the pipe") })
+	deadline := time.AfterFunc(time.Minute, func() { panic("it waits for a writer of the pipe") })
 	defer deadline.Stop()
 	if got, final := r.Names(7, []uint64{0x1004}); got[0] != "0x1004" || !final {
 		t.Errorf("%q, final %t", got, final)
@@ -192,7 +192,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 	if err := syscall.Mkfifo(maps, 0o600); err != nil {
 		t.Skip(err)
 	}
-	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for the process") })
+	deadline := time.AfterFunc(time.Minute, func() { panic("it waits for the process") })
 	defer deadline.Stop()
 	for range 3 {
 		if got, final := r.Names(7, []uint64{0x1004}); got[0] != "0x1004" || final {

@@ -34,7 +34,7 @@ func must(t testing.TB, err error) {
 }
 
 // patience is the timeout for events that should happen at once.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // connections returns the number of open connections.
 func connections(s *Server) int64 {
