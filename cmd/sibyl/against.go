@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -32,7 +31,7 @@ type explainer struct {
 // explanation reads the normal traces and returns the view that compares others with them.
 func (p *process) explanation(ctx context.Context, f *traceFlags, files []string, drawing waterfall.Options) (traceView, error) {
 	if slices.Contains(f.against, file.Stdin) && slices.Contains(files, file.Stdin) {
-		return nil, cli.UsageError{Err: errors.New("standard input, -, can hold either the traces or the normal ones of --against")}
+		return nil, cli.Usagef("standard input, -, can hold either the traces or the normal ones of --against")
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	o := offline.DefaultOptions()

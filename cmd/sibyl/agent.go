@@ -126,7 +126,7 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	if f.otlp != "" {
 		sender, failed := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
 		if failed != nil {
-			return cli.UsageError{Err: fmt.Errorf("--otlp: %w", failed)}
+			return cli.Usagef("--otlp: %w", failed)
 		}
 		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }() // err is the result
 		if s.Join, err = p.join(f.service, sender.Add); err != nil {

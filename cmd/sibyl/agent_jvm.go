@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -27,7 +26,7 @@ disables at run time, or profiles a program without Sibyl, as its arguments say.
 		Args: cli.OnlyCommands,
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" {
-				return cli.UsageError{Err: errors.New("give --write FILE, or a command: attach, classify")}
+				return cli.Usagef("give --write FILE, or a command: attach, classify")
 			}
 			return writeJar(file)
 		},
@@ -58,10 +57,10 @@ error, reports to a file of the JVM with output:FILE.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			pid, err := strconv.Atoi(args[0])
 			if err != nil || pid <= 0 || pid == os.Getpid() {
-				return cli.UsageError{Err: fmt.Errorf("%q is not the ID of a process of Java", args[0])}
+				return cli.Usagef("%q is not the ID of a process of Java", args[0])
 			}
 			if strings.ContainsRune(args[1], 0) {
-				return cli.UsageError{Err: errors.New("the arguments contain a zero byte")}
+				return cli.Usagef("the arguments contain a zero byte")
 			}
 			if err := jvm.Attach(c.Context(), pid, args[1]); err != nil {
 				return err

@@ -104,7 +104,7 @@ baseline defaults to all traces before the window; if these are few, those after
 
 func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) error {
 	if f.output.Value == "pprof" && terminal.Is(p.out) {
-		return cli.UsageError{Err: errors.New("pprof output is binary: redirect it to a file")}
+		return cli.Usagef("pprof output is binary: redirect it to a file")
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	configured, err := f.configured(c.Flags())

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -60,7 +59,7 @@ func (p *process) backtest(c *cobra.Command, f *backtestFlags, files []string) e
 		return p.printConfigErrors(err)
 	}
 	if f.labels == file.Stdin && slices.Contains(files, file.Stdin) {
-		return cli.UsageError{Err: errors.New("standard input, -, can hold either the traces or the faults of --incidents")}
+		return cli.Usagef("standard input, -, can hold either the traces or the faults of --incidents")
 	}
 	var labels []backtest.Label
 	if c.Flags().Changed("incidents") {

@@ -161,7 +161,7 @@ type comparison struct {
 // compare calls run with the options of x and writes its result.
 func (p *process) compare(ctx context.Context, x *comparison, labels report.Labels, run func(offline.Options) (*offline.Comparison, error)) error {
 	if x.top < 0 {
-		return cli.UsageError{Err: errors.New("--top must not be negative")}
+		return cli.Usagef("--top must not be negative")
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	o := offline.DefaultOptions()

@@ -56,7 +56,7 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && f.isDocument():
-			return cli.UsageError{Err: fmt.Errorf("--output %s: name an incident; sibyl incidents lists them", f.output.Value)}
+			return cli.Usagef("--output %s: name an incident; sibyl incidents lists them", f.output.Value)
 		case len(args) == 0:
 			return list(c, args)
 		}

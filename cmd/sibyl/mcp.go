@@ -100,7 +100,7 @@ func (p *process) serveMCP(ctx context.Context, server, address string) error {
 func guardMCP(ctx context.Context, server, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return cli.UsageError{Err: fmt.Errorf("--http %q: want a host and a port, like 127.0.0.1:8322", address)}
+		return cli.Usagef("--http %q: want a host and a port, like 127.0.0.1:8322", address)
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -71,7 +70,7 @@ func showQuery[T any](
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		if f.limit < 0 {
-			return cli.UsageError{Err: errors.New("--limit must not be negative")}
+			return cli.Usagef("--limit must not be negative")
 		}
 		return showAnswer(c.Context(), p, f.server, f.output.Value, query, show)
 	}

@@ -80,17 +80,17 @@ a second replay says that payment was fast while it was slow in the first.`,
 
 func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error {
 	if !(f.speed > 0) || math.IsInf(f.speed, 1) {
-		return cli.UsageError{Err: errors.New("--speed must be a number above 0")}
+		return cli.Usagef("--speed must be a number above 0")
 	}
 	if f.loop && (f.past > 0 || f.example) {
-		return cli.UsageError{Err: errors.New("--loop repeats a recording from now on: omit it, or --past and --example")}
+		return cli.Usagef("--loop repeats a recording from now on: omit it, or --past and --example")
 	}
 	if f.token == "" {
 		f.token = p.getenv("SIBYL_TOKEN")
 	}
 	to, err := replay.ParseEndpoint(f.to, f.token)
 	if err != nil {
-		return cli.UsageError{Err: fmt.Errorf("--to: %w", err)}
+		return cli.Usagef("--to: %w", err)
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	options := replay.Options{

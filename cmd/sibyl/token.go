@@ -83,13 +83,13 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		case errors.Is(err, access.ErrRole):
 			const want = "want viewer, operator, admin or agent"
 			if role == "" {
-				return cli.UsageError{Err: errors.New("--role is missing: " + want)}
+				return cli.Usagef("--role is missing: %s", want)
 			}
-			return cli.UsageError{Err: fmt.Errorf("--role %q: %s", role, want)}
+			return cli.Usagef("--role %q: %s", role, want)
 		case errors.Is(err, access.ErrName):
-			return cli.UsageError{Err: fmt.Errorf("--name: %w", err)}
+			return cli.Usagef("--name: %w", err)
 		case errors.Is(err, access.ErrServices):
-			return cli.UsageError{Err: fmt.Errorf("--services: %w", err)}
+			return cli.Usagef("--services: %w", err)
 		case err != nil:
 			return err
 		}

@@ -63,11 +63,11 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	var wanted trace.ID
 	if f.id != "" {
 		if wanted, err = trace.ParseID(f.id); err != nil {
-			return cli.UsageError{Err: fmt.Errorf("--trace-id: %w", err)}
+			return cli.Usagef("--trace-id: %w", err)
 		}
 	}
 	if f.most < 0 {
-		return cli.UsageError{Err: errors.New("--max-spans must not be negative")}
+		return cli.Usagef("--max-spans must not be negative")
 	}
 	show, err := p.traceView(c.Context(), f, files)
 	if err != nil {

@@ -65,9 +65,9 @@ func (p *process) tryWebhook(ctx context.Context, c *config.Config, name string)
 	if endpoint == nil {
 		known := c.EndpointNames()
 		if len(known) == 0 {
-			return cli.UsageError{Err: errors.New("the configuration has no webhooks: name the file with --config")}
+			return cli.Usagef("the configuration has no webhooks: name the file with --config")
 		}
-		return cli.UsageError{Err: fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
+		return cli.Usagef("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))
 	}
 	answer, err := notify.Try(ctx, endpoint, "", time.Now)
 	if err != nil {

@@ -41,6 +41,9 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// Usagef returns a UsageError with the message that fmt.Errorf would make.
+func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
+
 // Run executes root with args on the given streams, and returns the exit code. It prints an error to errOut, with
 // control characters escaped. An error before the command's RunE is a usage error.
 func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) int {

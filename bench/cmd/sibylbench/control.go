@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/sibyl-trace/sibyl/internal/cli"
 
 	"github.com/spf13/cobra"
@@ -22,7 +20,7 @@ uses a file descriptor in either process.`,
 		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Agents < 1 || o.Services < 1 || o.Tracepoints < 1 || o.Rounds < 1 {
-				return cli.UsageError{Err: errors.New("--agents, --services, --tracepoints and --rounds must be above 0")}
+				return cli.Usagef("--agents, --services, --tracepoints and --rounds must be above 0")
 			}
 			program, err := p.findSibyl()
 			if err != nil {

@@ -114,7 +114,7 @@ func (p *process) demo(c *cobra.Command, f *demoFlags) error {
 	if f.seeds == 0 {
 		for _, name := range []string{"seeds", "first-seed", "faults"} {
 			if c.Flags().Changed(name) {
-				return cli.UsageError{Err: fmt.Errorf("--%s: a series of demos needs --seeds above 0", name)}
+				return cli.Usagef("--%s: a series of demos needs --seeds above 0", name)
 			}
 		}
 		if err := p.demoPrograms(c.Context(), f); err != nil {
@@ -208,9 +208,9 @@ func (f *demoFlags) checkFault() error {
 		return nil
 	}
 	if f.jvm {
-		return cli.UsageError{Err: fmt.Errorf("--fault: with --jvm the faults are %s", strings.Join(demoFaultNames(shop.JavaFaults()), ", "))}
+		return cli.Usagef("--fault: with --jvm the faults are %s", strings.Join(demoFaultNames(shop.JavaFaults()), ", "))
 	}
-	return cli.UsageError{Err: fmt.Errorf("--fault: %s needs --jvm", fault)}
+	return cli.Usagef("--fault: %s needs --jvm", fault)
 }
 
 // demoPrograms sets the programs of a demo.
@@ -244,7 +244,7 @@ func javaHome(environment []string) string {
 // seriesFaults returns the faults of a series.
 func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 	if f.firstSeed == 0 {
-		return nil, cli.UsageError{Err: errors.New("--first-seed must be above 0")}
+		return nil, cli.Usagef("--first-seed must be above 0")
 	}
 	if len(f.faults) == 0 {
 		return f.possible(), nil
@@ -252,7 +252,7 @@ func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 	var list []shop.Fault
 	for _, name := range f.faults {
 		if !slices.Contains(append(f.possible(), shop.None), shop.Fault(name)) {
-			return nil, cli.UsageError{Err: fmt.Errorf("--faults: no fault is named %q", name)}
+			return nil, cli.Usagef("--faults: no fault is named %q", name)
 		}
 		list = append(list, shop.Fault(name))
 	}
@@ -263,13 +263,13 @@ func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 func checkDemo(o *demo.Options) error {
 	switch {
 	case o.Timeout <= 0:
-		return cli.UsageError{Err: errors.New("--timeout must be above 0")}
+		return cli.Usagef("--timeout must be above 0")
 	case o.Past < 0 || o.Hold < 0:
-		return cli.UsageError{Err: errors.New("--past and --hold must not be negative")}
+		return cli.Usagef("--past and --hold must not be negative")
 	case o.Learning <= 0:
-		return cli.UsageError{Err: errors.New("--learning must be above 0")}
+		return cli.Usagef("--learning must be above 0")
 	case o.Past > 0 && o.Learning < demo.LeastRecording:
-		return cli.UsageError{Err: fmt.Errorf("--learning must be at least %s, of which the past is made; or use --past 0", demo.LeastRecording)}
+		return cli.Usagef("--learning must be at least %s, of which the past is made; or use --past 0", demo.LeastRecording)
 	}
 	return nil
 }

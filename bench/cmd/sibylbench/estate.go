@@ -91,7 +91,7 @@ func (p *process) estatePrograms(o *estate.Options) (err error) {
 	if o.Cache == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
-			return cli.UsageError{Err: fmt.Errorf("--cache: %w", err)}
+			return cli.Usagef("--cache: %w", err)
 		}
 		o.Cache = filepath.Join(dir, "sibylbench")
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,11 +70,11 @@ of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals
 // checkJVM returns a usage error if options are out of range.
 func checkJVM(o *demo.JVMOptions) error {
 	if o.Runs < 1 || len(o.Faults) == 0 || o.Window <= 0 || o.Well <= 0 || o.Back <= 0 || o.Seed == 0 {
-		return cli.UsageError{Err: errors.New("--runs, --window, --well, --back and --seed must be above 0, and --faults must name one")}
+		return cli.Usagef("--runs, --window, --well, --back and --seed must be above 0, and --faults must name one")
 	}
 	for _, f := range o.Faults {
 		if !slices.Contains(shop.JavaFaults(), f) {
-			return cli.UsageError{Err: fmt.Errorf("--faults: no fault of the service in Java is named %q", f)}
+			return cli.Usagef("--faults: no fault of the service in Java is named %q", f)
 		}
 	}
 	return nil

@@ -80,14 +80,14 @@ by the visible spans. The strategy "none" has only the baseline.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case f.recorded == "" && c.Flags().Changed("recorded"):
-				return cli.UsageError{Err: errors.New("--recorded is empty: name the directory")}
+				return cli.Usagef("--recorded is empty: name the directory")
 			case f.recorded == "" && f.choose:
-				return cli.UsageError{Err: errors.New("--choose needs --recorded DIR")}
+				return cli.Usagef("--choose needs --recorded DIR")
 			case f.recorded == "" && f.pairs != 0:
-				return cli.UsageError{Err: errors.New("--pairs needs --recorded DIR")}
+				return cli.Usagef("--pairs needs --recorded DIR")
 			case f.recorded == "":
 			case c.Flags().Changed("sim") && f.sim:
-				return cli.UsageError{Err: errors.New("either --sim or --recorded DIR")}
+				return cli.Usagef("either --sim or --recorded DIR")
 			default:
 				return p.localizeRecorded(c, f)
 			}
@@ -133,7 +133,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 		return cli.UsageError{Err: err}
 	}
 	if f.learn < 0 || f.between < 0 || f.pairs < 0 {
-		return cli.UsageError{Err: errors.New("--learn, --between and --pairs must not be negative")}
+		return cli.Usagef("--learn, --between and --pairs must not be negative")
 	}
 	defaults, err := config.Load(config.Sources{})
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/cli"
@@ -30,7 +29,7 @@ shop: medians, and ratios to the baseline with their intervals.`,
 				return err
 			}
 			if o.Rounds < 1 || o.Time <= 0 || o.Seed == 0 {
-				return cli.UsageError{Err: errors.New("--rounds, --time and --seed must be above 0")}
+				return cli.Usagef("--rounds, --time and --seed must be above 0")
 			}
 			if err := p.programs(&o.Options); err != nil {
 				return err

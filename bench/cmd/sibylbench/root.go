@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -65,7 +64,7 @@ func (p *process) findSibyl() (string, error) {
 	if p.sibyl != "" {
 		path, err := exec.LookPath(p.sibyl)
 		if err != nil {
-			return "", cli.UsageError{Err: fmt.Errorf("--sibyl: %w", err)}
+			return "", cli.Usagef("--sibyl: %w", err)
 		}
 		return filepath.Abs(path)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -35,11 +34,11 @@ An incident counts for a fault if it opens in its window or within 60 s after it
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.Weeks < 2:
-				return cli.UsageError{Err: errors.New("--weeks must be at least 2: the first week has no faults")}
+				return cli.Usagef("--weeks must be at least 2: the first week has no faults")
 			case o.Types < 20 || o.Types > 3200:
-				return cli.UsageError{Err: errors.New("--types must be from 20 to 3200")}
+				return cli.Usagef("--types must be from 20 to 3200")
 			case o.Rate < 1 || o.Rate > 1000:
-				return cli.UsageError{Err: errors.New("--rate must be from 1 to 1000 requests per second")}
+				return cli.Usagef("--rate must be from 1 to 1000 requests per second")
 			}
 			defaults, err := config.Load(config.Sources{})
 			if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -36,9 +35,9 @@ With --traces and --truth, nothing is played: the traces of the first seed, and 
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.Seeds < 1 || o.Seeds > 1000:
-				return cli.UsageError{Err: errors.New("--seeds must be from 1 to 1000")}
+				return cli.Usagef("--seeds must be from 1 to 1000")
 			case (traces == "") != (truth == ""):
-				return cli.UsageError{Err: errors.New("--traces and --truth belong together: name both files")}
+				return cli.Usagef("--traces and --truth belong together: name both files")
 			case traces != "":
 				return wild.Write(c.Context(), o.FirstSeed, traces, truth)
 			}
