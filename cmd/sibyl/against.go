@@ -29,7 +29,9 @@ type explainer struct {
 }
 
 // explanation reads the normal traces and returns the view that compares others with them.
-func (p *process) explanation(ctx context.Context, f *traceFlags, files []string, drawing waterfall.Options) (traceView, error) {
+func (p *process) explanation(
+	ctx context.Context, f *traceFlags, files []string, drawing waterfall.Options,
+) (traceView, error) {
 	if slices.Contains(f.against, file.Stdin) && slices.Contains(files, file.Stdin) {
 		return nil, cli.Usagef("standard input, -, can hold either the traces or the normal ones of --against")
 	}
@@ -60,7 +62,8 @@ func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table,
 			return err
 		}
 	}
-	if err := report.ExplanationText(out, describe.New(x.table, terminal.Printable).Explanation(path.Trace.ID, &e), x.drawing.Style); err != nil {
+	explanation := describe.New(x.table, terminal.Printable).Explanation(path.Trace.ID, &e)
+	if err := report.ExplanationText(out, explanation, x.drawing.Style); err != nil {
 		return err
 	}
 	if !x.drawn {

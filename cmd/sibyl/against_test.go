@@ -81,13 +81,15 @@ func TestTraceAgainst(t *testing.T) {
 		in := request(t, c.text)
 		text := sibyl(t, in, "trace", "--against", normal, "-")
 		doc := sibyl(t, in, "trace", "--against", normal, "-o", "json", "-")
-		if text.code != 0 || doc.code != 0 || text.err+doc.err != "" || strings.Count(doc.out, "\n") != 1 || !json.Valid([]byte(doc.out)) {
+		if text.code != 0 || doc.code != 0 || text.err+doc.err != "" || strings.Count(doc.out, "\n") != 1 ||
+			!json.Valid([]byte(doc.out)) {
 			t.Errorf("%s: exit codes %d and %d, %s%s", c.name, text.code, doc.code, text.err, doc.err)
 		}
 		fmt.Fprintf(&all, "# %s\n%s%s\n", c.name, text.out, doc.out)
 	}
 	golden(t, "against.txt", all.String())
-	drawn := sibyl(t, request(t, againstCases[1].text), "trace", "--against", normal, "--trace-id", "00000000000000000000000000000001", "-")
+	drawn := sibyl(t, request(t, againstCases[1].text), "trace", "--against", normal,
+		"--trace-id", "00000000000000000000000000000001", "-")
 	if drawn.code != 0 {
 		t.Errorf("exit code %d, %s", drawn.code, drawn.err)
 	}
@@ -133,7 +135,9 @@ func TestTraceAgainstItself(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", format, two, one)
 		}
 	}
-	if several := sibyl(t, "", "trace", "--against", normalFile(t, 20), "--against", small+"otlp.jsonl", "-o", "json", small+"otlp.jsonl"); several != one {
+	several := sibyl(t, "", "trace", "--against", normalFile(t, 20), "--against", small+"otlp.jsonl", "-o", "json",
+		small+"otlp.jsonl")
+	if several != one {
 		t.Errorf("with an unrelated file: %+v, want %+v", several, one)
 	}
 }
@@ -160,7 +164,8 @@ func TestTraceAgainstUsage(t *testing.T) {
 	} {
 		r := sibyl(t, "", strings.Fields(strings.ReplaceAll(c.args, "F", small))...)
 		if r.code != c.code || !strings.Contains(r.err, c.err) || r.out != "" {
-			t.Errorf("sibyl %s: exit code %d, %q, output %q; want %d, %q and no output", c.args, r.code, r.err, r.out, c.code, c.err)
+			t.Errorf("sibyl %s: exit code %d, %q, output %q; want %d, %q and no output",
+				c.args, r.code, r.err, r.out, c.code, c.err)
 		}
 	}
 }

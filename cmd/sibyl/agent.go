@@ -64,9 +64,9 @@ func kernelAgentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kernel (--pid P… | --comm NAME | --cgroup PATH | --sibyl URL)",
 		Short: "Report why the threads of processes did not run",
-		Long: `Kernel observes processes with probes in the kernel of Linux and reports why their threads did not run: for each
-thread how often and how long it waited for files, the network, locks and so on, and how long it then waited for a CPU.
-The processes need not be prepared. Nothing stays in the kernel when the command ends, however it ends.
+		Long: `Kernel observes processes with probes in the kernel of Linux and reports why their threads did not run:
+for each thread how often and how long it waited for files, the network, locks and so on, and how long it then waited
+for a CPU. The processes need not be prepared. Nothing stays in the kernel when the command ends, however it ends.
 
 The time of a thread is divided without gaps: the totals of all classes add up to the time for which it was observed.
   oncpu      on a CPU                                  pipe     pipes and eventfds
@@ -84,8 +84,8 @@ With --sibyl it reports nothing by itself: Sibyl decides which waits of which se
 tracepoints. It then observes processes that name their service in OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES or their
 process context (OTEP 4719), all of them or the selected ones, and limits itself to --cpu-limit.
 
-It needs Linux 5.18 or later with BTF, and root, or CAP_BPF and CAP_PERFMON, CAP_SYS_PTRACE for processes of other users,
-and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data, the costs and the blind spots.`,
+It needs Linux 5.18 or later with BTF, and root, or CAP_BPF and CAP_PERFMON, CAP_SYS_PTRACE for processes of other
+users, and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data, the costs and the blind spots.`,
 		Example: `  sibyl agent kernel --pid 4711 --duration 10s
   sibyl agent kernel --comm postgres                                # as top does
   sibyl agent kernel --cgroup /system.slice/nginx.service --duration 30s --threshold file=5ms,net=50ms
@@ -97,17 +97,24 @@ and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data, the co
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().UintSliceVar(&f.pids, "pid", nil, "process IDs")
 	c.Flags().StringVar(&f.selection.Comm, "comm", "", "name of processes, as ps -o comm shows it")
-	c.Flags().StringVar(&f.selection.Cgroup, "cgroup", "", "cgroup of processes: a folder below /sys/fs/cgroup, or its path from there")
-	c.Flags().BoolVar(&f.children, "children", false, "also processes that those of --pid start from now on; --comm and --cgroup include them")
+	c.Flags().StringVar(&f.selection.Cgroup, "cgroup", "",
+		"cgroup of processes: a folder below /sys/fs/cgroup, or its path from there")
+	c.Flags().BoolVar(&f.children, "children", false,
+		"also processes that those of --pid start from now on; --comm and --cgroup include them")
 	c.Flags().Var(&f.duration, "duration", "time to observe; 0: until interrupted")
 	c.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between reports without --duration")
-	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a class is too long; class=0 for none; classes that are not named keep theirs")
+	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a "+
+		"class is too long; class=0 for none; classes that are not named keep theirs")
 	c.Flags().StringSliceVar(&f.classes, "classes", nil, "classes to observe; default: all")
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
-	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
+	c.Flags().Uint32Var(&f.sums, "sums", 1<<16,
+		"largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
-	c.Flags().StringVar(&f.otlp, "otlp", "", "endpoint of a Collector or of Sibyl, host:port or grpcs://host:port (with TLS): send waits above a threshold as spans below the spans that waited; default with --sibyl: port 4317 of its host")
-	c.Flags().StringVar(&f.service, "service", "", "with --otlp or --sibyl: service of selected processes that name none")
+	c.Flags().StringVar(&f.otlp, "otlp", "", "endpoint of a Collector or of Sibyl, host:port or grpcs://host:port "+
+		"(with TLS): send waits above a threshold as spans below the spans that waited; default with --sibyl: "+
+		"port 4317 of its host")
+	c.Flags().StringVar(&f.service, "service", "",
+		"with --otlp or --sibyl: service of selected processes that name none")
 	p.steerFlags(c, f)
 	return c
 }
@@ -124,7 +131,8 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		return err
 	}
 	if f.otlp != "" {
-		sender, failed := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
+		sender, failed := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName,
+			slog.New(slog.NewTextHandler(p.err, nil)))
 		if failed != nil {
 			return cli.Usagef("--otlp: %w", failed)
 		}
@@ -165,7 +173,8 @@ func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, er
 		Joiner: join.NewJoiner("/proc", service, host),
 		Waits:  send,
 		Cannot: func(pid uint32, err error) {
-			fmt.Fprintf(p.err, "sibyl: waits of process %d are not joined to spans: %s\n", pid, terminal.Printable(err.Error()))
+			fmt.Fprintf(p.err, "sibyl: waits of process %d are not joined to spans: %s\n",
+				pid, terminal.Printable(err.Error()))
 		},
 	}, nil
 }
@@ -175,7 +184,8 @@ func unsent(c otlp.Counts) error {
 	if c.Dropped+c.Failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d waits were sent; %d were refused or not answered, %d came faster than they could be sent", c.Sent, c.Failed, c.Dropped)
+	return fmt.Errorf("%d waits were sent; %d were refused or not answered, %d came faster than they could be sent",
+		c.Sent, c.Failed, c.Dropped)
 }
 
 // write writes r in the format selected by --output, all at once, so that no partial report is written.

@@ -33,13 +33,14 @@ func classifyCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "classify PATH…",
 		Short: "Show which classes of an application the agent takes for its own",
-		Long: `Classify tells an application's own classes, whose methods become tracepoints, from those of its libraries. The agent
-in the JVM decides alike. PATH is a jar, a war, a jar of Spring Boot or a folder of classes or jars. Several jars and
-folders are one application, in the order of its class path.
+		Long: `Classify tells an application's own classes, whose methods become tracepoints, from those of its
+libraries. The agent in the JVM decides alike. PATH is a jar, a war, a jar of Spring Boot or a folder of classes or
+jars. Several jars and folders are one application, in the order of its class path.
 
 For each package it shows the log-odds that the package is the application's own, in natural logarithms, and what
-contributes most to them. It marks packages with log-odds near zero with "?": decide about them with the arguments own and
-exclude of the agent, or with the flags here. Names are given as regular expressions that match the whole name of a class.`,
+contributes most to them. It marks packages with log-odds near zero with "?": decide about them with the arguments own
+and exclude of the agent, or with the flags here. Names are given as regular expressions that match the whole name of
+a class.`,
 		Example: `  sibyl agent jvm classify shop.jar
   sibyl agent jvm classify --main com.shop.Main target/classes lib/*.jar
   sibyl agent jvm classify shop.war --exclude 'com\.shop\.generated\..*' -o json`,
@@ -47,8 +48,10 @@ exclude of the agent, or with the flags here. Names are given as regular express
 		RunE: func(_ *cobra.Command, paths []string) error { return p.classify(f, paths) },
 	}
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().StringVar(&f.main, "main", "", "class with which the application begins; default: the one that the first manifest names")
-	c.Flags().StringVar(&f.include, "include", "", "only classes that match are the application's own, as the agent's argument include")
+	c.Flags().StringVar(&f.main, "main", "",
+		"class with which the application begins; default: the one that the first manifest names")
+	c.Flags().StringVar(&f.include, "include", "",
+		"only classes that match are the application's own, as the agent's argument include")
 	c.Flags().StringVar(&f.own, "own", "", "classes that match are the application's own, as the agent's argument own")
 	c.Flags().StringVar(&f.exclude, "exclude", "", "classes that match are not, as the agent's argument exclude")
 	c.Flags().BoolVar(&f.classes, "classes", false, "list the classes of each package, too")
@@ -104,7 +107,11 @@ func (f *classifyFlags) rules() (classify.Rules, error) {
 		}
 		return re
 	}
-	r := classify.Rules{Include: compile("include", f.include), Own: compile("own", f.own), Exclude: compile("exclude", f.exclude)}
+	r := classify.Rules{
+		Include: compile("include", f.include),
+		Own:     compile("own", f.own),
+		Exclude: compile("exclude", f.exclude),
+	}
 	return r, errors.Join(errs...)
 }
 
@@ -123,7 +130,8 @@ func writeClassification(w io.Writer, c *classify.Classification, classes bool) 
 		return cmp.Compare(b.LogOdds, a.LogOdds)
 	})
 	for _, p := range packages {
-		fmt.Fprintf(w, "%-8s %6.1f  %s, %s of %s: %s\n", verdict(p), p.LogOdds, terminal.Printable(packageName(p.Name)), classCount(len(p.Classes)),
+		fmt.Fprintf(w, "%-8s %6.1f  %s, %s of %s: %s\n",
+			verdict(p), p.LogOdds, terminal.Printable(packageName(p.Name)), classCount(len(p.Classes)),
 			terminal.Printable(place(d, p.Source)), reasons(p))
 		for _, class := range p.Classes {
 			if classes {
@@ -223,7 +231,8 @@ func writeSums(w io.Writer, packages []classify.Package) {
 	if len(names) > maxSuggested {
 		names, more = names[:maxSuggested], " and so on"
 	}
-	fmt.Fprintf(w, "The model is not sure about %d of them (\"?\"). Decide with own or exclude, for the agent and here, such as\n  own:(%s)\\.[^.]*%s\n", unsure, terminal.Printable(strings.Join(names, "|")), more)
+	fmt.Fprintf(w, "The model is not sure about %d of them (\"?\"). Decide with own or exclude, for the agent and "+
+		"here, such as\n  own:(%s)\\.[^.]*%s\n", unsure, terminal.Printable(strings.Join(names, "|")), more)
 }
 
 // maxSuggested limits the packages in a suggested argument.
@@ -259,7 +268,16 @@ func writeClassificationJSON(w io.Writer, all []*classify.Classification) error 
 	for _, c := range all {
 		d := classifiedJSON{Name: c.Deployment.Name, Main: c.Deployment.Main, Problems: c.Deployment.Problems}
 		for _, p := range c.Packages {
-			j := packageJSON{Package: p.Name, Source: p.Source.Path, Own: p.Own, Unsure: p.Unsure, Configured: p.Configured, LogOdds: p.LogOdds, Evidence: []evidenceJSON{}, Classes: []string{}}
+			j := packageJSON{
+				Package:    p.Name,
+				Source:     p.Source.Path,
+				Own:        p.Own,
+				Unsure:     p.Unsure,
+				Configured: p.Configured,
+				LogOdds:    p.LogOdds,
+				Evidence:   []evidenceJSON{},
+				Classes:    []string{},
+			}
 			for _, e := range p.Evidence {
 				j.Evidence = append(j.Evidence, evidenceJSON{e.Name, e.Value, e.LogOdds})
 			}

@@ -19,9 +19,12 @@ import (
 
 // steerFlags adds the flags of an agent that Sibyl steers to c.
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
-	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
-	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
-	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
+	c.Flags().StringVar(&f.sibyl, "sibyl", "",
+		"URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
+	c.Flags().StringVar(&f.token, "token", "",
+		"token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
+	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit,
+		"with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
 }
 
 // steeredAgent observes as Sibyl decides, until it is interrupted.
@@ -62,8 +65,15 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		return steer.Settings{}, err
 	}
 	s := steer.Settings{
-		Endpoint: f.sibyl, Token: p.agentToken(f), ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
-		CPULimit: f.cpuLimit / 100, Options: kernel.Options{Sums: f.sums}, Logger: slog.New(slog.NewTextHandler(p.err, nil)),
+		Endpoint: f.sibyl,
+		Token:    p.agentToken(f),
+		ID:       "kernel@" + host,
+		Host:     host,
+		Service:  f.service,
+		Stacks:   f.stacks,
+		CPULimit: f.cpuLimit / 100,
+		Options:  kernel.Options{Sums: f.sums},
+		Logger:   slog.New(slog.NewTextHandler(p.err, nil)),
 	}
 	u, err := url.Parse(f.sibyl)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -47,10 +47,9 @@ func TestKernelAgentUsage(t *testing.T) {
 		"--sibyl 127.0.0.1:1":                           "want a URL",
 		"--sibyl http://127.0.0.1:1 --threshold disk=1": "unknown class",
 	} {
-		var out, errOut strings.Builder
-		code := run(t.Context(), append([]string{"agent", "kernel"}, strings.Fields(args)...), func(string) string { return "" }, strings.NewReader(""), &out, &errOut)
-		if code != 2 || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%q: exit code %d, %s", args, code, errOut.String())
+		r := sibyl(t, "", strings.Fields("agent kernel "+args)...)
+		if r.code != 2 || !strings.Contains(r.err, want) {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
 		}
 	}
 }
@@ -58,14 +57,19 @@ func TestKernelAgentUsage(t *testing.T) {
 // A threshold changes only the threshold of its class.
 func TestKernelAgentThresholds(t *testing.T) {
 	f := &kernelFlags{
-		output: cli.NewChoice("table"), pids: []uint{1}, interval: time.Second, sums: 1, thresholds: []string{"file=5ms", "sync=0", "net=50ms"},
+		output:     cli.NewChoice("table"),
+		pids:       []uint{1},
+		interval:   time.Second,
+		sums:       1,
+		thresholds: []string{"file=5ms", "sync=0", "net=50ms"},
 	}
 	s, err := f.settings(func(string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for class, want := range map[waits.Class]time.Duration{
-		waits.File: 5 * time.Millisecond, waits.Sync: 0, waits.Net: 50 * time.Millisecond, waits.RunQueue: 10 * time.Millisecond, waits.DNS: 50 * time.Millisecond,
+		waits.File: 5 * time.Millisecond, waits.Sync: 0, waits.Net: 50 * time.Millisecond,
+		waits.RunQueue: 10 * time.Millisecond, waits.DNS: 50 * time.Millisecond,
 	} {
 		if got := time.Duration(s.Thresholds[class]); got != want {
 			t.Errorf("%s: %s, want %s", class, got, want)
@@ -82,7 +86,8 @@ func TestJoinReasonsAreReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Cannot(7, errors.New("/tmp/\x1b[31mevil.so: it accesses memory"))
-	if got := errOut.String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "evil.so") || !strings.HasSuffix(got, "\n") {
+	if got := errOut.String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "evil.so") ||
+		!strings.HasSuffix(got, "\n") {
 		t.Errorf("%q", got)
 	}
 }
@@ -117,7 +122,8 @@ func TestWriteJVMAgent(t *testing.T) {
 // TestClassify: classify lists packages with verdict and reasons, names skipped entries, and asks about packages when
 // it isn't sure. The configuration decides before the model.
 func TestClassify(t *testing.T) {
-	pool := classtest.Zip(t, zip.Deflate, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
+	pool := classtest.Zip(t, zip.Deflate,
+		map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
 	jar := filepath.Join(t.TempDir(), "shop.jar")
 	if err := os.WriteFile(jar, classtest.Zip(t, zip.Deflate, map[string][]byte{
 		"META-INF/MANIFEST.MF":                 []byte("Start-Class: com.shop.Main\n\n"),
@@ -128,12 +134,20 @@ func TestClassify(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string][]string{
-		"":                         {"main class com.shop.Main\n", "\nown ", " com.shop, 1 class of BOOT-INF/classes: ", "\nlibrary ", "1 class of the application, 1 class of libraries.\n"},
-		"--classes":                {" com.shop.Main\n", " com.zaxxer.Pool\n"},
-		`--own com\.zaxxer\..*`:    {"com.zaxxer, 1 class of BOOT-INF/lib/pool-5.1.jar: decided by configuration\n", "2 classes of the application, 0 classes of libraries.\n"},
-		`--exclude com\..*`:        {"0 classes of the application, 2 classes of libraries.\n"},
-		`--include com\.shop\..*`:  {"1 class of the application, 1 class of libraries.\n"},
-		"-o json":                  {`"package": "com.shop"`, `"own": true`, `"feature": "place"`, `"value": "class folder"`},
+		"": {
+			"main class com.shop.Main\n", "\nown ", " com.shop, 1 class of BOOT-INF/classes: ",
+			"\nlibrary ", "1 class of the application, 1 class of libraries.\n",
+		},
+		"--classes": {" com.shop.Main\n", " com.zaxxer.Pool\n"},
+		`--own com\.zaxxer\..*`: {
+			"com.zaxxer, 1 class of BOOT-INF/lib/pool-5.1.jar: decided by configuration\n",
+			"2 classes of the application, 0 classes of libraries.\n",
+		},
+		`--exclude com\..*`:       {"0 classes of the application, 2 classes of libraries.\n"},
+		`--include com\.shop\..*`: {"1 class of the application, 1 class of libraries.\n"},
+		"-o json": {
+			`"package": "com.shop"`, `"own": true`, `"feature": "place"`, `"value": "class folder"`,
+		},
 		"--main com.other.Program": {"main class com.other.Program\n"},
 	} {
 		r := sibyl(t, "", append(append([]string{"agent", "jvm", "classify"}, strings.Fields(args)...), jar)...)
@@ -147,11 +161,13 @@ func TestClassify(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{"--own ( " + jar: "--own: error parsing regexp", "": "arg"} {
-		if r := sibyl(t, "", append([]string{"agent", "jvm", "classify"}, strings.Fields(args)...)...); r.code != 2 || !strings.Contains(r.err, want) {
+		r := sibyl(t, "", strings.Fields("agent jvm classify "+args)...)
+		if r.code != 2 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: exit code %d, %s", args, r.code, r.err)
 		}
 	}
-	if r := sibyl(t, "", "agent", "jvm", "classify", jar+"x"); r.code != 1 || !strings.Contains(r.err, jar+"x: no such file") {
+	if r := sibyl(t, "", "agent", "jvm", "classify", jar+"x"); r.code != 1 ||
+		!strings.Contains(r.err, jar+"x: no such file") {
 		t.Errorf("missing file: exit code %d, %s", r.code, r.err)
 	}
 }

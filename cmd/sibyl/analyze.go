@@ -51,11 +51,12 @@ func analyzeCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "analyze FILE…",
 		Short: "Report slow and erratic requests, their causes, and the tracepoints to enable next",
-		Long: `Analyze reads traces, groups requests that should perform alike, and ranks the groups that do not. For each of these
-problems it reports the edges of the critical path that carry the time or the variance, the variables that explain it,
-and the tracepoints to enable next.
+		Long: `Analyze reads traces, groups requests that should perform alike, and ranks the groups that do not. For
+each of these problems it reports the edges of the critical path that carry the time or the variance, the variables
+that explain it, and the tracepoints to enable next.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard input.
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
+is standard input.
 
 Formats:
   table    a summary for the terminal
@@ -84,17 +85,27 @@ baseline defaults to all traces before the window; if these are few, those after
 	}
 	thresholds := detect.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
-	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")
-	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "latency objective for the mean, \"service operation=250ms\"; may be repeated")
-	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "number of requests that a group needs before it is judged")
-	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, "+
+		"min-samples, thresholds, budget and strategy apply unless a flag overrides them")
+	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes},
+		"keys of attributes to search for causes; all: every key")
+	c.Flags().StringArrayVar(&f.objectives, "objective", nil,
+		"latency objective for the mean, \"service operation=250ms\"; may be repeated")
+	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples,
+		"number of requests that a group needs before it is judged")
+	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV,
+		"coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "number of problems and request types in the table; 0: all")
-	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes with few values each; requests with different values form different groups")
-	c.Flags().StringVar(&f.size, "size", "", "key of the attribute that holds the size of a request in bytes; requests are judged relative to their size")
-	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "duration after which requests with a size time out; 0: unknown")
-	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, and judge each value separately")
-	c.Flags().StringVar(&f.window, "window", "", "compare the traces that begin in this window, FROM..TO, with a baseline")
+	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil,
+		"keys of attributes with few values each; requests with different values form different groups")
+	c.Flags().StringVar(&f.size, "size", "",
+		"key of the attribute that holds the size of a request in bytes; requests are judged relative to their size")
+	c.Flags().DurationVar(&f.timeout, "size-timeout", 0,
+		"duration after which requests with a size time out; 0: unknown")
+	c.Flags().BoolVar(&f.split, "split", false,
+		"split groups by the variable that explains their variance, and judge each value separately")
+	c.Flags().StringVar(&f.window, "window", "",
+		"compare the traces that begin in this window, FROM..TO, with a baseline")
 	c.Flags().StringVar(&f.baseline, "baseline", "", "baseline of --window, FROM..TO; default: all before the window")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = cli.AddPathFlags(c)
@@ -123,7 +134,8 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	case r.Traces == 0:
 		return fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
 	}
-	if err := f.write(c.Context(), p.out, r, report.Input{Files: files, Cut: n.Cut()}, terminal.Of(p.out, p.getenv)); err != nil {
+	err = f.write(c.Context(), p.out, r, report.Input{Files: files, Cut: n.Cut()}, terminal.Of(p.out, p.getenv))
+	if err != nil {
 		return err
 	}
 	if err := n.Complete(); err != nil {
@@ -137,7 +149,9 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 
 // write writes r unless ctx is cancelled. A cancelled write leaves no output or, if the format is JSON, invalid JSON.
 // It never leaves part of a report in another format, because that could be mistaken for a complete one.
-func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style) error {
+func (f *analyzeFlags) write(
+	ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style,
+) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
 		out := bufio.NewWriter(stopping{stopped, w})

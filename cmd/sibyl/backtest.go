@@ -29,12 +29,13 @@ func backtestCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backtest FILE…",
 		Short: "Report the incidents that sibyl serve would have reported for recorded traces",
-		Long: `Backtest plays recorded traces through the engine of sibyl serve, with the same settings, on a clock driven by the
-traces, and prints the incidents that the service would have reported: when each began, how long it lasted, and the
-services suspected. Incidents need nine minutes of history. Several hours of traces give a fair picture.
+		Long: `Backtest plays recorded traces through the engine of sibyl serve, with the same settings, on a clock
+driven by the traces, and prints the incidents that the service would have reported: when each began, how long it
+lasted, and the services suspected. Incidents need nine minutes of history. Several hours of traces give a fair
+picture.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard
-input. Traces may be in any order.
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
+is standard input. Traces may be in any order.
 
 With --incidents it compares the incidents with known faults, one JSON object a line:
 {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service"}}. A fault counts as raised if an incident
@@ -48,7 +49,8 @@ incident. Every other incident is false.`,
 	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; default: its default settings")
-	c.Flags().StringVar(&f.labels, "incidents", "", "file with known faults to compare with, plain, gzip or zstd; - is standard input")
+	c.Flags().StringVar(&f.labels, "incidents", "",
+		"file with known faults to compare with, plain, gzip or zstd; - is standard input")
 	f.input = cli.AddInputFlags(c)
 	return c
 }
@@ -72,7 +74,8 @@ func (p *process) backtest(c *cobra.Command, f *backtestFlags, files []string) e
 	if input.Keys, err = e.Config.DecodedKeys(); err != nil {
 		return err
 	}
-	r, err := backtest.Files(c.Context(), files, labels, input, backtest.Options{Core: e.Config.Engine(), Assembly: e.Config.OpenTraces()})
+	r, err := backtest.Files(c.Context(), files, labels, input,
+		backtest.Options{Core: e.Config.Engine(), Assembly: e.Config.OpenTraces()})
 	n.Close()
 	switch {
 	case err != nil:

@@ -23,7 +23,16 @@ func recording(t *testing.T) (traces, labels, service string) {
 	t.Helper()
 	const from = trace.Nanos(1_790_000_000_000_000_000)
 	onset, end := from.Add(18*time.Minute), from.Add(25*time.Minute)
-	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 60, Services: 6, Rate: 4, Optional: 0.05, Caches: -1})
+	app := sim.New(sim.Config{
+		Seed:        23,
+		Fault:       sim.Steady,
+		Strength:    3,
+		Tracepoints: 60,
+		Services:    6,
+		Rate:        4,
+		Optional:    0.05,
+		Caches:      -1,
+	})
 	app.Inject(onset)
 	var lines [][]byte
 	for t1 := range app.Requests(from, end, nil) {
@@ -38,7 +47,9 @@ func recording(t *testing.T) (traces, labels, service string) {
 		all.Write(lines[len(lines)-1-i])
 	}
 	service = app.Table().ServiceName(app.Target().Operations[0])
-	label := fmt.Sprintf(`{"name": "steady", "fault": "cpu", "start_unix_nano": "%d", "end_unix_nano": %d, "target": {"service": %q}}`, onset, end, service)
+	label := fmt.Sprintf(
+		`{"name": "steady", "fault": "cpu", "start_unix_nano": "%d", "end_unix_nano": %d, "target": {"service": %q}}`,
+		onset, end, service)
 	dir := t.TempDir()
 	traces, labels = filepath.Join(dir, "traces.jsonl"), filepath.Join(dir, "faults.jsonl")
 	for name, data := range map[string][]byte{traces: all.Bytes(), labels: []byte(label + "\n")} {
@@ -73,17 +84,21 @@ func TestBacktest(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Incidents) == 0 || len(doc.Incidents[0].Suspects) == 0 || doc.Incidents[0].Suspects[0].Service != service || doc.Incidents[0].ID == "" {
+	if len(doc.Incidents) == 0 || len(doc.Incidents[0].Suspects) == 0 ||
+		doc.Incidents[0].Suspects[0].Service != service || doc.Incidents[0].ID == "" {
 		t.Fatalf("got %.500s, want an incident with suspect %s", r.out, service)
 	}
-	if s := doc.Score; s.Raised != 1 || s.Top1 != 1 || s.FalseIncidents != 0 || s.HealthyHours < 0.14 || s.HealthyHours > 0.16 {
+	if s := doc.Score; s.Raised != 1 || s.Top1 != 1 || s.FalseIncidents != 0 ||
+		s.HealthyHours < 0.14 || s.HealthyHours > 0.16 {
 		t.Errorf("got score %+v", s)
 	}
-	if again := sibyl(t, "", "backtest", "--incidents", labels, "-o", "json", "--memory", "4MiB", "--workers", "1", traces); again.out != r.out {
+	again := sibyl(t, "", "backtest", "--incidents", labels, "-o", "json", "--memory", "4MiB", "--workers", "1", traces)
+	if again.out != r.out {
 		t.Errorf("with less memory: exit code %d, %s, %s; want the same incidents", again.code, again.err, again.out)
 	}
 	table := sibyl(t, "", "backtest", "--incidents", labels, traces)
-	if table.code != 0 || !strings.Contains(table.out, doc.Incidents[0].Sentence[:20]) || !strings.Contains(table.out, "0 false incidents") {
+	if table.code != 0 || !strings.Contains(table.out, doc.Incidents[0].Sentence[:20]) ||
+		!strings.Contains(table.out, "0 false incidents") {
 		t.Errorf("exit code %d, %s, %s", table.code, table.err, table.out)
 	}
 	text, err := os.ReadFile(labels)
@@ -107,7 +122,7 @@ func TestBacktest(t *testing.T) {
 	}
 	// Only the sentence differs: it isn't known yet which request types are slower.
 	sentence := regexp.MustCompile(`(?s)  (Requests of|All requests) .*?\.\n`)
-	again := sibyl(t, "", "backtest", "--incidents", labels, "--config", slow, traces)
+	again = sibyl(t, "", "backtest", "--incidents", labels, "--config", slow, traces)
 	if got, want := sentence.ReplaceAllString(again.out, ""), sentence.ReplaceAllString(table.out, ""); got != want {
 		t.Errorf("while problems are still learned: %s, %s; want the same incidents as %s", again.err, got, want)
 	}

@@ -55,7 +55,8 @@ func problemNames(ctx context.Context, api *client.Client) (found []cobra.Comple
 }
 
 func incidentNames(ctx context.Context, api *client.Client) (found []cobra.Completion, err error) {
-	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, mostCompletions)
+	all := contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}
+	list, err := api.Incidents(ctx, all, mostCompletions)
 	if err != nil {
 		return nil, err
 	}

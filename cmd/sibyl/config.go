@@ -29,8 +29,8 @@ func configCheckCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report every error in a configuration file",
-		Long: `Check reports every error in a configuration file, with its line and a remedy. It prints nothing if the file is valid. It
-reads neither the environment nor the files that the configuration names.
+		Long: `Check reports every error in a configuration file, with its line and a remedy. It prints nothing if the
+file is valid. It reads neither the environment nor the files that the configuration names.
 
 Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 		Example: "  sibyl config check /etc/sibyl/sibyl.yaml",
@@ -50,7 +50,8 @@ Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 				return p.printConfigErrors(err)
 			}
 			for _, l := range e.Config.Exposed() {
-				fmt.Fprintf(p.err, "sibyl: note: %s: %s: reachable from other machines, so sibyl serve requires a token to exist\n", e.Origin(l.Key), l.Key)
+				fmt.Fprintf(p.err, "sibyl: note: %s: %s: reachable from other machines, so sibyl serve requires a "+
+					"token to exist\n", e.Origin(l.Key), l.Key)
 			}
 			return nil
 		},
@@ -64,8 +65,8 @@ func configPrintCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "print",
 		Short: "Print the configuration in effect, with comments",
-		Long: `Print writes the configuration that sibyl serve would have with the same flags and environment: as YAML, with comments that
-explain each key and name the source of its value, or as JSON. Secrets are hidden.`,
+		Long: `Print writes the configuration that sibyl serve would have with the same flags and environment: as
+YAML, with comments that explain each key and name the source of its value, or as JSON. Secrets are hidden.`,
 		Example: `  sibyl config print > sibyl.yaml            a file to start from
   sibyl config print --config sibyl.yaml     the effect of that file`,
 		Args: noFile,
@@ -92,7 +93,8 @@ func noFile(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unexpected argument %q; a configuration file is read with %s --config FILE", args[0], c.CommandPath())
+	return fmt.Errorf("unexpected argument %q; a configuration file is read with %s --config FILE",
+		args[0], c.CommandPath())
 }
 
 // printConfigErrors prints the errors in err if it is [config.Errors], one per line, and returns an error with their

@@ -17,7 +17,9 @@ func TestConfigCheck(t *testing.T) {
 	}{
 		{"epoch: 20s\n", 0, nil},
 		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: reachable from other machines"}},
-		{"epoch: 20\nepoc: 20s\n", 1, []string{"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 errors in the configuration"}},
+		{"epoch: 20\nepoc: 20s\n", 1, []string{
+			"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 errors in the configuration",
+		}},
 	} {
 		name := filepath.Join(t.TempDir(), "sibyl.yaml")
 		if err := os.WriteFile(name, []byte(c.file), 0o600); err != nil {
@@ -69,13 +71,18 @@ func TestConfigPrint(t *testing.T) {
 	if code := run(t.Context(), []string{"config", "print", "--epoch", "20s"}, getenv, nil, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
-	for _, line := range []string{"\nepoch: 20s # --epoch; default: 10s\n", "\nlearning: 1m # SIBYL_LEARNING; default: 5m\n", "\n  grpc: 127.0.0.1:4317\n"} {
+	for _, line := range []string{
+		"\nepoch: 20s # --epoch; default: 10s\n",
+		"\nlearning: 1m # SIBYL_LEARNING; default: 5m\n",
+		"\n  grpc: 127.0.0.1:4317\n",
+	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, out.String())
 		}
 	}
 	var keys []map[string]any
-	if err := json.Unmarshal([]byte(sibyl(t, "", "config", "print", "-o", "json").out), &keys); err != nil || len(keys) == 0 {
+	printed := sibyl(t, "", "config", "print", "-o", "json").out
+	if err := json.Unmarshal([]byte(printed), &keys); err != nil || len(keys) == 0 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
 }

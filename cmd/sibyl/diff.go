@@ -35,12 +35,12 @@ func diffCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff BEFORE… -- AFTER…",
 		Short: "Compare two sets of traces and rank the services by their additional cost",
-		Long: `Diff compares the traces in the files AFTER with those in the files BEFORE, such as two versions of an application or
-two runs of a benchmark, and ranks the services by the time, failures and calls that they add beyond the variation
-among the traces before. It lists the request types that are slower. The times of the two sets do not matter.
+		Long: `Diff compares the traces in the files AFTER with those in the files BEFORE, such as two versions of an
+application or two runs of a benchmark, and ranks the services by the time, failures and calls that they add beyond the
+variation among the traces before. It lists the request types that are slower. The times of the two sets do not matter.
 
-BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd;
-- is standard input. To compare a window of time with the time before it, use sibyl analyze --window.`,
+BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain,
+gzip or zstd; - is standard input. To compare a window of time with the time before it, use sibyl analyze --window.`,
 		Example: `  sibyl diff v1.jsonl.gz -- v2.jsonl.gz
   sibyl diff -o json monday/ tuesday/ -- wednesday/ | jq '.suspects[0]'`,
 		RunE: func(c *cobra.Command, files []string) error { return p.diff(c, f, files) },
@@ -62,7 +62,8 @@ BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf)
 func checkSides(files []string, before int) error {
 	switch {
 	case before < 0:
-		return errors.New("which files are BEFORE, and which AFTER? Separate them with --, as in: sibyl diff before.jsonl -- after.jsonl")
+		return errors.New("which files are BEFORE, and which AFTER? Separate them with --, as in: " +
+			"sibyl diff before.jsonl -- after.jsonl")
 	case before == 0:
 		return errors.New("which FILE is before? Name files or directories before --")
 	case before == len(files):
@@ -72,7 +73,8 @@ func checkSides(files []string, before int) error {
 	}
 	for _, f := range files[before:] {
 		if strings.HasPrefix(f, "-") && f != file.Stdin {
-			return fmt.Errorf("%s stands after --, where only files do: write options before it, as in: sibyl diff -o json before.jsonl -- after.jsonl", f)
+			return fmt.Errorf("%s stands after --, where only files do: write options before it, as in: "+
+				"sibyl diff -o json before.jsonl -- after.jsonl", f)
 		}
 	}
 	return nil
@@ -96,7 +98,8 @@ func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
 
 // problemFlags lists the flags of analyze that cannot be combined with --window.
 var problemFlags = []string{
-	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "split", "fail-on-problem",
+	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "split",
+	"fail-on-problem",
 }
 
 // compareWindow executes analyze --window.
@@ -159,7 +162,9 @@ type comparison struct {
 }
 
 // compare calls run with the options of x and writes its result.
-func (p *process) compare(ctx context.Context, x *comparison, labels report.Labels, run func(offline.Options) (*offline.Comparison, error)) error {
+func (p *process) compare(
+	ctx context.Context, x *comparison, labels report.Labels, run func(offline.Options) (*offline.Comparison, error),
+) error {
 	if x.top < 0 {
 		return cli.Usagef("--top must not be negative")
 	}

@@ -45,7 +45,17 @@ func golden(t *testing.T, name, got string) {
 func faulty(t *testing.T) (before, after, service string) {
 	t.Helper()
 	const onset = trace.Nanos(1_790_000_030_000_000_000)
-	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 20, Optional: 0.05, Caches: -1, AllAttributes: true})
+	app := sim.New(sim.Config{
+		Seed:          23,
+		Fault:         sim.Steady,
+		Strength:      3,
+		Tracepoints:   250,
+		Services:      9,
+		Rate:          20,
+		Optional:      0.05,
+		Caches:        -1,
+		AllAttributes: true,
+	})
 	app.Inject(onset)
 	write := func(name string, from trace.Nanos) string {
 		var all bytes.Buffer
@@ -63,7 +73,8 @@ func faulty(t *testing.T) (before, after, service string) {
 		}
 		return path
 	}
-	return write("before.jsonl", onset.Add(-30*time.Second)), write("after.jsonl", onset), app.Table().ServiceName(app.Target().Operations[0])
+	before, after = write("before.jsonl", onset.Add(-30*time.Second)), write("after.jsonl", onset)
+	return before, after, app.Table().ServiceName(app.Target().Operations[0])
 }
 
 // Both commands name the faulty service, and print the same evidence.
@@ -156,10 +167,12 @@ func TestCompareUsage(t *testing.T) {
 	} {
 		r := sibyl(t, "", strings.Fields(strings.ReplaceAll(c.args, "F", small))...)
 		if r.code != c.code || !strings.Contains(r.err, c.err) || r.out != "" {
-			t.Errorf("sibyl %s: exit code %d, %q, output %q; want %d, %q and no output", c.args, r.code, r.err, r.out, c.code, c.err)
+			t.Errorf("sibyl %s: exit code %d, %q, output %q; want %d, %q and no output",
+				c.args, r.code, r.err, r.out, c.code, c.err)
 		}
 	}
-	if r := sibyl(t, "", "diff", shopTraces, "--", small); r.code != 0 || !strings.Contains(r.out, "    before   2026-09-21") {
+	if r := sibyl(t, "", "diff", shopTraces, "--", small); r.code != 0 ||
+		!strings.Contains(r.out, "    before   2026-09-21") {
 		t.Errorf("exit code %d, %q: got %q, want a comparison", r.code, r.err, r.out)
 	}
 }

@@ -56,11 +56,13 @@ func doctorCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the machine, the running service and the traces it receives",
-		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It changes nothing.
+		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It
+changes nothing.
 
-On the machine, with the settings that sibyl serve would have with the same file, environment and flags: addresses, data directory, disk,
-clock, and open files. It skips these if --server names a service with another address. Of the running service: whether traces arrive, whether their
-spans have parents and services have names, and which limits and settings miss something of this traffic.
+On the machine, with the settings that sibyl serve would have with the same file, environment and flags: addresses,
+data directory, disk, clock, and open files. It skips these if --server names a service with another address. Of the
+running service: whether traces arrive, whether their spans have parents and services have names, and which limits and
+settings miss something of this traffic.
 
 Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not change the exit code.`,
 		Example: `  sibyl doctor
@@ -143,8 +145,12 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 		r.add(checkClock(), checkFiles())
 	} else {
 		r.add(finding{
-			Check: "machine", State: skipped, Saw: "The service at " + terminal.Printable(server) + " is not the one with these settings on this machine.",
-			Do: "Run sibyl doctor on its machine, without --server, with the environment, the file and the addresses of the service.",
+			Check: "machine",
+			State: skipped,
+			Saw: "The service at " + terminal.Printable(server) +
+				" is not the one with these settings on this machine.",
+			Do: "Run sibyl doctor on its machine, without --server, with the environment, the file and the addresses " +
+				"of the service.",
 		})
 	}
 	if err != nil {
@@ -164,12 +170,27 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 // service is the one on this machine, which need not be running yet.
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
 	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
-		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
+		return finding{
+			Check: "service",
+			State: skipped,
+			Saw:   "No service runs here.",
+			Do:    "Start sibyl serve, send traces to it, and run sibyl doctor again.",
+		}
 	}
 	if refused, ok := errors.AsType[*client.RefusedError](err); ok && refused.Status == http.StatusUnauthorized {
-		return finding{Check: "service", State: failed, Saw: err.Error(), Do: "sibyl token create --role viewer creates one; --data-dir names the data directory of the service."}
+		return finding{
+			Check: "service",
+			State: failed,
+			Saw:   err.Error(),
+			Do:    "sibyl token create --role viewer creates one; --data-dir names the data directory of the service.",
+		}
 	}
-	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
+	return finding{
+		Check: "service",
+		State: failed,
+		Saw:   err.Error(),
+		Do:    "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN.",
+	}
 }
 
 // dial connects to the host in the URL server and returns the error, if any.

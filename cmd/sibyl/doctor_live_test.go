@@ -29,8 +29,13 @@ type liveService struct {
 func startService(t *testing.T) *liveService {
 	t.Helper()
 	env := map[string]string{
-		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "off",
-		"SIBYL_EPOCH": "1s", "SIBYL_LEARNING": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "500ms",
+		"SIBYL_DATA_DIR":         t.TempDir(),
+		"SIBYL_HTTP":             "127.0.0.1:0",
+		"SIBYL_OTLP_HTTP":        "127.0.0.1:0",
+		"SIBYL_OTLP_GRPC":        "off",
+		"SIBYL_EPOCH":            "1s",
+		"SIBYL_LEARNING":         "1s",
+		"SIBYL_ASSEMBLY_TIMEOUT": "500ms",
 	}
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
@@ -80,8 +85,13 @@ func (l *liveService) send(at time.Time, spans ...sentSpan) {
 			}
 			return fmt.Sprintf("%016x", n)
 		}
-		all = append(all, fmt.Sprintf(`{"resource":{"attributes":[%s]},"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":%q,"parentSpanId":%q,"name":%q,"kind":%d,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}`,
-			resource, s.trace, id(s.id), id(s.parent), s.name, s.kind,
+		all = append(all, fmt.Sprintf(`{
+			"resource": {"attributes": [%s]},
+			"scopeSpans": [{"spans": [{
+				"traceId": "%032x", "spanId": %q, "parentSpanId": %q, "name": %q, "kind": %d,
+				"startTimeUnixNano": "%d", "endTimeUnixNano": "%d"
+			}]}]
+		}`, resource, s.trace, id(s.id), id(s.parent), s.name, s.kind,
 			at.Add(s.from).UnixNano(), at.Add(s.to).UnixNano()))
 	}
 	body := strings.NewReader(`{"resourceSpans":[` + strings.Join(all, ",") + `]}`)
@@ -230,8 +240,15 @@ func TestDoctorOfLimits(t *testing.T) {
 		saw     string
 		covered string // result of the coverage check
 	}{
-		{"rejected", func(l *liveService) { l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1}) }, "1 span rejected as malformed", "50 % of the spans, with none of the time, could not be read."},
-		{"no duration", func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) }, "1 request that took no time", "all of the spans, with all of the time, belong to requests that took no time"},
+		{"rejected", func(l *liveService) {
+			l.send(time.Now(), root(1), sentSpan{1, 0, 1, "shop", "x", clientSpan, 0, 1})
+		}, "1 span rejected as malformed", "50 % of the spans, with none of the time, could not be read."},
+		{
+			"no duration",
+			func(l *liveService) { l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, 0, 0}) },
+			"1 request that took no time",
+			"all of the spans, with all of the time, belong to requests that took no time",
+		},
 		{
 			"too long", func(l *liveService) {
 				l.send(time.Now(), sentSpan{1, 1, 0, "shop", "x", serverSpan, -50 * time.Hour, 0})

@@ -96,7 +96,8 @@ func checkDisk(dir string, c *config.Config) finding {
 		return finding{Check: "disk", State: skipped, Saw: (&os.PathError{Op: "statfs", Path: dir, Err: err}).Error()}
 	}
 	free, most := int64(s.Bavail)*s.Bsize, c.Journal.MaxBytes+c.Retention.Bytes
-	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.", units.Bytes(rounded(free)), units.Bytes(most))
+	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.",
+		units.Bytes(rounded(free)), units.Bytes(most))
 	switch {
 	case free < leastFree:
 		f.State = failed
@@ -124,12 +125,18 @@ func checkClock() finding {
 	state, err := unix.Adjtimex(&t)
 	switch {
 	case err != nil:
-		return finding{Check: "clock", State: skipped, Saw: fmt.Sprintf("The kernel does not tell whether the clock is synchronized: %v.", err)}
+		return finding{
+			Check: "clock",
+			State: skipped,
+			Saw:   fmt.Sprintf("The kernel does not tell whether the clock is synchronized: %v.", err),
+		}
 	case state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0:
 		f.State, f.Saw = warning, "The kernel does not know whether the clock of this machine is synchronized."
-		f.Do = "Synchronize the clocks of all machines with NTP, for example with chrony: Sibyl corrects differences within a trace, but not the times of onsets and deploys. A container may be unable to tell."
+		f.Do = "Synchronize the clocks of all machines with NTP, for example with chrony: Sibyl corrects differences " +
+			"within a trace, but not the times of onsets and deploys. A container may be unable to tell."
 	default:
-		f.Saw = fmt.Sprintf("The clock of this machine is synchronized, to %s.", units.Duration(time.Duration(t.Esterror)*time.Microsecond))
+		f.Saw = fmt.Sprintf("The clock of this machine is synchronized, to %s.",
+			units.Duration(time.Duration(t.Esterror)*time.Microsecond))
 	}
 	return f
 }
@@ -143,10 +150,15 @@ func checkFiles() finding {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return finding{Check: "files", State: skipped, Saw: fmt.Sprintf("The limit of open files is unknown: %v.", err)}
 	}
-	f := finding{Check: "files", State: fine, Saw: fmt.Sprintf("A process may open %s files.", units.Count(int(min(limit.Max, 1<<31))))}
+	f := finding{
+		Check: "files",
+		State: fine,
+		Saw:   fmt.Sprintf("A process may open %s files.", units.Count(int(min(limit.Max, 1<<31)))),
+	}
 	if limit.Max < usefulFiles {
 		f.State = warning
-		f.Do = fmt.Sprintf("Raise the hard limit to %d or more (LimitNOFILE in systemd, ulimit -Hn in a shell): it bounds the connections of agents and senders.", usefulFiles)
+		f.Do = fmt.Sprintf("Raise the hard limit to %d or more (LimitNOFILE in systemd, ulimit -Hn in a shell): "+
+			"it bounds the connections of agents and senders.", usefulFiles)
 	}
 	return f
 }

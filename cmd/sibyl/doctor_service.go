@@ -23,12 +23,16 @@ const (
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
 	if !s.Ready {
-		service.State, service.Saw, service.Do = warning, "The service is starting: it replays its journal.", "Wait; traces are accepted once it is done."
+		service.State, service.Saw = warning, "The service is starting: it replays its journal."
+		service.Do = "Wait; traces are accepted once it is done."
 	}
 	all := []finding{service}
 	if skew := time.Since(at); !at.IsZero() && skew.Abs() > mostSkew {
 		all = append(all, finding{
-			Check: "clock", State: warning, Saw: fmt.Sprintf("The clocks of the service and of this machine differ by %s.", units.Duration(skew.Abs())),
+			Check: "clock",
+			State: warning,
+			Saw: fmt.Sprintf("The clocks of the service and of this machine differ by %s.",
+				units.Duration(skew.Abs())),
 			Do: "Synchronize them with NTP.",
 		})
 	}
@@ -42,7 +46,9 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	switch last := s.Ingest.LastArrival; {
 	case s.Ingest.Spans == 0 && last == nil:
 		f.State, f.Saw = failed, "No span has arrived."
-		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
+		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with " +
+			"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. " +
+			"Senders on other machines need an address that they reach, and a token."
 		return f
 	case last == nil:
 		f.State, f.Saw = warning, arrived(s)+" No request could be analysed yet."
@@ -51,7 +57,8 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	case at.Sub(*last) > client.Silence:
 		f.State, f.Saw = warning,
 			fmt.Sprintf("The last request that could be analysed arrived %s ago.", units.Coarse(at.Sub(*last)))
-		f.Do = "If it was the end of a recording (sibyl replay), all is well. Otherwise look at the logs of the senders; if they report refused tokens or connections, see docs/operations.md."
+		f.Do = "If it was the end of a recording (sibyl replay), all is well. Otherwise look at the logs of the " +
+			"senders; if they report refused tokens or connections, see docs/operations.md."
 	default:
 		f.Saw = arrived(s)
 	}
@@ -69,7 +76,12 @@ func arrived(s *contract.Status) string {
 
 // checkLearning checks whether the service is still learning, and reports the remaining time.
 func checkLearning(s *contract.Status) finding {
-	f := finding{Check: "learning", State: fine, Saw: fmt.Sprintf("%s learned; incidents and problems are reported.", units.Plural(s.RequestTypes, "request type"))}
+	f := finding{
+		Check: "learning",
+		State: fine,
+		Saw: fmt.Sprintf("%s learned; incidents and problems are reported.",
+			units.Plural(s.RequestTypes, "request type")),
+	}
 	var left []string
 	if ns := s.Learning.IncidentsLeftNs; ns != nil {
 		left = append(left, "incidents after "+units.Left(time.Duration(*ns))+" more of traffic")
@@ -117,7 +129,8 @@ const justClosed = time.Hour
 // can't be read.
 func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []contract.Incident {
 	muted := contract.ListIncidentsParamsMutedAll
-	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: &muted, From: new(now.Add(-justClosed).UTC().Format(time.RFC3339))}, 0)
+	from := now.Add(-justClosed).UTC().Format(time.RFC3339)
+	list, err := api.Incidents(ctx, contract.ListIncidentsParams{Muted: &muted, From: &from}, 0)
 	if err != nil {
 		return nil
 	}
@@ -127,9 +140,15 @@ func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []c
 // checkInstances checks whether single instances differ from their siblings: in open incidents and, in the first week,
 // since Sibyl was started. It also mentions instances in closed incidents.
 func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
-	f := finding{Check: "instances", State: fine, Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, or failed much more often, than its siblings."}
+	f := finding{
+		Check: "instances",
+		State: fine,
+		Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, " +
+			"or failed much more often, than its siblings.",
+	}
 	if s.Learning.GrowthLeftNs == nil {
-		f.Saw = "No open incident is one of single instances. They are compared since the start in the first week only: later, the usual is known."
+		f.Saw = "No open incident is one of single instances. They are compared since the start in the first week " +
+			"only: later, the usual is known."
 	}
 	var saw, do, past []string
 	for i := range incidents {
@@ -146,7 +165,8 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 		for _, x := range *s.Learning.Provisional {
 			saw = append(saw, x.Text)
 		}
-		do = append(do, "Sibyl may have been started within an incident, and takes this for usual. If the instance is not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew.")
+		do = append(do, "Sibyl may have been started within an incident, and takes this for usual. If the instance is "+
+			"not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew.")
 	}
 	if len(saw) > 0 {
 		f.State, f.Saw, f.Do = warning, strings.Join(saw, " "), strings.Join(do, " ")
@@ -172,11 +192,14 @@ func differing(x *contract.Incident) string {
 	s := &x.Suspects[0]
 	for i := range s.Instances {
 		if p := &s.Instances[i]; p.Key != "service.version" && p.Part >= mostOfIt {
-			when, carries, adds := "Since "+x.Onset.Local().Format("15:04"), "carries", "adds"
+			onset := x.Onset.Local().Format("15:04")
+			when, carries, adds := "Since "+onset, "carries", "adds"
 			if x.Ended != nil {
-				when, carries, adds = "From "+x.Onset.Local().Format("15:04")+" to "+x.Ended.Local().Format("15:04"), "carried", "added"
+				when = "From " + onset + " to " + x.Ended.Local().Format("15:04")
+				carries, adds = "carried", "added"
 			}
-			return fmt.Sprintf("%s %s (%s) %s %s of what %s %s to requests.", when, terminal.Printable(p.Value), terminal.Printable(p.Key), carries,
+			return fmt.Sprintf("%s %s (%s) %s %s of what %s %s to requests.",
+				when, terminal.Printable(p.Value), terminal.Printable(p.Key), carries,
 				units.Part(p.Part), terminal.Printable(s.Service), adds)
 		}
 	}
@@ -193,10 +216,13 @@ func checkParents(s *contract.Status) finding {
 		return f
 	}
 	share := float64(s.Closed["idle"]) / float64(closed)
-	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Sentence(units.Part(share)), units.Plural(int(closed), "closed trace"))
+	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.",
+		units.Sentence(units.Part(share)), units.Plural(int(closed), "closed trace"))
 	if share > mostIncomplete {
 		f.State = warning
-		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-timeout if senders batch for longer."
+		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met " +
+			"(loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; " +
+			"raise --assembly-timeout if senders batch for longer."
 	}
 	return f
 }
@@ -251,7 +277,11 @@ var refusals = []struct {
 	saw   string // follows the number and the noun
 	do    string
 }{
-	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed", "Responses tell the reasons to the senders: look for partial_success in their logs or that of the Collector, and update their SDKs."},
+	{
+		func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed",
+		"Responses tell the reasons to the senders: look for partial_success in their logs or that of the " +
+			"Collector, and update their SDKs.",
+	},
 	{
 		func(s *contract.Status) int64 { return s.Unusable["no_duration"] + s.Unusable["too_long"] },
 		"request", "that took no time, or more than 39 hours",
@@ -262,19 +292,36 @@ var refusals = []struct {
 		"Raise --assembly-timeout above the longest delay of a sender, or look for a slow Collector. " +
 			"A workflow whose root span ends last needs one above its longest pause.",
 	},
-	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
-	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export request", "refused because the disk was full", "Free space."},
-	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without a separate group", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
-	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "request", "not learned from", "Shorten --learning."},
+	{
+		func(s *contract.Status) int64 { return s.Refused["busy"] }, "export request", "that senders had to repeat",
+		"Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md.",
+	},
+	{
+		func(s *contract.Status) int64 { return s.Refused["disk_full"] },
+		"export request", "refused because the disk was full", "Free space.",
+	},
+	{
+		func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "request", "without a separate group",
+		"Operation names probably contain IDs: name spans by their route, and remove attributes with many values " +
+			"from --group-by.",
+	},
+	{
+		func(s *contract.Status) int64 { return s.Refused["learning_full"] },
+		"request", "not learned from", "Shorten --learning.",
+	},
 	{
 		func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
-		"Raise --assembly-timeout, which a trace can take six times, if requests take that long; end traces at queues with links instead of parents.",
+		"Raise --assembly-timeout, which a trace can take six times, if requests take that long; " +
+			"end traces at queues with links instead of parents.",
 	},
 	{
 		func(s *contract.Status) int64 { return s.Closed["size"] }, "trace", "closed early at the size limit",
 		"End traces at queues, and at each run of a job, with links instead of parents.",
 	},
-	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory", "Raise --memory, or sample."},
+	{
+		func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory",
+		"Raise --memory, or sample.",
+	},
 }
 
 // mostLate is the largest share of late spans that is normal, because retried requests cause some.
@@ -308,16 +355,22 @@ func checkWebhooks(all []contract.Webhook) []finding {
 	if len(all) == 0 {
 		return nil
 	}
-	f := finding{Check: "webhooks", State: fine, Saw: fmt.Sprintf("Configured: %s. The last call of none has failed.", units.Plural(len(all), "webhook"))}
+	f := finding{
+		Check: "webhooks",
+		State: fine,
+		Saw:   fmt.Sprintf("Configured: %s. The last call of none has failed.", units.Plural(len(all), "webhook")),
+	}
 	var saw []string
 	for i := range all {
 		if w := &all[i]; w.LastError != "" || w.Disabled {
-			saw = append(saw, fmt.Sprintf("%s (%s) does not accept messages, of which %s wait: %s.", w.Name, w.Origin, units.Count(w.Waiting), w.LastError))
+			saw = append(saw, fmt.Sprintf("%s (%s) does not accept messages, of which %s wait: %s.",
+				w.Name, w.Origin, units.Count(w.Waiting), w.LastError))
 		}
 	}
 	if len(saw) > 0 {
 		f.State, f.Saw = warning, strings.Join(saw, " ")
-		f.Do = "Repair the receiver or the configuration and try it with sibyl webhook test NAME. Messages are repeated for a day; then sibyl webhook dead lists them."
+		f.Do = "Repair the receiver or the configuration and try it with sibyl webhook test NAME. " +
+			"Messages are repeated for a day; then sibyl webhook dead lists them."
 	}
 	return []finding{f}
 }
@@ -329,7 +382,12 @@ func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) [
 	}
 	traces, err := api.SampleTraces(ctx, sampledTypes)
 	if err != nil || len(traces) == 0 {
-		return []finding{{Check: "samples", State: skipped, Saw: "No sample trace is kept yet.", Do: "Run sibyl doctor again in a minute."}}
+		return []finding{{
+			Check: "samples",
+			State: skipped,
+			Saw:   "No sample trace is kept yet.",
+			Do:    "Run sibyl doctor again in a minute.",
+		}}
 	}
 	seen := look(traces)
 	return []finding{seen.names(), seen.proxies(), seen.single()}
@@ -359,7 +417,12 @@ func look(traces []contract.Trace) *sight {
 
 // names checks whether all spans name their service.
 func (s *sight) names() finding {
-	f := finding{Check: "names", State: fine, Saw: fmt.Sprintf("%s in %s name %s.", units.Plural(s.spans, "span"), units.Plural(s.traces, "sample trace"), units.Plural(len(s.services), "service"))}
+	f := finding{
+		Check: "names",
+		State: fine,
+		Saw: fmt.Sprintf("%s in %s name %s.", units.Plural(s.spans, "span"), units.Plural(s.traces, "sample trace"),
+			units.Plural(len(s.services), "service")),
+	}
 	for name := range s.services {
 		if name == "" || strings.HasPrefix(name, "unknown_service") {
 			f.State, f.Saw = warning, "Some spans have no service.name."
@@ -392,10 +455,16 @@ func (s *sight) proxies() finding {
 
 // single checks whether most traces consist of a single span.
 func (s *sight) single() finding {
-	f := finding{Check: "context", State: fine, Saw: fmt.Sprintf("%s of %s have more than one span.", units.Count(s.traces-s.alone), units.Plural(s.traces, "sample trace"))}
+	f := finding{
+		Check: "context",
+		State: fine,
+		Saw: fmt.Sprintf("%s of %s have more than one span.",
+			units.Count(s.traces-s.alone), units.Plural(s.traces, "sample trace")),
+	}
 	if 2*s.alone > s.traces {
 		f.State = warning
-		f.Do = "Most traces consist of a single span: propagate the trace context (traceparent) between services, and instrument their calls."
+		f.Do = "Most traces consist of a single span: propagate the trace context (traceparent) between services, " +
+			"and instrument their calls."
 	}
 	return f
 }

@@ -26,7 +26,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	free := []string{"doctor", "--http", "127.0.0.1:9", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "-o", "json"}
+	free := strings.Fields("doctor --http 127.0.0.1:9 --otlp-grpc 127.0.0.1:0 --otlp-http off -o json")
 	check := func(code int, failed []string, args ...string) {
 		t.Helper()
 		r := sibyl(t, "", append(slices.Clone(free), args...)...)
@@ -35,7 +35,8 @@ func TestDoctor(t *testing.T) {
 			t.Fatalf("%q: exit code %d, %v: %s%s", args, r.code, err, r.out, r.err)
 		}
 		for _, f := range got.Checks {
-			if (f.State == "failed") != slices.Contains(failed, f.Check) || f.Saw == "" || f.State == "failed" && f.Do == "" {
+			if (f.State == "failed") != slices.Contains(failed, f.Check) || f.Saw == "" ||
+				f.State == "failed" && f.Do == "" {
 				t.Errorf("%q: %+v", args, f)
 			}
 		}
@@ -53,9 +54,18 @@ func TestDoctorOfService(t *testing.T) {
 	now := time.Now()
 	healthy := func() *contract.Status {
 		return &contract.Status{
-			Ready: true, RequestTypes: 3, Learning: contract.Learning{GrowthLeftNs: new(int64(time.Hour))}, Ingest: contract.Ingest{Spans: 100, Requests: 2, LastArrival: new(now)},
-			Closed: map[string]int64{"complete": 50}, Unusable: map[string]int64{}, Refused: map[string]int64{},
-			Coverage: contract.Coverage{Received: contract.CoveredSpans{Spans: 100}, ShareOfSpans: 1, ShareOfTime: 1},
+			Ready:        true,
+			RequestTypes: 3,
+			Learning:     contract.Learning{GrowthLeftNs: new(int64(time.Hour))},
+			Ingest:       contract.Ingest{Spans: 100, Requests: 2, LastArrival: new(now)},
+			Closed:       map[string]int64{"complete": 50},
+			Unusable:     map[string]int64{},
+			Refused:      map[string]int64{},
+			Coverage: contract.Coverage{
+				Received:     contract.CoveredSpans{Spans: 100},
+				ShareOfSpans: 1,
+				ShareOfTime:  1,
+			},
 		}
 	}
 	for _, c := range []struct {
@@ -65,10 +75,19 @@ func TestDoctorOfService(t *testing.T) {
 		saw    string
 	}{
 		{func(*contract.Status) {}, "", fine, ""},
-		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days"},
-		{func(s *contract.Status) { s.Learning.SilenceLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: requests that stop, for 60 min more; changes that take days"},
+		{
+			func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) },
+			"learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days",
+		},
+		{
+			func(s *contract.Status) { s.Learning.SilenceLeftNs = new(int64(time.Hour)) },
+			"learning", fine, "Not judged yet: requests that stop, for 60 min more; changes that take days",
+		},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
-		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", warning, "ago"}, // as after a recording
+		{ // as after a recording
+			func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) },
+			"traces", warning, "ago",
+		},
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
 		{func(s *contract.Status) {
 			s.Coverage = contract.Coverage{
@@ -76,12 +95,21 @@ func TestDoctorOfService(t *testing.T) {
 				ShareOfSpans: 0.98, ShareOfTime: 0.99,
 			}
 		}, "coverage", fine, "98 % of the 1,000 spans of the last minutes and 99 % of their time are judged."},
-		{func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "40 % are judged.", "Do it." }, "coverage", warning, "40 %"},
-		{func(s *contract.Status) { s.FewCalls.Text = "2 of 40 operations had less." }, "coverage", fine, "judged. 2 of 40 operations had less."},
+		{
+			func(s *contract.Status) { s.Coverage.Warning, s.Coverage.Remedy = "40 % are judged.", "Do it." },
+			"coverage", warning, "40 %",
+		},
+		{
+			func(s *contract.Status) { s.FewCalls.Text = "2 of 40 operations had less." },
+			"coverage", fine, "judged. 2 of 40 operations had less.",
+		},
 		{func(s *contract.Status) {
 			s.FewCalls.Text, s.FewCalls.Remedy = "9 of 40 operations had less.", "Do it."
 		}, "coverage", warning, "9 of 40"},
-		{func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." }, "operations", warning, "Names hold IDs."},
+		{
+			func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." },
+			"operations", warning, "Names hold IDs.",
+		},
 		{func(s *contract.Status) { s.Closed["idle"] = 5 }, "parents", warning, "9.1 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},
 		{func(s *contract.Status) { s.Closed["evicted"] = 7 }, "limits", warning, "memory"},
@@ -108,11 +136,14 @@ func TestDoctorOfService(t *testing.T) {
 func TestDoctorWithoutToken(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = io.WriteString(w, `{"type":"about:blank","title":"t","status":401,"detail":"this needs a token","instance":"i"}`)
+		_, _ = io.WriteString(w,
+			`{"type":"about:blank","title":"t","status":401,"detail":"this needs a token","instance":"i"}`)
 	}))
 	defer service.Close()
-	r := sibyl(t, "", "doctor", "--http", service.Listener.Addr().String(), "--otlp-grpc", "off", "--otlp-http", "127.0.0.1:0", "--data-dir", t.TempDir())
-	if r.code != cli.ExitError || strings.Contains(r.out, "Another program") || !strings.Contains(r.out, "sibyl token create --role viewer creates one") {
+	r := sibyl(t, "", "doctor", "--http", service.Listener.Addr().String(), "--otlp-grpc", "off",
+		"--otlp-http", "127.0.0.1:0", "--data-dir", t.TempDir())
+	if r.code != cli.ExitError || strings.Contains(r.out, "Another program") ||
+		!strings.Contains(r.out, "sibyl token create --role viewer creates one") {
 		t.Errorf("exit code %d: %s", r.code, r.out)
 	}
 }
@@ -123,7 +154,13 @@ func TestDoctorElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		server string
 		own    bool
-	}{{"http://127.0.0.1:7001", true}, {"http://localhost:7001/", true}, {"http://127.0.0.1:7002", false}, {"http://10.0.0.1:7001", false}, {"https://sibyl.example.com", false}} {
+	}{
+		{"http://127.0.0.1:7001", true},
+		{"http://localhost:7001/", true},
+		{"http://127.0.0.1:7002", false},
+		{"http://10.0.0.1:7001", false},
+		{"https://sibyl.example.com", false},
+	} {
 		settings := config.Config{HTTP: "127.0.0.1:7001"}
 		if got := isOwn(&settings, c.server); got != c.own {
 			t.Errorf("%s: own %t", c.server, got)
@@ -141,7 +178,13 @@ func TestDoctorElsewhere(t *testing.T) {
 // TestDoctorOfInstances: an instance is reported if it causes an open incident, or has differed since the start.
 func TestDoctorOfInstances(t *testing.T) {
 	incident := func(key string, part float64) []contract.Incident {
-		return []contract.Incident{{ID: "0123456789abcdef", Suspects: []contract.IncidentSuspect{{Service: "cart", Instances: []contract.SuspectInstance{{Key: key, Value: "cart-1", Part: part}}}}}}
+		return []contract.Incident{{
+			ID: "0123456789abcdef",
+			Suspects: []contract.IncidentSuspect{{
+				Service:   "cart",
+				Instances: []contract.SuspectInstance{{Key: key, Value: "cart-1", Part: part}},
+			}},
+		}}
 	}
 	closed := func() []contract.Incident {
 		all := incident("host.name", 1)
@@ -161,15 +204,52 @@ func TestDoctorOfInstances(t *testing.T) {
 	}{
 		{"nothing", contract.Learning{GrowthLeftNs: week}, nil, fine, "since Sibyl started", ""},
 		{"later", contract.Learning{}, nil, fine, "in the first week only", ""},
-		{"since the start", contract.Learning{GrowthLeftNs: week, Provisional: since}, nil, warning, "cart-2 takes 5 times", "within an incident"},
-		{"an incident", contract.Learning{GrowthLeftNs: week}, incident("k8s.pod.name", 0.9), warning, "cart-1 (k8s.pod.name) carries 90 % of what cart adds", "sibyl incidents 01234567"},
-		{"later", contract.Learning{}, incident("host.name", 1), warning, "cart-1 (host.name)", "sibyl incidents 01234567"},
-		{"both", contract.Learning{GrowthLeftNs: week, Provisional: since}, incident("host.name", 1), warning, "requests. cart-2", "within an incident"},
+		{
+			"since the start",
+			contract.Learning{GrowthLeftNs: week, Provisional: since},
+			nil, warning,
+			"cart-2 takes 5 times", "within an incident",
+		},
+		{
+			"an incident",
+			contract.Learning{GrowthLeftNs: week},
+			incident("k8s.pod.name", 0.9), warning,
+			"cart-1 (k8s.pod.name) carries 90 % of what cart adds", "sibyl incidents 01234567",
+		},
+		{
+			"later",
+			contract.Learning{},
+			incident("host.name", 1), warning,
+			"cart-1 (host.name)", "sibyl incidents 01234567",
+		},
+		{
+			"both",
+			contract.Learning{GrowthLeftNs: week, Provisional: since},
+			incident("host.name", 1), warning,
+			"requests. cart-2", "within an incident",
+		},
 		{"a version", contract.Learning{GrowthLeftNs: week}, incident("service.version", 1), fine, "", ""},
 		{"a part", contract.Learning{GrowthLeftNs: week}, incident("host.name", 0.3), fine, "", ""},
-		{"closed", contract.Learning{}, closed, fine, "Past: From 09:15 to 09:21 cart-1 (host.name) carried all of what cart added to requests. See sibyl incidents 01234567.", ""},
-		{"open and closed", contract.Learning{}, append(incident("k8s.pod.name", 0.9), closed...), warning, "cart adds to requests. Past: From 09:15", "sibyl incidents 01234567"},
-		{"no suspect", contract.Learning{GrowthLeftNs: week}, []contract.Incident{{ID: "0123456789abcdef"}}, fine, "", ""},
+		{
+			"closed",
+			contract.Learning{},
+			closed, fine,
+			"Past: From 09:15 to 09:21 cart-1 (host.name) carried all of what cart added to requests. " +
+				"See sibyl incidents 01234567.", "",
+		},
+		{
+			"open and closed",
+			contract.Learning{},
+			append(incident("k8s.pod.name", 0.9), closed...), warning,
+			"cart adds to requests. Past: From 09:15", "sibyl incidents 01234567",
+		},
+		{
+			"no suspect",
+			contract.Learning{GrowthLeftNs: week},
+			[]contract.Incident{{ID: "0123456789abcdef"}},
+			fine,
+			"", "",
+		},
 	} {
 		f := checkInstances(&contract.Status{Learning: c.learning}, c.open)
 		if f.State != c.state || !strings.Contains(f.Saw, c.saw) || !strings.Contains(f.Do, c.do) {
@@ -212,12 +292,16 @@ func TestDoctorOfWebhooks(t *testing.T) {
 	if got := checkWebhooks(nil); got != nil {
 		t.Errorf("without webhooks: %+v", got)
 	}
-	all := []contract.Webhook{{Name: "a", Origin: "https://a.example"}, {Name: "b", Origin: "http://b.example", Waiting: 3}}
+	all := []contract.Webhook{
+		{Name: "a", Origin: "https://a.example"},
+		{Name: "b", Origin: "http://b.example", Waiting: 3},
+	}
 	if got := checkWebhooks(all); len(got) != 1 || got[0].State != fine {
 		t.Errorf("without errors: %+v", got)
 	}
 	all[1].LastError = "10.0.0.1: the address is not public: to permit it, set allow-private: true"
-	if got := checkWebhooks(all); len(got) != 1 || got[0].State != warning || !strings.Contains(got[0].Saw, "b (http://b.example)") ||
+	if got := checkWebhooks(all); len(got) != 1 || got[0].State != warning ||
+		!strings.Contains(got[0].Saw, "b (http://b.example)") ||
 		!strings.Contains(got[0].Saw, "3 wait: 10.0.0.1") || got[0].Do == "" {
 		t.Errorf("with an error: %+v", got)
 	}

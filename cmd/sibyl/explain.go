@@ -16,9 +16,9 @@ func explainCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain PROBLEM",
 		Short: "Show a problem of a running service with its evidence",
-		Long: `Explain shows one problem of a running sibyl serve, open or closed: its diagnosis, the next step, the edges that carry it, correlated
-variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four. It is the same as
-sibyl problems PROBLEM.`,
+		Long: `Explain shows one problem of a running sibyl serve, open or closed: its diagnosis, the next step, the
+edges that carry it, correlated variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or
+the first digits of the ID, at least four. It is the same as sibyl problems PROBLEM.`,
 		Example: `  sibyl explain 1
   sibyl explain f072d879 -o json | jq '.edges[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -39,7 +39,8 @@ sibyl problems PROBLEM.`,
 
 // showProblem shows the problem with the given name, which is its ID or a prefix.
 func (p *process) showProblem(ctx context.Context, f *serverFlags, output, name string) error {
-	return showAnswer(ctx, p, f, output, func(ctx context.Context, api *client.Client) (*contract.ProblemDetail, error) {
-		return api.Problem(ctx, name)
-	}, client.ShowProblem)
+	return showAnswer(ctx, p, f, output,
+		func(ctx context.Context, api *client.Client) (*contract.ProblemDetail, error) {
+			return api.Problem(ctx, name)
+		}, client.ShowProblem)
 }

@@ -19,12 +19,14 @@ func incidentsCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "incidents [ID]",
 		Short: "List the incidents of a running service, or show one",
-		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests are slower, or fail more
-often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
+		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests are
+slower, or fail more often, than the history explains. Each line has the ID, the opening time, the duration, and the
+suspects with their scores.
 
-With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their parts and instances, the search for
-the place inside the first suspect, affected request types with their usual times, deploys, timeline, comments and slow traces. As markdown, or as one
-self-contained HTML page, it is a document for a ticket or a post-mortem.`,
+With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their
+parts and instances, the search for the place inside the first suspect, affected request types with their usual times,
+deploys, timeline, comments and slow traces. As markdown, or as one self-contained HTML page, it is a document for a
+ticket or a post-mortem.`,
 		Example: `  sibyl incidents --state open
   sibyl incidents 1                          the first one with its evidence
   sibyl incidents 101885cb
@@ -63,8 +65,10 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 		return p.showIncident(c.Context(), f, args[0])
 	}
 	c.AddCommand(
-		incidentNoteCommand(p, "acknowledge", "Acknowledge an incident, for a day", "Acknowledged", (*client.Client).AcknowledgeIncident),
-		incidentNoteCommand(p, "mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", "Muted", (*client.Client).MuteIncident),
+		incidentNoteCommand(p, "acknowledge", "Acknowledge an incident, for a day", "Acknowledged",
+			(*client.Client).AcknowledgeIncident),
+		incidentNoteCommand(p, "mute", "Mute an incident, for a day: lists omit it, and webhooks are not called",
+			"Muted", (*client.Client).MuteIncident),
 		acceptIncidentCommand(p),
 		commentCommand(p),
 	)
@@ -96,14 +100,17 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 		_, err = p.out.Write(document)
 		return err
 	}
-	return showAnswer(ctx, p, f.server, f.output.Value, func(ctx context.Context, api *client.Client) (*contract.IncidentDetail, error) {
-		return api.Incident(ctx, name)
-	}, client.ShowIncident)
+	return showAnswer(ctx, p, f.server, f.output.Value,
+		func(ctx context.Context, api *client.Client) (*contract.IncidentDetail, error) {
+			return api.Incident(ctx, name)
+		}, client.ShowIncident)
 }
 
 // incidentNoteCommand returns the command name, which calls set with the ID of an incident and the text of a note, and
 // then prints done.
-func incidentNoteCommand(p *process, name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
+func incidentNoteCommand(
+	p *process, name, short, done string, set func(*client.Client, context.Context, string, string) error,
+) *cobra.Command {
 	var text string
 	c := &cobra.Command{
 		Use:     name + " ID",
@@ -132,8 +139,9 @@ func acceptIncidentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept ID",
 		Short: "Accept the behaviour since the onset of an open incident as normal",
-		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls to it, before the onset is
-deleted; they are compared with their behaviour since then. For a quarter of an hour the service raises no incident.`,
+		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls
+to it, before the onset is deleted; they are compared with their behaviour since then. For a quarter of an hour the
+service raises no incident.`,
 		Example: "  sibyl incidents accept 101885cb --text 'invoices have more items since 1.8.2'",
 		Args:    cli.Arguments(1, 1),
 	}

@@ -47,10 +47,12 @@ func TestSilence(t *testing.T) {
 	defer server.Close()
 	for _, list := range []string{"incidents", "services", "problems"} {
 		last = time.Now().Add(-10 * time.Minute)
-		if r := sibyl(t, "", list, "--server", server.URL); r.code != 0 || !strings.HasPrefix(r.out, "No traces have arrived since "+last.Local().Format(time.TimeOnly)+" (10 min): ") {
+		warning := "No traces have arrived since " + last.Local().Format(time.TimeOnly) + " (10 min): "
+		if r := sibyl(t, "", list, "--server", server.URL); r.code != 0 || !strings.HasPrefix(r.out, warning) {
 			t.Errorf("%s in silence: %+v", list, r)
 		}
-		if r := sibyl(t, "", list, "-o", "json", "--server", server.URL); r.code != 0 || !strings.HasPrefix(r.out, "{") {
+		r := sibyl(t, "", list, "-o", "json", "--server", server.URL)
+		if r.code != 0 || !strings.HasPrefix(r.out, "{") {
 			t.Errorf("%s as JSON: %+v", list, r)
 		}
 		last = time.Now()
@@ -67,7 +69,8 @@ func TestIncidentWhileLearning(t *testing.T) {
 		_, _ = io.WriteString(w, `{"items":[],"learning":true}`)
 	}))
 	defer server.Close()
-	if r := sibyl(t, "", "incidents", "1", "--server", server.URL); r.code != 1 || !strings.Contains(r.err, "Sibyl is learning normal behaviour") {
+	r := sibyl(t, "", "incidents", "1", "--server", server.URL)
+	if r.code != 1 || !strings.Contains(r.err, "Sibyl is learning normal behaviour") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -26,7 +26,8 @@ func TestManPages(t *testing.T) {
 	root.DisableAutoGenTag = true
 	root.InitDefaultCompletionCmd()
 	addChoices(root)
-	if err := doc.GenManTree(root, &doc.GenManHeader{Source: "Sibyl", Manual: "Sibyl", Date: &time.Time{}}, dir); err != nil {
+	err := doc.GenManTree(root, &doc.GenManHeader{Source: "Sibyl", Manual: "Sibyl", Date: &time.Time{}}, dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	undate(t, dir, root)

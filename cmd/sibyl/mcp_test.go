@@ -18,11 +18,14 @@ import (
 func answering(t *testing.T, token string) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := map[string]string{"/api/v1/incidents": "listIncidents.json", "/api/v1/incidents/101885cb3de75177": "getIncident.json"}[r.URL.Path]
+		name := map[string]string{
+			"/api/v1/incidents": "listIncidents.json", "/api/v1/incidents/101885cb3de75177": "getIncident.json",
+		}[r.URL.Path]
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = io.WriteString(w, `{"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "a token is required"}`)
+			_, _ = io.WriteString(w,
+				`{"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "a token is required"}`)
 			return
 		}
 		data, err := os.ReadFile("../../api/testdata/" + name)
@@ -80,13 +83,19 @@ func TestMCP(t *testing.T) {
 			t.Errorf("%s is not read-only", tool.Name)
 		}
 	}
-	if want := []string{"get_health", "get_incident", "get_problem", "get_trace", "list_incidents", "list_objectives", "list_problems", "list_services"}; !slices.Equal(names, want) {
+	want := []string{
+		"get_health", "get_incident", "get_problem", "get_trace", "list_incidents", "list_objectives",
+		"list_problems", "list_services",
+	}
+	if !slices.Equal(names, want) {
 		t.Errorf("tools %q, want %q", names, want)
 	}
-	if text, failed := call(t, session, "list_incidents", map[string]any{"state": "all"}); failed || !strings.Contains(text, "101885cb") {
+	if text, failed := call(t, session, "list_incidents", map[string]any{"state": "all"}); failed ||
+		!strings.Contains(text, "101885cb") {
 		t.Errorf("list_incidents: %s", text)
 	}
-	if text, failed := call(t, session, "get_incident", map[string]any{"id": "101885cb"}); failed || !strings.Contains(text, "Suspects") || !strings.Contains(text, "Timeline") {
+	if text, failed := call(t, session, "get_incident", map[string]any{"id": "101885cb"}); failed ||
+		!strings.Contains(text, "Suspects") || !strings.Contains(text, "Timeline") {
 		t.Errorf("get_incident: %s", text)
 	}
 	if text, failed := call(t, session, "get_trace", map[string]any{"id": "1"}); !failed {
@@ -105,11 +114,13 @@ func TestMCPOverHTTP(t *testing.T) {
 	for token, want := range map[string]string{"secret": "101885cb", "": "token", "other": "token"} {
 		h := &http.Client{Transport: bearer(token)}
 		transport := &mcp.StreamableClientTransport{Endpoint: s.URL + "/mcp", HTTPClient: h, DisableStandaloneSSE: true}
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+		assistant := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		session, err := assistant.Connect(t.Context(), transport, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, failed := call(t, session, "list_incidents", nil); failed != (token != "secret") || !strings.Contains(text, want) {
+		if text, failed := call(t, session, "list_incidents", nil); failed != (token != "secret") ||
+			!strings.Contains(text, want) {
 			t.Errorf("token %q: %s", token, text)
 		}
 		if err := session.Close(); err != nil {
@@ -136,7 +147,8 @@ func TestMCPExposed(t *testing.T) {
 		_, _ = io.WriteString(w, `{"version": "1"}`)
 	}))
 	defer open.Close()
-	if err := guardMCP(t.Context(), open.URL, "0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "sibyl token create") {
+	if err := guardMCP(t.Context(), open.URL, "0.0.0.0:0"); err == nil ||
+		!strings.Contains(err.Error(), "sibyl token create") {
 		t.Errorf("a service without tokens: %v", err)
 	}
 	if err := guardMCP(t.Context(), open.URL, "127.0.0.1:0"); err != nil {

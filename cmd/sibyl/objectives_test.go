@@ -15,13 +15,19 @@ func TestObjectives(t *testing.T) {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"epoch":null,"items":[{"name":"Orders arrive","entry":"shop","kind":"errors","budget":0.001,"requests":0,"windows":[]}]}`)
+		_, _ = io.WriteString(w, `{"epoch":null,"items":[
+			{"name":"Orders arrive","entry":"shop","kind":"errors","budget":0.001,"requests":0,"windows":[]}]}`)
 	}))
 	defer server.Close()
-	if r := sibyl(t, "", "objectives", "--server", server.URL); r.code != 0 || r.out != "Orders arrive  at most 0.1 % fail  no requests yet\n    shop\n    if there should be: the page Services, and GET /api/v1/services, list the services and operations that receive requests\n" {
+	const want = `Orders arrive  at most 0.1 % fail  no requests yet
+    shop
+    if there should be: the page Services, and GET /api/v1/services, list the services and operations that receive requests
+`
+	if r := sibyl(t, "", "objectives", "--server", server.URL); r.code != 0 || r.out != want {
 		t.Errorf("as text: %+v", r)
 	}
-	if r := sibyl(t, "", "objectives", "-o", "json", "--server", server.URL); r.code != 0 || !strings.Contains(r.out, `"budget": 0.001`) {
+	r := sibyl(t, "", "objectives", "-o", "json", "--server", server.URL)
+	if r.code != 0 || !strings.Contains(r.out, `"budget": 0.001`) {
 		t.Errorf("as JSON: %+v", r)
 	}
 }

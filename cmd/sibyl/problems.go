@@ -25,7 +25,8 @@ type serverFlags struct{ server, token string }
 
 func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
 	f := &serverFlags{}
-	c.Flags().StringVar(&f.server, "server", cmp.Or(p.getenv(serverVariable), client.DefaultServer), "URL of the service; also "+serverVariable)
+	c.Flags().StringVar(&f.server, "server", cmp.Or(p.getenv(serverVariable), client.DefaultServer),
+		"URL of the service; also "+serverVariable)
 	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
 	return f
 }
@@ -57,17 +58,26 @@ type listFlags struct {
 // addListFlags adds the flags of a command that lists items to c. limit is the default of --limit. formats are the
 // output formats besides table and JSON.
 func (p *process) addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
-	f := &listFlags{server: p.addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
+	f := &listFlags{
+		server: p.addServerFlags(c),
+		output: cli.NewChoice(append([]string{"table", "json"}, formats...)...),
+	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+items+" to show; 0: all")
 	return f
 }
 
-// showQuery returns the RunE of a command that calls query for the selected service and shows the result, as JSON or
+type (
+	// query asks the service for a T.
+	query[T any] func(context.Context, *client.Client) (T, error)
+	// printer writes a T for people.
+	printer[T any] func(io.Writer, T, terminal.Style, time.Time) error
+	runE           func(*cobra.Command, []string) error
+)
+
+// showQuery returns the RunE of a command that sends query to the selected service and shows the result, as JSON or
 // with show.
-func showQuery[T any](
-	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
-) func(*cobra.Command, []string) error {
+func showQuery[T any](p *process, f *listFlags, query query[T], show printer[T]) runE {
 	return func(c *cobra.Command, _ []string) error {
 		if f.limit < 0 {
 			return cli.Usagef("--limit must not be negative")
@@ -76,11 +86,10 @@ func showQuery[T any](
 	}
 }
 
-// showAnswer calls query for the selected service and writes the result in the given format: as JSON or, otherwise,
+// showAnswer sends query to the selected service and writes the result in the given format: as JSON or, otherwise,
 // with show.
 func showAnswer[T any](
-	ctx context.Context, p *process, f *serverFlags, format string, query func(context.Context, *client.Client) (T, error),
-	show func(io.Writer, T, terminal.Style, time.Time) error,
+	ctx context.Context, p *process, f *serverFlags, format string, query query[T], show printer[T],
 ) error {
 	api, err := f.client(p)
 	if err != nil {
@@ -98,9 +107,7 @@ func showAnswer[T any](
 
 // showJudged is like showQuery, but for a list that depends on the traces of the last minutes. If no traces arrive, it
 // reports that first.
-func showJudged[T any](
-	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
-) func(*cobra.Command, []string) error {
+func showJudged[T any](p *process, f *listFlags, query query[T], show printer[T]) runE {
 	var silence string
 	return showQuery(p, f, func(ctx context.Context, api *client.Client) (T, error) {
 		x, err := query(ctx, api)
@@ -127,9 +134,10 @@ func problemsCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "problems [PROBLEM]",
 		Short: "List the problems of a running service, ranked, or show one",
-		Long: `Problems lists the open problems of a running sibyl serve: diagnosis, onset, impact, and the state of the investigation.
-Changed problems are red, chronic ones yellow. With --closed it lists those that have closed, the last one first, as they were then.
-With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one with its evidence.`,
+		Long: `Problems lists the open problems of a running sibyl serve: diagnosis, onset, impact, and the state of
+the investigation. Changed problems are red, chronic ones yellow. With --closed it lists those that have closed, the
+last one first, as they were then. With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one
+with its evidence.`,
 		Example: `  sibyl problems
   sibyl problems --sort impact --query checkout
   sibyl problems --closed                    those of the last days
@@ -139,11 +147,16 @@ With PROBLEM, its rank, its ID or the first digits of the ID, it shows that one 
 	sort.Flag(c, "sort", "", "sort order")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
 	c.Flags().BoolVar(&closed, "closed", false, "list closed problems instead of open ones; --sort does not apply")
-	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
+	c.Flags().StringVar(&query, "query", "",
+		"show only problems whose diagnosis, request type or ID contains this text")
 	f := p.addListFlags(c, "problems", 20)
 	c.ValidArgsFunction = p.complete(f.server, problemNames)
 	list := showJudged(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
-		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query, Closed: &closed}
+		q := contract.ListProblemsParams{
+			Sort:   new(contract.ListProblemsParamsSort(sort.Value)),
+			Q:      &query,
+			Closed: &closed,
+		}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)
 		}

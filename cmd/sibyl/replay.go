@@ -36,20 +36,21 @@ func replayCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay [FILE…]",
 		Short: "Send recorded traces to an OTLP endpoint as if they happened now",
-		Long: `Replay sends traces, with every recorded field, to an OTLP endpoint. The first trace starts now. Each trace is shifted as a
-whole, so that durations within it do not change; intervals between traces are divided by --speed. A trace is sent when it ends.
+		Long: `Replay sends traces, with every recorded field, to an OTLP endpoint. The first trace starts now. Each
+trace is shifted as a whole, so that durations within it do not change; intervals between traces are divided by
+--speed. A trace is sent when it ends.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard input.
-Replay reads all input into a temporary file before it sends anything. It retries requests that the endpoint refuses for now,
-for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
+is standard input. Replay reads all input into a temporary file before it sends anything. It retries requests that the
+endpoint refuses for now, for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
 
-With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents need such
-a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a half minutes before its
-end, one instance of the service payment gets a new version, which is slow.
+With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents
+need such a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a
+half minutes before its end, one instance of the service payment gets a new version, which is slow.
 
-Sibyl remembers traces for 10 minutes and counts each once: to replay a recording again
-within that time, use --new-ids. To see the example again, start sibyl serve with an empty data directory instead: the past of
-a second replay says that payment was fast while it was slow in the first.`,
+Sibyl remembers traces for 10 minutes and counts each once: to replay a recording again within that time, use
+--new-ids. To see the example again, start sibyl serve with an empty data directory instead: the past of a second
+replay says that payment was fast while it was slow in the first.`,
 		Example: `  sibyl replay --example                                an incident within a minute
   sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
   sibyl replay --past 1h incident.jsonl.gz              the first hour at once, the rest from now on
@@ -60,13 +61,15 @@ a second replay says that payment was fast while it was slow in the first.`,
 			case !f.example:
 				return cli.RequireFiles(c, files)
 			case len(files) > 0:
-				return errors.New("--example replays the recording that comes with Sibyl: name no FILE, or omit --example")
+				return errors.New(
+					"--example replays the recording that comes with Sibyl: name no FILE, or omit --example")
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, files []string) error { return p.replay(c, f, files) },
 	}
-	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317", "endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
+	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317",
+		"endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
 	c.Flags().StringVar(&f.token, "token", "", "bearer token; prefer SIBYL_TOKEN, which the process list does not show")
 	c.Flags().Float64Var(&f.speed, "speed", 1, "factor by which intervals between traces shrink")
 	c.Flags().Var(&f.past, "past", "first part of the recording to send at once, with times before now")
@@ -113,17 +116,20 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			if f.loop {
 				repeat = ", repeatedly until interrupted"
 			}
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Span(length), repeat)
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n",
+				units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Span(length), repeat)
 			if !f.newIDs && !f.loop {
 				again := "--new-ids makes them new ones"
 				if f.example {
 					again = "to see the example again, start sibyl serve with an empty data directory"
 				}
-				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within the last 10 minutes; "+again)
+				fmt.Fprintln(p.err, "sibyl: the traces keep their IDs: Sibyl ignores those that it received within "+
+					"the last 10 minutes; "+again)
 			}
 		}
 		if terminal.Is(p.err) {
-			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),
+			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err),
+				progressbar.OptionSetDescription("sending"),
 				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 		}
 	}

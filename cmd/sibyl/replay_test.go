@@ -126,11 +126,15 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 			}
 			want := make(map[analysis.Hash]counted)
 			for _, g := range report.Groups {
-				want[g.ID] = counted{g.Level, report.Table.ServiceName(g.Entry) + " " + report.Table.OpName(g.Entry), g.Count, g.Mean}
+				want[g.ID] = counted{
+					g.Level, report.Table.ServiceName(g.Entry) + " " + report.Table.OpName(g.Entry),
+					g.Count, g.Mean,
+				}
 			}
 			service, address := serve(t)
 			r := sibyl(t, "", "replay", "--to", address, "--speed", "100", file)
-			if r.code != cli.ExitOK || !strings.Contains(r.out, " 0 rejected") || !strings.Contains(r.err, "--new-ids makes them new ones") {
+			if r.code != cli.ExitOK || !strings.Contains(r.out, " 0 rejected") ||
+				!strings.Contains(r.err, "--new-ids makes them new ones") {
 				t.Fatalf("%+v", r)
 			}
 			got, traces := inService(t, service)
@@ -166,7 +170,8 @@ func TestExampleAgain(t *testing.T) {
 	var after []int
 	for range 2 {
 		r := sibyl(t, "", "replay", "--example", "--past", "1h", "--to", server.URL)
-		if r.code != cli.ExitOK || !strings.Contains(r.err, "to see the example again, start sibyl serve with an empty data directory") {
+		if r.code != cli.ExitOK ||
+			!strings.Contains(r.err, "to see the example again, start sibyl serve with an empty data directory") {
 			t.Fatalf("%+v", r)
 		}
 		after = append(after, len(ids))

@@ -31,8 +31,8 @@ func (p *process) root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sibyl",
 		Short: "Find out why requests are slow",
-		Long: `Sibyl reads OpenTelemetry and Jaeger traces, extracts their critical paths, and finds slow and erratic requests, the
-operations that cause the delay, and the tracepoints to enable next.
+		Long: `Sibyl reads OpenTelemetry and Jaeger traces, extracts their critical paths, and finds slow and erratic
+requests, the operations that cause the delay, and the tracepoints to enable next.
 
 Exit codes: 0 success, 1 error, 2 wrong usage, 4 problems found (analyze --fail-on-problem).
 Output is coloured only on a terminal, and only if NO_COLOR is not set.`,

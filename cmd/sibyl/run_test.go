@@ -132,11 +132,13 @@ func TestCutFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, address := serve(t)
-	for _, args := range [][]string{{"analyze"}, {"analyze", "-o", "json"}, {"analyze", "-o", "html"}, {"replay", "--speed", "1e9", "--to", address}, {"trace"}} {
-		r := sibyl(t, "", append(args, path)...)
+	replay := "replay --speed 1e9 --to " + address
+	for _, args := range []string{"analyze", "analyze -o json", "analyze -o html", replay, "trace"} {
+		r := sibyl(t, "", append(strings.Fields(args), path)...)
 		const want = "the file is cut: what follows is missing"
-		if r.code != cli.ExitError || strings.Contains(r.out, want) != (args[0] != "trace") || !strings.Contains(r.err, want) || strings.Contains(r.out, "malformed") {
-			t.Errorf("%v: exit code %d, %q, %q", args, r.code, r.out, r.err)
+		if r.code != cli.ExitError || strings.Contains(r.out, want) != (args != "trace") ||
+			!strings.Contains(r.err, want) || strings.Contains(r.out, "malformed") {
+			t.Errorf("%s: exit code %d, %q, %q", args, r.code, r.out, r.err)
 		}
 	}
 }
@@ -144,10 +146,13 @@ func TestCutFile(t *testing.T) {
 func TestTraceJSON(t *testing.T) {
 	r := sibyl(t, request(t, cart, cart), "trace", "-o", "json", "--trace-id", "00000000000000000000000000000002", "-")
 	const want = `{"trace_id":"00000000000000000000000000000002","flags":[],` +
-		`"coverage":{"received":{"spans":2,"ns":140},"requests":{"spans":2,"ns":140},"requests_of_their_own":{"spans":0,"ns":0},"left_out":{},"long":{"spans":0,"ns":0}},` +
+		`"coverage":{"received":{"spans":2,"ns":140},"requests":{"spans":2,"ns":140},` +
+		`"requests_of_their_own":{"spans":0,"ns":0},"left_out":{},"long":{"spans":0,"ns":0}},` +
 		`"roots":[{"span_id":"000000000000000a","duration_ns":100,` +
-		`"sections":[{"span_id":"000000000000000a","start_ns":0,"end_ns":10},{"span_id":"000000000000000b","start_ns":10,"end_ns":50},` +
-		`{"span_id":"000000000000000a","start_ns":50,"end_ns":100}],"exclusive_ns":{"000000000000000a":60,"000000000000000b":40},"origin":"parentless"}]}` + "\n"
+		`"sections":[{"span_id":"000000000000000a","start_ns":0,"end_ns":10},` +
+		`{"span_id":"000000000000000b","start_ns":10,"end_ns":50},` +
+		`{"span_id":"000000000000000a","start_ns":50,"end_ns":100}],` +
+		`"exclusive_ns":{"000000000000000a":60,"000000000000000b":40},"origin":"parentless"}]}` + "\n"
 	if r.out != want || r.code != 0 {
 		t.Errorf("exit code %d, got\n%swant\n%s", r.code, r.out, want)
 	}
@@ -178,7 +183,8 @@ func TestManyBrokenRecordsAreSummedUp(t *testing.T) {
 
 func TestVersionJSON(t *testing.T) {
 	var v version
-	if err := json.Unmarshal([]byte(sibyl(t, "", "version", "-o", "json").out), &v); err != nil || v.Go == "" || v.Platform == "" {
+	if err := json.Unmarshal([]byte(sibyl(t, "", "version", "-o", "json").out), &v); err != nil || v.Go == "" ||
+		v.Platform == "" {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -248,14 +254,16 @@ func TestAnalyzeFindsTheFault(t *testing.T) {
 		t.Fatalf("%+v", doc)
 	}
 	p := doc.Problems[0]
-	if p.Edge.Service != "search" || len(p.Explanations) == 0 || p.Explanations[0].Variable != "host.name" || p.Explanations[0].Value != "search-d" {
+	if p.Edge.Service != "search" || len(p.Explanations) == 0 || p.Explanations[0].Variable != "host.name" ||
+		p.Explanations[0].Value != "search-d" {
 		t.Errorf("the first problem is %+v, want search, slow where host.name = search-d", p)
 	}
 }
 
 func TestAnalyzeFormats(t *testing.T) {
 	for format, want := range map[string]string{
-		"table": "host.name = search-d", "json": `"problems"`, "pprof": "\x1f\x8b", "folded": "payment UpdateToken;", "html": "<!DOCTYPE html>",
+		"table": "host.name = search-d", "json": `"problems"`, "pprof": "\x1f\x8b", "folded": "payment UpdateToken;",
+		"html": "<!DOCTYPE html>",
 	} {
 		if r := sibyl(t, "", "analyze", "-o", format, shopTraces); r.code != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("-o %s: exit code %d, %q, does not contain %q: %.300s", format, r.code, r.err, want, r.out)
@@ -270,7 +278,8 @@ func TestNoTrace(t *testing.T) {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
 	}
 	_, address := serve(t)
-	if r := sibyl(t, "no trace", "replay", "--to", address, "-"); r.code != 1 || r.out != "" || !strings.Contains(r.err, "no trace that could be read") {
+	if r := sibyl(t, "no trace", "replay", "--to", address, "-"); r.code != 1 || r.out != "" ||
+		!strings.Contains(r.err, "no trace that could be read") {
 		t.Errorf("replay: exit code %d, %q, output %q", r.code, r.err, r.out)
 	}
 	for _, format := range []string{"table", "json"} {
@@ -327,14 +336,18 @@ func TestAnalyzeConfig(t *testing.T) {
 	}{
 		{[]string{"--config=" + rules}, 0, "token", ""},
 		{[]string{"--config=" + strict, "--fail-on-problem"}, 0, "", ""},
-		{[]string{"--config=" + strict, "--cov-threshold=0.2", "--min-samples=30", "--fail-on-problem"}, int(exitProblems), "", ""},
+		{
+			[]string{"--config=" + strict, "--cov-threshold=0.2", "--min-samples=30", "--fail-on-problem"},
+			int(exitProblems), "", "",
+		},
 		{[]string{"--config=" + rules, "--attributes=http.route"}, 0, "token", ""},
 		{[]string{"--config=" + file("rulez: []\n")}, cli.ExitError, "", "sibyl.yaml:1"},
 		{[]string{"--config=" + rules + "x"}, cli.ExitError, "", "cannot be read"},
 	} {
 		r := sibyl(t, "", append([]string{"analyze", shopTraces}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) {
-			t.Errorf("%q: exit code %d, %q; want %d, %q, and %q in\n%s", c.args, r.code, r.err, c.code, c.err, c.out, r.out)
+			t.Errorf("%q: exit code %d, %q; want %d, %q, and %q in\n%s",
+				c.args, r.code, r.err, c.code, c.err, c.out, r.out)
 		}
 	}
 }
@@ -359,6 +372,7 @@ func TestAnalyzeIgnoresOrder(t *testing.T) {
 	backwards := sibyl(t, strings.Join(lines, "\n"), "analyze", "-o", "json", "--workers=3", "--memory=1MiB", "-")
 	forwards := sibyl(t, "", "analyze", "-o", "json", "--workers=1", shopTraces)
 	if backwards != forwards {
-		t.Errorf("the reports differ (-forwards +backwards):\n%s", cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
+		t.Errorf("the reports differ (-forwards +backwards):\n%s",
+			cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
 	}
 }

@@ -27,11 +27,12 @@ func serveCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Receive traces as OTLP and report problems continuously",
-		Long: `Serve receives traces as OTLP over gRPC and HTTP, keeps statistics of their requests, and reports problems with their location
-and cause. It stores everything in the data directory. By default it listens on loopback only.
+		Long: `Serve receives traces as OTLP over gRPC and HTTP, keeps statistics of their requests, and reports
+problems with their location and cause. It stores everything in the data directory. By default it listens on loopback
+only.
 
-SIGINT and SIGTERM shut it down cleanly. SIGHUP, or a change of the file, reloads the configuration. Acknowledged traces survive
-both, and a kill.`,
+SIGINT and SIGTERM shut it down cleanly. SIGHUP, or a change of the file, reloads the configuration. Acknowledged
+traces survive both, and a kill.`,
 		Example: `  sibyl serve                                 on loopback, data in ./sibyl-data
   sibyl serve --config /etc/sibyl/sibyl.yaml
   sibyl config print > sibyl.yaml             a file to start from`,
@@ -69,7 +70,8 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
 		log.ErrorContext(ctx, "a database cannot continue: exiting", slog.Any("error", err))
-		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it from its own goroutine and cannot return an error
+		//nolint:forbidigo // the database calls it from its own goroutine and cannot return an error
+		os.Exit(cli.ExitError)
 	})
 	if err != nil {
 		return err
@@ -79,7 +81,11 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 		return explainAddress(err, &e.Config)
 	}
 	at := s.Addresses()
-	addresses := []slog.Attr{slog.String("api", addressText(at.API)), slog.String("otlp_grpc", addressText(at.GRPC)), slog.String("otlp_http", addressText(at.HTTP))}
+	addresses := []slog.Attr{
+		slog.String("api", addressText(at.API)),
+		slog.String("otlp_grpc", addressText(at.GRPC)),
+		slog.String("otlp_http", addressText(at.HTTP)),
+	}
 	for _, optional := range []struct {
 		name    string
 		address net.Addr
@@ -90,10 +96,16 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "listening", addresses...)
 	for _, l := range e.Config.Unguarded() {
-		log.WarnContext(ctx, "address is open to every client that reaches it: require tokens with otlp.require-token, or certificates with tls.client-ca",
+		log.WarnContext(ctx, "address is open to every client that reaches it: "+
+			"require tokens with otlp.require-token, or certificates with tls.client-ca",
 			slog.String("key", l.Key), slog.String("address", l.Address))
 	}
-	reloader := server.Reloader{Server: s, Load: func() (*config.Effective, error) { return config.Load(sources) }, Level: level, Log: log}
+	reloader := server.Reloader{
+		Server: s,
+		Load:   func() (*config.Effective, error) { return config.Load(sources) },
+		Level:  level,
+		Log:    log,
+	}
 	var reloading sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	reloading.Go(func() { reloader.Run(ctx, e, reload) })

@@ -13,11 +13,13 @@ import (
 func servicesCommand(p *process) *cobra.Command {
 	var query string
 	c := &cobra.Command{
-		Use:   "services [SERVICE]",
-		Short: "List the services in the traces of a running service with their rates, errors and durations, or show one",
-		Long: `Services lists the services whose traces a running sibyl serve receives, those that need attention first: the calls of the
-last ten minutes, the share that fails, and durations, each beside its usual value. It is the place to see that all is well.
-With SERVICE it shows that one with its operations, callers, callees, instances and deploys.`,
+		Use: "services [SERVICE]",
+		Short: "List the services in the traces of a running service with their rates, errors and durations, " +
+			"or show one",
+		Long: `Services lists the services whose traces a running sibyl serve receives, those that need attention
+first: the calls of the last ten minutes, the share that fails, and durations, each beside its usual value. It is the
+place to see that all is well. With SERVICE it shows that one with its operations, callers, callees, instances and
+deploys.`,
 		Example: `  sibyl services
   sibyl services --query pay
   sibyl services payment                     one with its operations

@@ -21,17 +21,21 @@ func TestServicesShowsOne(t *testing.T) {
 		case "/api/v1/services":
 			_, _ = io.WriteString(w, `{"items":[`+service+`]}`)
 		case "/api/v1/services/0000000000000007":
-			_, _ = io.WriteString(w, `{"service":`+service+`,"operations":[{"operation":"GET /charges","state":"new",`+load+`}]}`)
+			_, _ = io.WriteString(w,
+				`{"service":`+service+`,"operations":[{"operation":"GET /charges","state":"new",`+load+`}]}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"status":404,"detail":"no such service"}`)
 		}
 	}))
 	defer server.Close()
-	if r := sibyl(t, "", "services", "pay/ment", "--server", server.URL); r.code != 0 || !strings.Contains(r.out, "pay/ment") || !strings.Contains(r.out, "GET /charges") {
+	if r := sibyl(t, "", "services", "pay/ment", "--server", server.URL); r.code != 0 ||
+		!strings.Contains(r.out, "pay/ment") || !strings.Contains(r.out, "GET /charges") {
 		t.Errorf("%+v", r)
 	}
-	if r := sibyl(t, "", "services", "pay", "--server", server.URL); r.code != 1 || !strings.Contains(r.err, `there is no service "pay"`) || !strings.Contains(r.err, "sibyl services --query pay") {
+	r := sibyl(t, "", "services", "pay", "--server", server.URL)
+	if r.code != 1 || !strings.Contains(r.err, `there is no service "pay"`) ||
+		!strings.Contains(r.err, "sibyl services --query pay") {
 		t.Errorf("unknown: %+v", r)
 	}
 }

@@ -26,8 +26,8 @@ func tokenCommand(p *process) *cobra.Command {
   admin      does everything
   agent      sends traces and fetches plans
 
-Until a token exists, sibyl serve listens on loopback only and allows everything. A running service applies changes at once:
-once the first token exists, API and UI reject clients without one.`,
+Until a token exists, sibyl serve listens on loopback only and allows everything. A running service applies changes at
+once: once the first token exists, API and UI reject clients without one.`,
 		Args: cli.OnlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -56,7 +56,8 @@ func tokenCreateCommand(p *process) *cobra.Command {
 	}
 	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
 	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
-	c.Flags().StringSliceVar(&services, "services", nil, "services for which agents with the token may speak, like shop,pay-*; default: all")
+	c.Flags().StringSliceVar(&services, "services", nil,
+		"services for which agents with the token may speak, like shop,pay-*; default: all")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
 	c.Flags().BoolVar(&ifNone, "if-none", false, "create no token if one exists, as at each start of a container")
 	dir := dataDirFlag(c, p)
@@ -93,9 +94,11 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		case err != nil:
 			return err
 		}
-		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n", made.ID, made.Role, *dir)
+		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n",
+			made.ID, made.Role, *dir)
 		if len(before) == 0 {
-			fmt.Fprintln(p.err, "sibyl: it is the first token: from now on, API and web UI reject clients without a token, also those that are connected")
+			fmt.Fprintln(p.err, "sibyl: it is the first token: from now on, API and web UI reject clients without a "+
+				"token, also those that are connected")
 		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
@@ -143,7 +146,8 @@ func tokenListCommand(p *process) *cobra.Command {
 			if len(t.Services) > 0 {
 				services = strings.Join(t.Services, ",")
 			}
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires,
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n",
+				t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires,
 				terminal.Printable(services))
 		}
 		return out.Flush()

@@ -18,14 +18,16 @@ func TestToken(t *testing.T) {
 	if r := sibyl(t, "", "token", "list", "--data-dir", dir); r.code != 0 || !strings.Contains(r.out, "No token in ") {
 		t.Errorf("no token: %+v", r)
 	}
-	made := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "grafana", "--expires", "1h", "--data-dir", dir)
+	made := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "grafana", "--expires", "1h",
+		"--data-dir", dir)
 	secret := strings.TrimSpace(made.out)
 	if made.code != 0 || !strings.HasPrefix(secret, "sibyl_") || strings.Contains(made.err, secret) {
 		t.Fatalf("made: %+v", made)
 	}
 	for _, output := range []string{"table", "json"} {
 		list := sibyl(t, "", "token", "list", "-o", output, "--data-dir", dir)
-		if list.code != 0 || !strings.Contains(list.out, "grafana") || strings.Contains(list.out, secret) || strings.Contains(list.out, "sha256") {
+		if list.code != 0 || !strings.Contains(list.out, "grafana") || strings.Contains(list.out, secret) ||
+			strings.Contains(list.out, "sha256") {
 			t.Errorf("listed: %+v", list)
 		}
 	}
@@ -33,7 +35,8 @@ func TestToken(t *testing.T) {
 	if r := sibyl(t, "", "token", "revoke", id, "--data-dir", dir); r.code != 0 {
 		t.Errorf("revoked: %+v", r)
 	}
-	if r := sibyl(t, "", "token", "revoke", id, "--data-dir", dir); r.code != 1 || !strings.Contains(r.err, "no such token") {
+	if r := sibyl(t, "", "token", "revoke", id, "--data-dir", dir); r.code != 1 ||
+		!strings.Contains(r.err, "no such token") {
 		t.Errorf("revoked again: %+v", r)
 	}
 	for _, c := range []struct {
@@ -99,7 +102,8 @@ func TestContainer(t *testing.T) {
 	}
 	env["SIBYL_DATA_DIR"] = t.TempDir()
 	getenv := func(key string) string { return env[key] }
-	if code := run(t.Context(), []string{"token", "create", "--role", "admin"}, getenv, nil, io.Discard, io.Discard); code != cli.ExitOK {
+	code := run(t.Context(), []string{"token", "create", "--role", "admin"}, getenv, nil, io.Discard, io.Discard)
+	if code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if all, err := access.Open(env["SIBYL_DATA_DIR"]).List(); len(all) != 1 || err != nil {

@@ -33,15 +33,17 @@ func traceCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace FILE…",
 		Short: "Show traces with their critical paths, or explain them against normal ones",
-		Long: `Trace shows each trace as a waterfall and marks its critical path: the chain of intervals that determined its duration.
+		Long: `Trace shows each trace as a waterfall and marks its critical path: the chain of intervals that
+determined its duration.
 
 With --against, it explains each trace by its difference from normal ones: the calls that took longer than such calls
 usually do, failed, are missing or new, ranked by their evidence. A normal file may hold some unusual traces, too. With
 --trace-id the waterfall follows, with the suspects marked.
 
-FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; - is standard
-input. JSON output is one object per line: trace_id, flags, and for each root its sections, in nanoseconds since the
-root's start, and exclusive times. With --against, they are trace_id, excess_ns, duration_ns, usual_ns, and suspects.`,
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
+is standard input. JSON output is one object per line: trace_id, flags, and for each root its sections, in nanoseconds
+since the root's start, and exclusive times. With --against, they are trace_id, excess_ns, duration_ns, usual_ns, and
+suspects.`,
 		Example: `  sibyl trace traces.jsonl
   sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
   sibyl trace --against yesterday.jsonl.gz slow.jsonl
@@ -52,8 +54,10 @@ root's start, and exclusive times. With --against, they are trace_id, excess_ns,
 	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.id, "trace-id", "", "show only this trace (32 or 16 hex digits)")
-	c.Flags().IntVar(&f.most, "max-spans", 200, "largest number of spans to show per request, those on the path first; 0: all")
-	c.Flags().StringArrayVar(&f.against, "against", nil, "file or directory with normal traces to compare with; repeatable")
+	c.Flags().IntVar(&f.most, "max-spans", 200,
+		"largest number of spans to show per request, those on the path first; 0: all")
+	c.Flags().StringArrayVar(&f.against, "against", nil,
+		"file or directory with normal traces to compare with; repeatable")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)
 	return c
@@ -119,7 +123,9 @@ func (p *process) traceView(ctx context.Context, f *traceFlags, files []string) 
 }
 
 // showTraces calls show for the wanted trace, or for all traces if wanted is zero, and returns their number.
-func showTraces(ctx context.Context, out io.Writer, in *file.Input, x *critpath.Extractor, wanted trace.ID, show traceView) (shown int, err error) {
+func showTraces(
+	ctx context.Context, out io.Writer, in *file.Input, x *critpath.Extractor, wanted trace.ID, show traceView,
+) (shown int, err error) {
 	for t, err := range in.All() {
 		if err == nil {
 			err = ctx.Err()

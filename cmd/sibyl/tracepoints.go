@@ -23,8 +23,10 @@ func tracepointsCommand(p *process) *cobra.Command {
 	}
 	c.AddCommand(
 		tracepointsListCommand(p),
-		overrideCommand(p, contract.OverrideRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
-		overrideCommand(p, contract.OverrideRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
+		overrideCommand(p, contract.OverrideRequestKindEnable, "Enable a tracepoint temporarily",
+			"for an hour or for --for, within the budget"),
+		overrideCommand(p, contract.OverrideRequestKindPin, "Keep a tracepoint on",
+			"until withdrawn or for --for; the search cannot disable it"),
 		overrideCommand(p, contract.OverrideRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
 		withdrawCommand(p),
 	)
@@ -66,9 +68,10 @@ func overrideCommand(p *process, kind contract.OverrideRequestKind, short, how s
 	var last cli.NonNegative
 	var force bool
 	c := &cobra.Command{
-		Use:     string(kind) + " TRACEPOINT",
-		Short:   short,
-		Long:    short + ", " + how + ". It takes effect at the end of the epoch. TRACEPOINT is its name or its ID of 16 digits.",
+		Use:   string(kind) + " TRACEPOINT",
+		Short: short,
+		Long: short + ", " + how +
+			". It takes effect at the end of the epoch. TRACEPOINT is its name or its ID of 16 digits.",
 		Example: "  sibyl tracepoints " + string(kind) + " payment/Bank.charge --for 30m",
 		Args:    oneTracepoint,
 	}
@@ -99,16 +102,18 @@ func overrideCommand(p *process, kind contract.OverrideRequestKind, short, how s
 		case output.Value == "json":
 			return writeJSON(p.out, x)
 		}
-		return client.ShowTracepoints(p.out, &contract.TracepointList{Items: []contract.Tracepoint{*x}}, terminal.Of(p.out, p.getenv), time.Now())
+		return client.ShowTracepoints(p.out, &contract.TracepointList{Items: []contract.Tracepoint{*x}},
+			terminal.Of(p.out, p.getenv), time.Now())
 	}
 	return c
 }
 
 func withdrawCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "withdraw TRACEPOINT",
-		Short:   "Withdraw an override",
-		Long:    "Withdraw removes the override of a tracepoint, so that the search decides again. TRACEPOINT is its name or its ID of 16 digits.",
+		Use:   "withdraw TRACEPOINT",
+		Short: "Withdraw an override",
+		Long: "Withdraw removes the override of a tracepoint, so that the search decides again. " +
+			"TRACEPOINT is its name or its ID of 16 digits.",
 		Example: "  sibyl tracepoints withdraw payment/Bank.charge",
 		Args:    oneTracepoint,
 	}

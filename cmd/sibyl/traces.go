@@ -22,11 +22,12 @@ func tracesCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "traces [ID]",
 		Short: "List the traces that a running service keeps, or show one",
-		Long: `Traces lists the sample traces that a running sibyl serve keeps: slow, typical, fast and failed ones of each request type, and
-those of incidents. --service, --operation, --failed and --attribute must hold for one span of a trace.
+		Long: `Traces lists the sample traces that a running sibyl serve keeps: slow, typical, fast and failed ones of
+each request type, and those of incidents. --service, --operation, --failed and --attribute must hold for one span of a
+trace.
 
-With ID, or its first digits, it shows the trace: how it differs from normal ones of its request type, the spans that carry its
-critical path, those that failed, and those that took longer than usual. sibyl trace shows traces of files.`,
+With ID, or its first digits, it shows the trace: how it differs from normal ones of its request type, the spans that
+carry its critical path, those that failed, and those that took longer than usual. sibyl trace shows traces of files.`,
 		Example: `  sibyl traces --sort slowest --limit 5
   sibyl traces --service payment --longer 200ms
   sibyl traces --attribute service.instance.id=payment-1 --failed
@@ -36,7 +37,8 @@ critical path, those that failed, and those that took longer than usual. sibyl t
 	}
 	c.Flags().StringVar(&q.service, "service", "", "show only traces with a span of this service")
 	c.Flags().StringVar(&q.operation, "operation", "", "show only traces with a span of this name")
-	c.Flags().StringArrayVar(&q.attributes, "attribute", nil, "show only traces with a span that has this attribute, as key=value or key; repeatable")
+	c.Flags().StringArrayVar(&q.attributes, "attribute", nil,
+		"show only traces with a span that has this attribute, as key=value or key; repeatable")
 	c.Flags().DurationVar(&q.longer, "longer", 0, "show only requests that took at least this long")
 	c.Flags().BoolVar(&q.failed, "failed", false, "show only traces with a span that failed")
 	sort.Flag(c, "sort", "", "sort order")
@@ -71,7 +73,8 @@ critical path, those that failed, and those that took longer than usual. sibyl t
 
 // showTrace shows the kept trace with the ID name.
 func (p *process) showTrace(ctx context.Context, f *listFlags, name string) error {
-	return showAnswer(ctx, p, f.server, f.output.Value, func(ctx context.Context, api *client.Client) (*contract.Trace, error) {
-		return api.Trace(ctx, name)
-	}, client.ShowTrace)
+	return showAnswer(ctx, p, f.server, f.output.Value,
+		func(ctx context.Context, api *client.Client) (*contract.Trace, error) {
+			return api.Trace(ctx, name)
+		}, client.ShowTrace)
 }

@@ -31,7 +31,8 @@ func TestWrongUsage(t *testing.T) {
 		{"trace -o xml f", `--output "xml": want one of`, "sibyl trace"},
 	} {
 		r := sibyl(t, "", strings.Fields(c.args)...)
-		if r.code != cli.ExitUsage || !strings.Contains(r.err, c.want) || !strings.HasSuffix(r.err, "See "+c.help+" --help.\n") {
+		if r.code != cli.ExitUsage || !strings.Contains(r.err, c.want) ||
+			!strings.HasSuffix(r.err, "See "+c.help+" --help.\n") {
 			t.Errorf("sibyl %s: exit code %d, %q; want %q and the help of %s", c.args, r.code, r.err, c.want, c.help)
 		}
 	}
@@ -40,11 +41,15 @@ func TestWrongUsage(t *testing.T) {
 // TestGroupedHelp: serve --help lists its flags in groups, each flag once.
 func TestGroupedHelp(t *testing.T) {
 	r := sibyl(t, "", "serve", "--help")
-	if r.code != cli.ExitOK || strings.Count(r.out, "\n      --epoch ") != 1 || strings.Count(r.out, "\n  -h, --help ") != 1 {
+	if r.code != cli.ExitOK || strings.Count(r.out, "\n      --epoch ") != 1 ||
+		strings.Count(r.out, "\n  -h, --help ") != 1 {
 		t.Errorf("exit code %d: %s", r.code, r.out)
 	}
 	before := -1
-	for _, want := range []string{"Data, logs, API and web UI:", "--data-dir", "Receiving traces:", "      --otlp-grpc ", "Detecting problems; objectives:", "--epoch", "\nFlags:", "--help"} {
+	for _, want := range []string{
+		"Data, logs, API and web UI:", "--data-dir", "Receiving traces:",
+		"      --otlp-grpc ", "Detecting problems; objectives:", "--epoch", "\nFlags:", "--help",
+	} {
 		at := strings.Index(r.out, want)
 		if at < before {
 			t.Errorf("%q is not there, or too early", want)
@@ -79,16 +84,19 @@ func TestWrongAddress(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	dir := t.TempDir()
-	if r := sibyl(t, "", "token", "create", "--role", "admin", "--data-dir", dir); r.code != cli.ExitOK { // permits all addresses
+	// A token permits all addresses.
+	if r := sibyl(t, "", "token", "create", "--role", "admin", "--data-dir", dir); r.code != cli.ExitOK {
 		t.Fatal(r.err)
 	}
 	for address, want := range map[string]string{
-		":99999":               `--http: ":99999": want a host and a port up to 65535, like 127.0.0.1:4317, or off`,
-		l.Addr().String():      "address already in use: stop the program that listens there, or choose another address with --http",
+		":99999": `--http: ":99999": want a host and a port up to 65535, like 127.0.0.1:4317, or off`,
+		l.Addr().String(): "address already in use: stop the program that listens there, or choose another " +
+			"address with --http",
 		"192.0.2.1:80":         "this machine does not have that address: choose another address with --http",
 		"nowhere.invalid:8321": "choose another address with --http",
 	} {
-		r := sibyl(t, "", "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off")
+		r := sibyl(t, "", "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", "127.0.0.1:0",
+			"--otlp-http", "off")
 		if r.code == cli.ExitOK || !strings.Contains(r.err, want) {
 			t.Errorf("%s: exit code %d: %s", address, r.code, r.err)
 		}
@@ -103,10 +111,14 @@ func TestDataDir(t *testing.T) {
 	}
 	const ports = "--http=127.0.0.1:0 --otlp-grpc=127.0.0.1:0 --otlp-http=off"
 	for _, command := range []string{"serve " + ports, "token create --role viewer", "doctor " + ports} {
-		for path, want := range map[string]string{dir: "other files (main.go)", filepath.Join(dir, "main.go"): "is a file, or below one"} {
+		for path, want := range map[string]string{
+			dir:                           "other files (main.go)",
+			filepath.Join(dir, "main.go"): "is a file, or below one",
+		} {
 			r := sibyl(t, "", append(strings.Fields(command), "--data-dir", path)...)
 			all := strings.Join(strings.Fields(r.out+r.err), " ") // doctor wraps lines
-			if r.code != cli.ExitError || !strings.Contains(all, want) || !strings.Contains(strings.ToLower(all), "choose a directory with --data-dir") {
+			if r.code != cli.ExitError || !strings.Contains(all, want) ||
+				!strings.Contains(strings.ToLower(all), "choose a directory with --data-dir") {
 				t.Errorf("%s, %s: exit code %d: %s", command, want, r.code, all)
 			}
 		}
@@ -138,14 +150,17 @@ func TestCompletion(t *testing.T) {
 	if r.code != cli.ExitOK || !strings.Contains(r.err, "it is the first token") {
 		t.Fatalf("exit code %d: %s", r.code, r.err)
 	}
-	if r := sibyl(t, "", "__complete", "token", "revoke", "--data-dir", dir, ""); !strings.Contains(r.out, "\tviewer board\n") {
+	r = sibyl(t, "", "__complete", "token", "revoke", "--data-dir", dir, "")
+	if !strings.Contains(r.out, "\tviewer board\n") {
 		t.Errorf("tokens: %q, %s", r.out, r.err)
 	}
-	if r := sibyl(t, "", "token", "create", "--role", "admin", "--if-none", "--data-dir", dir); r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "none was created") {
+	r = sibyl(t, "", "token", "create", "--role", "admin", "--if-none", "--data-dir", dir)
+	if r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "none was created") {
 		t.Errorf("token create --if-none: exit code %d: %q %s", r.code, r.out, r.err)
 	}
 	for _, command := range []string{"explain", "incidents"} {
-		if r := sibyl(t, "", "__complete", command, "--server", "http://127.0.0.1:9", ""); r.code != cli.ExitOK || strings.HasPrefix(r.out, "http") {
+		r := sibyl(t, "", "__complete", command, "--server", "http://127.0.0.1:9", "")
+		if r.code != cli.ExitOK || strings.HasPrefix(r.out, "http") {
 			t.Errorf("%s: exit code %d: %q", command, r.code, r.out)
 		}
 	}
@@ -160,7 +175,8 @@ func TestServerVariable(t *testing.T) {
 		{"127.0.0.1:2", "incidents --server http://127.0.0.1:2"},
 	} {
 		var out, err strings.Builder
-		if code := run(t.Context(), strings.Fields(c.args), getenv, nil, &out, &err); code != cli.ExitError || !strings.Contains(out.String()+err.String(), c.want) {
+		code := run(t.Context(), strings.Fields(c.args), getenv, nil, &out, &err)
+		if code != cli.ExitError || !strings.Contains(out.String()+err.String(), c.want) {
 			t.Errorf("%s: exit code %d, %s%s; want %q", c.args, code, out.String(), err.String(), c.want)
 		}
 	}

@@ -33,8 +33,9 @@ func webhookTestCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test event to a webhook and print its response",
-		Long: `Call the named webhook once, as sibyl serve would, with an event marked as a test, and print the response. With the name of an
-element of email, send one e-mail to its recipients. PagerDuty and Opsgenie open an alert of low priority: close it there.
+		Long: `Call the named webhook once, as sibyl serve would, with an event marked as a test, and print the
+response. With the name of an element of email, send one e-mail to its recipients. PagerDuty and Opsgenie open an alert
+of low priority: close it there.
 
 Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 		Example: "  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml",
@@ -87,8 +88,8 @@ func webhookDeadCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dead [NUMBER]",
 		Short: "List dead letters of a running service, or show one",
-		Long: `List the events that webhooks did not accept within a day, oldest first, each with its last error. With a NUMBER, show that
-event and the body sent.`,
+		Long: `List the events that webhooks did not accept within a day, oldest first, each with its last error. With
+a NUMBER, show that event and the body sent.`,
 		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
 		Args:    cli.Arguments(0, 1),
 	}
@@ -108,7 +109,8 @@ event and the body sent.`,
 
 func webhookResendCommand(p *process) *cobra.Command {
 	c := deadLettersCommand(p, "resend", "Send dead letters again", (*client.Client).Resend, "sent again")
-	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. Each is retried for another day."
+	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. " +
+		"Each is retried for another day."
 	return c
 }
 
@@ -117,7 +119,9 @@ func webhookDropCommand(p *process) *cobra.Command {
 }
 
 // deadLettersCommand returns the command name, which applies do to the selected dead letters and then prints done.
-func deadLettersCommand(p *process, name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
+func deadLettersCommand(
+	p *process, name, short string, do func(*client.Client, context.Context, string) error, done string,
+) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:     name + " NUMBER…",

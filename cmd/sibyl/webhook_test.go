@@ -33,7 +33,8 @@ func TestWebhookTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	private := filepath.Join(t.TempDir(), "private.yaml")
-	if err := os.WriteFile(private, fmt.Appendf(nil, "webhooks: [{name: guarded, url: %q}]\n", server.URL), 0o600); err != nil {
+	text = fmt.Sprintf("webhooks: [{name: guarded, url: %q}]\n", server.URL)
+	if err := os.WriteFile(private, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -54,7 +55,8 @@ func TestWebhookTest(t *testing.T) {
 		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) {
 			t.Errorf("sibyl %s: exit code %d, %q, %q", c.args, r.code, r.out, r.err)
 		}
-		if c.args == "webhook test good --config "+file && (!strings.HasPrefix(signed, "v1,") || !strings.Contains(body, "This is a test")) {
+		if c.args == "webhook test good --config "+file &&
+			(!strings.HasPrefix(signed, "v1,") || !strings.Contains(body, "This is a test")) {
 			t.Errorf("signature %q, body %q", signed, body)
 		}
 	}
@@ -65,7 +67,8 @@ func TestDeadLetterCommands(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		letter := `{"number":"17","event":"e","type":"decision","endpoint":"oncall","format":"slack","problem":"","at":"2026-01-02T03:04:05Z","put":"2026-01-02T03:04:05Z","attempts":3,"error":"no\u001bbell","bytes":2}`
+		letter := `{"number":"17","event":"e","type":"decision","endpoint":"oncall","format":"slack","problem":"",` +
+			`"at":"2026-01-02T03:04:05Z","put":"2026-01-02T03:04:05Z","attempts":3,"error":"no\u001bbell","bytes":2}`
 		switch {
 		case r.Method != http.MethodGet:
 			asked = append(asked, r.Method+" "+r.URL.Path)
@@ -94,7 +97,8 @@ func TestDeadLetterCommands(t *testing.T) {
 		{"webhook dead --limit -1", 2, "", "negative"},
 	} {
 		r := sibyl(t, "", append(strings.Fields(c.args), "--server", server.URL)...)
-		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) || strings.Contains(r.out, "\x1b") {
+		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) ||
+			strings.Contains(r.out, "\x1b") {
 			t.Errorf("sibyl %s: exit code %d, %q, %q", c.args, r.code, r.out, r.err)
 		}
 	}
