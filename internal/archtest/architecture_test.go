@@ -33,8 +33,8 @@ func TestArchitectureNames(t *testing.T) {
 	_, block, _ := strings.Cut(after, "```\n")
 	block, _, _ = strings.Cut(block, "```")
 	steps := step.FindAllStringSubmatch(block, -1)
-	if len(steps) < strings.Count(block, "\n") || len(steps) == 0 {
-		t.Errorf("docs/ARCHITECTURE.md: %d of %d lines of the path name a function", len(steps), strings.Count(block, "\n"))
+	if lines := strings.Count(block, "\n"); len(steps) < lines || lines == 0 {
+		t.Errorf("docs/ARCHITECTURE.md: %d of %d lines of the path name a function", len(steps), lines)
 	}
 	for _, m := range steps {
 		if _, err := fs.Stat(repository, m[1]); err != nil {

@@ -2,8 +2,6 @@ package archtest
 
 import (
 	"bytes"
-	"flag"
-	"fmt"
 	"go/ast"
 	"go/build"
 	"go/token"
@@ -19,7 +17,7 @@ import (
 func TestEveryFolderHasARule(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if _, ok := ruleOf(f.folder); !ok {
-			t.Errorf("%s: no rule for %s in rules_test.go", f.at(f.syntax.Package), f.folder)
+			t.Errorf("%s: docs/ARCHITECTURE.md has no rule for %s", f.at(f.syntax.Package), f.folder)
 		}
 	}
 }
@@ -53,27 +51,20 @@ func violation(f *file, r rule, importPath string) string {
 		return "support of tests is not part of the product"
 	case ours && f.folder != folder && !r.allows(folder):
 		return f.folder + " may not depend on it"
-	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, r.other):
+	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, pureModules[r.folder]):
 		return "a pure package computes on its arguments only"
 	}
 	return ""
 }
 
 // allows reports whether packages under r may import a folder of this module.
-func (r rule) allows(folder string) bool {
-	return slices.ContainsFunc(r.ours, func(allowed string) bool {
-		root, below := strings.CutSuffix(allowed, "/...")
-		return allowed == everything || folder == allowed || below && under(folder, root)
-	})
-}
+func (r rule) allows(folder string) bool { return r.all || slices.Contains(r.ours, folder) }
 
 // TestOrder checks that a package imports only packages above it in the rules.
 func TestOrder(t *testing.T) {
-	for i, r := range rules {
+	for i, r := range rules() {
 		for _, allowed := range r.ours {
-			root := strings.TrimSuffix(allowed, "/...")
-			above := slices.ContainsFunc(rules[:i], func(other rule) bool { return other.folder == root })
-			if allowed != everything && !above {
+			if !slices.ContainsFunc(rules()[:i], func(other rule) bool { return other.folder == allowed }) {
 				t.Errorf("%s may import %s, which does not stand above it", r.folder, allowed)
 			}
 		}
@@ -91,63 +82,13 @@ func TestNoIdleRules(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range rules {
+	for _, r := range rules() {
 		for _, allowed := range r.ours {
-			if !strings.HasSuffix(allowed, everything) && !used[r.folder+" "+allowed] {
+			if !used[r.folder+" "+allowed] {
 				t.Errorf("%s may import %s but does not", r.folder, allowed)
 			}
 		}
 	}
-}
-
-var rewrite = flag.Bool("rewrite", false, "write the table in docs/ARCHITECTURE.md")
-
-// TestTable checks that docs/ARCHITECTURE.md contains the rules. With -rewrite it writes them.
-func TestTable(t *testing.T) {
-	const name, begin, end = "docs/ARCHITECTURE.md", "<!-- rules: go test ./internal/archtest -rewrite -->\n", "<!-- end of rules -->\n"
-	doc, err := fs.ReadFile(repository, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(doc), begin)
-	shown, tail, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		t.Fatalf("%s lacks the lines %q and %q", name, begin, end)
-	}
-	switch {
-	case shown == table():
-	case *rewrite:
-		if err := os.WriteFile(filepath.Join("..", "..", name), []byte(head+begin+table()+end+tail), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("the table in %s is outdated: run go test ./internal/archtest -rewrite", name)
-	}
-}
-
-// table returns the rules as a table in Markdown.
-func table() string {
-	var b strings.Builder
-	b.WriteString("| package | | may import (ours) | about |\n|---|---|---|---|\n")
-	for _, r := range rules {
-		kind, ours := "", "–"
-		switch {
-		case r.pure:
-			kind = "pure"
-		case r.clock:
-			kind = "clock"
-		case r.waits:
-			kind = "waits"
-		}
-		if len(r.ours) > 0 {
-			ours = "`" + strings.Join(r.ours, "` `") + "`"
-		}
-		if slices.Contains(r.ours, everything) {
-			ours = "all above"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.folder, kind, ours, r.about)
-	}
-	return b.String()
 }
 
 // TestPure finds side effects of pure packages that need no import.
@@ -351,12 +292,7 @@ func TestDependenciesAreJustified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var named []string // texts in backquotes: every second part
-	for i, part := range strings.Split(string(doc), "`") {
-		if i%2 == 1 {
-			named = append(named, part)
-		}
-	}
+	named := quoted(string(doc))
 	for _, f := range goFiles(t) {
 		for _, imp := range f.imports {
 			host, _, _ := strings.Cut(imp.path, "/")

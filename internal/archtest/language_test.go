@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 // These tests measure the language of comments. docs/CONTRIBUTING.md contains the rules for writing.
 
 const (
-	whatPerWord   = 2. / 1000 // maximum occurrences of `what` per word, in the comments of a folder and in a document
-	fewWords      = 1000      // with fewer words, two occurrences are allowed
-	commentColumn = 120       // maximum width of a comment line
+	whatPerWord = 2. / 1000 // maximum occurrences of `what` per word, in the comments of a folder and in a document
+	fewWords    = 1000      // with fewer words, two occurrences are allowed
 )
 
 var (
@@ -24,7 +22,8 @@ var (
 
 	// riddle matches the first sentence of a doc comment whose subject or object isn't a noun: "X is what …", "X says
 	// how …".
-	riddle = regexp.MustCompile(`^\w+(, \w+)* (is|are|was|were|has|have|does|do|says?|tells?|holds?|knows?) (what|whatever|how|who|whoever|whom|whose|which|where|when|why|whether|that which)\b`)
+	riddle = regexp.MustCompile(`^\w+(, \w+)* (is|are|was|were|has|have|does|do|says?|tells?|holds?|knows?) ` +
+		`(what|whatever|how|who|whoever|whom|whose|which|where|when|why|whether|that which)\b`)
 
 	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|https?://\\S+")
 )
@@ -42,7 +41,8 @@ func (c *count) add(text string) {
 func (c *count) hot() bool { return float64(c.what) > max(fewWords, float64(c.words))*whatPerWord }
 
 func (c *count) String() string {
-	return fmt.Sprintf("%d times \"what\" in %d words, %.1f of 1 000", c.what, c.words, 1000*float64(c.what)/float64(max(c.words, 1)))
+	rate := 1000 * float64(c.what) / float64(max(c.words, 1))
+	return fmt.Sprintf("%d times \"what\" in %d words, %.1f of 1 000", c.what, c.words, rate)
 }
 
 // stiff lists the constructions that stand for a noun, or put it off, with the maximum occurrences per 1 000 words of
@@ -63,7 +63,7 @@ var stiff = []struct {
 // unplain lists the folders whose comments are still to be rewritten. Remove a folder once it passes. Don't add any.
 var unplain = []string{}
 
-// Comments use `what` rarely, no doc comment is a riddle, and no comment line is wider than commentColumn.
+// Comments use `what` rarely, and no doc comment is a riddle.
 func TestComments(t *testing.T) {
 	found, counts := make(map[string][]string), make(map[string]*count)
 	for _, f := range goFiles(t) {
@@ -79,10 +79,10 @@ func TestComments(t *testing.T) {
 			text := group.Text()
 			c.add(text)
 			if !f.isTest() && riddle.MatchString(text) {
-				found[f.folder] = append(found[f.folder], fmt.Sprintf("%s: %q: name the thing", f.at(group.Pos()), firstLine(text)))
+				x := fmt.Sprintf("%s: %q: name the thing", f.at(group.Pos()), firstLine(text))
+				found[f.folder] = append(found[f.folder], x)
 			}
 		}
-		found[f.folder] = append(found[f.folder], wide(t, f)...)
 	}
 	for folder, c := range counts {
 		if c.hot() {
@@ -119,27 +119,6 @@ func TestStiffComments(t *testing.T) {
 			t.Errorf("%s: %.2f times per 1 000 words of comments, want at most %g", x.name, rate, x.most)
 		}
 	}
-}
-
-// wide returns the comment lines of f that are too wide.
-func wide(t *testing.T, f *file) (found []string) {
-	src, err := fs.ReadFile(repository, path.Join(f.folder, f.name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(src), "\n")
-	for _, group := range f.syntax.Comments {
-		for _, comment := range group.List {
-			if strings.HasPrefix(comment.Text, "//go:") || strings.Contains(comment.Text, "://") || strings.Contains(comment.Text, "//nolint") {
-				continue
-			}
-			line := lines[f.fset.Position(comment.Pos()).Line-1]
-			if n := columns(line); strings.HasPrefix(strings.TrimSpace(line), "//") && n > commentColumn {
-				found = append(found, fmt.Sprintf("%s: %d columns, want at most %d", f.at(comment.Pos()), n, commentColumn))
-			}
-		}
-	}
-	return found
 }
 
 // Documents use `what` rarely.
@@ -189,19 +168,4 @@ func isGenerated(f *file) bool {
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
-}
-
-// columns returns the width of a line, with a tab width of four.
-func columns(line string) int {
-	n := 0
-	for len(line) > 0 {
-		r, size := utf8.DecodeRuneInString(line)
-		if r == '\t' {
-			n += 4 - n%4
-		} else {
-			n++
-		}
-		line = line[size:]
-	}
-	return n
 }

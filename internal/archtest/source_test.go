@@ -50,20 +50,26 @@ func (f *file) qualifier(importPath string) string {
 	return ""
 }
 
-// goFiles returns all Go files of the module, in the order of their paths.
+var parsed []*file
+
+// goFiles returns all Go files of the repository, in the order of their paths. It parses them once for all tests.
 func goFiles(t *testing.T) []*file {
 	t.Helper()
-	var files []*file
+	if parsed != nil {
+		return parsed
+	}
 	walk(t, func(name string) {
 		if strings.HasSuffix(name, ".go") {
-			files = append(files, parse(t, name))
+			parsed = append(parsed, parse(t, name))
 		}
 	})
-	if len(files) == 0 {
+	if len(parsed) == 0 {
 		t.Fatal("found no Go file")
 	}
-	return files
+	return parsed
 }
+
+var notOurs = []string{".git", "bin", "agents/jvm/target"}
 
 // walk calls visit for every file of the repository, except files of git and of builds.
 func walk(t *testing.T, visit func(name string)) {
@@ -72,7 +78,7 @@ func walk(t *testing.T, visit func(name string)) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (slices.Contains([]string{".git", "bin", "agents/jvm/target"}, name) || d.Name() == "node_modules"):
+		case d.IsDir() && (slices.Contains(notOurs, name) || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case !d.IsDir() && name != ".git": // a file in a worktree
 			visit(name)
@@ -125,7 +131,7 @@ func packageName(importPath string) string {
 
 // ruleOf returns the rule of the given folder or of the closest folder above it with a rule, and whether there is one.
 func ruleOf(folder string) (r rule, ok bool) {
-	for _, candidate := range rules {
+	for _, candidate := range rules() {
 		if under(folder, candidate.folder) && (!ok || len(candidate.folder) > len(r.folder)) {
 			r, ok = candidate, true
 		}

@@ -1,0 +1,200 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const mostColumns = 120
+
+// unbroken lists the folders whose lines are still to be broken. Remove a folder once it passes. Don't add any.
+var unbroken = []string{
+	"agents/jvm",
+	"agents/jvm/classify",
+	"agents/jvm/jvmtest",
+	"agents/kernel",
+	"agents/kernel/join",
+	"agents/kernel/otlp",
+	"agents/kernel/resource",
+	"agents/kernel/steer",
+	"agents/kernel/symbols",
+	"agents/kernel/untrusted",
+	"agents/kernel/waits",
+	"agents/tracepoint",
+	"agents/tracepoint/exchange",
+	"agents/tracepoint/integration",
+	"agents/tracepoint/integration/example",
+	"agents/tracepoint/protocol",
+	"analysis/compare",
+	"analysis/critpath",
+	"analysis/detect",
+	"analysis/explain",
+	"analysis/group",
+	"analysis/history",
+	"analysis/observation",
+	"analysis/stats",
+	"api",
+	"api/access",
+	"api/cases",
+	"api/internal/datafile",
+	"api/internal/epoch",
+	"api/internal/query",
+	"api/internal/render",
+	"api/internal/sent",
+	"api/operating",
+	"api/plan",
+	"api/requests",
+	"api/services",
+	"bench/benchdoc",
+	"bench/benchreport",
+	"bench/cmd/sibylbench",
+	"bench/demo",
+	"bench/demo/shop",
+	"bench/demo/springcatalog",
+	"bench/estate",
+	"bench/eval",
+	"bench/eval/recorded",
+	"bench/eval/yardstick",
+	"bench/fixtures/devdata",
+	"bench/fixtures/genexample",
+	"bench/fixtures/gentestdata",
+	"bench/ownclasses",
+	"bench/svg",
+	"bench/throughput",
+	"bench/week",
+	"bench/wild",
+	"cct",
+	"client",
+	"config",
+	"control",
+	"control/opamp",
+	"control/sampling",
+	"deploy/image",
+	"describe",
+	"engine",
+	"engine/backtest",
+	"engine/live",
+	"engine/offline",
+	"engine/spool",
+	"incident",
+	"ingest",
+	"ingest/assemble",
+	"ingest/file",
+	"ingest/jaeger",
+	"ingest/jaeger/query",
+	"ingest/jaeger/translate",
+	"ingest/journal",
+	"ingest/otlp",
+	"ingest/otlp/receiver",
+	"ingest/zipkin",
+	"internal/cli",
+	"internal/codec",
+	"internal/codec/plain",
+	"internal/connlimit",
+	"internal/gogocodec",
+	"internal/listener",
+	"internal/pebbledb",
+	"internal/refusal",
+	"internal/terminal",
+	"internal/testkit/livetest",
+	"internal/testkit/oracle",
+	"internal/testkit/requests",
+	"internal/testkit/sim",
+	"internal/testkit/tracegen",
+	"internal/testkit/tracetest",
+	"internal/testkit/tracetext",
+	"internal/testkit/transfergen",
+	"internal/units",
+	"notify",
+	"notify/export",
+	"replay",
+	"report",
+	"report/postmortem",
+	"report/waterfall",
+	"search",
+	"server",
+	"store",
+	"trace",
+	"web",
+}
+
+// Lines end at mostColumns.
+func TestColumns(t *testing.T) {
+	wide := make(map[string]int) // lines by folder
+	for _, f := range goFiles(t) {
+		if isGenerated(f) {
+			continue
+		}
+		src, err := fs.ReadFile(repository, path.Join(f.folder, f.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(src), "\n")
+		exempt := unbreakable(f, lines)
+		for i, line := range lines {
+			n := columns(line)
+			if n <= mostColumns || exempt[i+1] {
+				continue
+			}
+			wide[f.folder]++
+			if !slices.Contains(unbroken, f.folder) {
+				t.Errorf("%s/%s:%d: %d columns, want at most %d", f.folder, f.name, i+1, n, mostColumns)
+			}
+		}
+	}
+	for _, folder := range unbroken {
+		if wide[folder] == 0 {
+			t.Errorf("the lines of %s are broken: take it off the list", folder)
+		}
+	}
+}
+
+// unbreakable returns the numbers of the lines that may be wider: strings of several lines, strings alone on their
+// line, tags of fields, comments with a URL, and directives.
+func unbreakable(f *file, lines []string) map[int]bool {
+	exempt := make(map[int]bool)
+	for _, group := range f.syntax.Comments {
+		for _, c := range group.List {
+			at := f.fset.Position(c.Pos())
+			directive := strings.HasPrefix(c.Text, "//go:") || strings.HasPrefix(c.Text, "//nolint")
+			if isBlank(lines[at.Line-1][:at.Column-1]) && (directive || strings.Contains(c.Text, "://")) {
+				exempt[at.Line] = true
+			}
+		}
+	}
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			if n.Tag != nil {
+				exempt[f.fset.Position(n.Tag.Pos()).Line] = true
+			}
+		case *ast.BasicLit:
+			from, to := f.fset.Position(n.Pos()), f.fset.Position(n.End())
+			before, after := lines[from.Line-1][:from.Column-1], lines[to.Line-1][to.Column-1:]
+			alone := isBlank(before) && isBlank(strings.Trim(after, "+,)}"))
+			for line := from.Line; n.Kind == token.STRING && (alone || from.Line < to.Line) && line <= to.Line; line++ {
+				exempt[line] = true
+			}
+		}
+		return true
+	})
+	return exempt
+}
+
+func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// columns returns the width of a line, with a tab width of four.
+func columns(line string) int {
+	n := 0
+	for _, r := range line {
+		if n++; r == '\t' {
+			n += 3 - (n-1)%4
+		}
+	}
+	return n
+}
