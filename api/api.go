@@ -6,7 +6,7 @@
 // package of handlers for each kind of resource: [cases], [requests], [services], [plan] and [operating]. Internal
 // packages contain the parts that several of them need. Handlers read the engine through an [epoch.Reader]: either its
 // core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one. Decisions
-// and traces come from the store ([History]).
+// and traces come from the [store.Store].
 //
 // No handler reads a clock or starts a goroutine: time is an option, and the HTTP server owns the goroutines. Errors
 // sent to clients contain a hint and no internal details.
@@ -49,12 +49,6 @@ type Running interface {
 	// WholeTrace returns the trace of a request kept for comparisons, as an OTLP request in protobuf with all
 	// attributes, or nil if the trace isn't kept.
 	WholeTrace(id trace.ID) ([]byte, error)
-}
-
-// History reads stored data, and stores closed problems and the evidence for places. [store.Store] implements it.
-type History interface {
-	cases.History
-	requests.History
 }
 
 // Options configure an API.
@@ -120,14 +114,14 @@ const (
 const prefix = "/api/v1"
 
 // New returns an API. It returns an error if the embedded contract is invalid.
-func New(engine Running, history History, tokens *access.Tokens, options Options) (*API, error) {
+func New(engine Running, s *store.Store, tokens *access.Tokens, options Options) (*API, error) {
 	doc, err := loadContract()
 	if err != nil {
 		return nil, err
 	}
 	a := &API{engine: engine, reader: epoch.NewReader(engine), tokens: tokens, options: options, doc: doc}
 	a.SetDirectory(options.Directory)
-	a.handlers = a.newHandlers(history)
+	a.handlers = a.newHandlers(s)
 	root := chi.NewRouter()
 	root.Use(a.harden, a.requireLocal, headAsGet)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -146,19 +140,19 @@ func New(engine Running, history History, tokens *access.Tokens, options Options
 }
 
 // newHandlers returns the handlers of all resources.
-func (a *API) newHandlers(history History) handlers {
+func (a *API) newHandlers(s *store.Store) handlers {
 	o := &a.options
 	h := handlers{
-		Requests: requests.New(a.reader, history, requests.Options{
+		Requests: requests.New(a.reader, s, requests.Options{
 			Whole:     a.engine.WholeTrace,
 			Failing:   o.Failing,
 			Directory: a.directory.Load,
 			Clock:     o.Clock,
 		}),
 		Services: services.New(a.reader, a.directory.Load),
-		Plan:     plan.New(a.reader, history, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
+		Plan:     plan.New(a.reader, s.Decisions, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
 	}
-	h.Cases = cases.New(a.reader, history, cases.Options{
+	h.Cases = cases.New(a.reader, s, cases.Options{
 		Notes:     o.Notes,
 		Comments:  o.Comments,
 		Services:  h.Services,

@@ -37,9 +37,9 @@ var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "g
 func (w *harness) pathParams() *strings.Replacer {
 	problem := w.problem()
 	return strings.NewReplacer(
-		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
+		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.exemplar.ID.String(),
 		"{service}", "cart", "{comment}", "1", "{view}", "1",
-		"{request_type}", problem.RequestType.String(), "{decision}", decisionlog.ID{At: w.history.decisions[0].At}.String(), "{tracepoint}", render.Hex16(w.tracepoint),
+		"{request_type}", problem.RequestType.String(), "{decision}", decisionlog.ID{At: w.decided}.String(), "{tracepoint}", render.Hex16(w.tracepoint),
 	)
 }
 
@@ -187,7 +187,6 @@ func TestRoles(t *testing.T) {
 // Invalid requests are refused with a status and a detail that names the error.
 func TestRefusals(t *testing.T) {
 	w := newTroubled(t)
-	w.history.exemplar.Spans = w.history.exemplar.Spans[:1]
 	params := w.pathParams()
 	long := map[string]string{"text": strings.Repeat("x", maxBody)}
 	for _, c := range []struct {

@@ -117,7 +117,7 @@ func TestGroupHistory(t *testing.T) {
 		var p group.Past
 		p.Total.Add(ns)
 		p.Latency.Add(ns, 1)
-		err := w.history.PutPeriod(store.NewPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }))
+		err := w.store.Past.Put(store.NewPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestKeptTraces(t *testing.T) {
 	p := w.core.View().Problems.Open()[0]
 	kept := &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{9}, Start: w.now, Duration: 5e9}}}
 	for _, of := range []search.Subject{search.OfProblem(p.ID), search.OfIncident(3)} {
-		if err := w.history.PutKept(of, p.RequestType, kept); err != nil {
+		if err := w.store.Kept.Put(of, p.RequestType, kept); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestKeptTraces(t *testing.T) {
 		t.Errorf("exemplars of the problem: %+v", list)
 	}
 	types := []engine.AffectedType{{RequestType: p.RequestType, Usual: 1e6}}
-	slow, err := cases.SampleTraces(&w.history, 3, types, w.now.Add(-time.Minute), w.now)
+	slow, err := cases.SampleTraces(w.store, 3, types, w.now.Add(-time.Minute), w.now)
 	if err != nil || !slices.ContainsFunc(slow, func(x cases.SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }) {
 		t.Errorf("slow traces of the incident: %+v, %v", slow, err)
 	}

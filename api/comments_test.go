@@ -164,7 +164,7 @@ func TestIncidentReport(t *testing.T) {
 		p.Latency.Add(10e6, 1)
 		ticks[store.Tick{Group: id, From: from}] = p
 	}
-	if err := w.history.AddTicks(ticks); err != nil {
+	if err := w.store.Ticks.Add(ticks); err != nil {
 		t.Fatal(err)
 	}
 	body := w.call(t, http.MethodGet, path+"/report?format=html", nil).Body.String()

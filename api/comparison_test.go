@@ -17,7 +17,7 @@ import (
 // compareWorst returns a comparison for the group of the worst problem.
 func (w *harness) compareWorst(t *testing.T, query string) contract.Comparison {
 	t.Helper()
-	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.history.group.String()+"/compare"+query, nil))
+	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.group.String()+"/compare"+query, nil))
 }
 
 // Every sampled request lies in the box of the window that it arrived in, and in no other box. Two boxes that split the
@@ -118,7 +118,7 @@ func TestCompareAttributes(t *testing.T) {
 	}
 	from := w.now
 	w.play(t, 60, func() bool {
-		sampled := w.core.View().Problems.Sampled(w.history.group)
+		sampled := w.core.View().Problems.Sampled(w.group)
 		altered := slices.DeleteFunc(sampled, func(o *observation.Observation) bool { return o.Start < from })
 		return len(altered) >= 100
 	})

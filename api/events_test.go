@@ -88,7 +88,7 @@ func TestEvents(t *testing.T) {
 	}
 	w.play(t, 8, w.learned)
 	w.app.Inject(w.now)
-	w.play(t, 40, func() bool { return len(w.history.decisions) > 0 })
+	w.play(t, 40, func() bool { return w.decided > 0 })
 	readers.Wait()
 	w.epoch(t)
 	if kinds := events(t, server, last[0], func(kind, _ string) bool { return kind == "epoch" }); kinds[0] == "reset" || slices.Contains(kinds, "problem.opened") {

@@ -49,7 +49,10 @@ type harness struct {
 	core        *engine.Core
 	counts      live.Counts
 	mu          sync.Mutex // guards core
-	history     fakeHistory
+	store       *store.Store
+	group       analysis.Hash // the group with the exemplar
+	exemplar    *trace.Trace
+	decided     trace.Nanos // end of the first epoch with decisions; 0 before
 	now         trace.Nanos
 	clock       func() time.Time
 	app         *sim.App
@@ -88,49 +91,6 @@ func (w *harness) WholeTrace(trace.ID) ([]byte, error) { return nil, nil }
 // Counts implements epoch.Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
 
-// fakeHistory is a History with its own store for the past. It keeps the rest in memory.
-type fakeHistory struct {
-	*store.Store
-	mu        sync.Mutex // guards decisions
-	decisions []search.Decision
-	group     analysis.Hash
-	exemplar  *trace.Trace
-	request   []byte
-}
-
-func (m *fakeHistory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var found []search.Decision
-	for _, d := range m.decisions {
-		if d.At >= from && d.At < to {
-			found = append(found, d)
-		}
-	}
-	if first := len(found) - limit; newest && first > 0 {
-		for first > 0 && found[first-1].At == found[first].At {
-			first--
-		}
-		found = found[first:]
-	}
-	return found, nil
-}
-
-func (m *fakeHistory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
-	if group != m.group {
-		return &store.Exemplars{}, nil
-	}
-	s := &m.exemplar.Spans[0]
-	return &store.Exemplars{Slow: []store.Exemplar{{Trace: m.exemplar.ID, Start: s.Start, Duration: int64(s.Duration())}}}, nil
-}
-
-func (m *fakeHistory) Trace(id trace.ID) ([]byte, error) {
-	if m.exemplar == nil || id != m.exemplar.ID {
-		return m.Store.Trace(id)
-	}
-	return m.request, nil
-}
-
 // fakeAgents lists two agents.
 type fakeAgents struct{ counts control.Counts }
 
@@ -168,6 +128,12 @@ func newHarness(t testing.TB) *harness {
 // optional change changes the options of the core.
 func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)) *harness {
 	t.Helper()
+	return newHarnessIn(t, newStore(t), fault, change...)
+}
+
+// newHarnessIn is like newHarnessOf for the store s.
+func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(*engine.Options)) *harness {
+	t.Helper()
 	dir := t.TempDir()
 	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: fault})
 	options := engine.DefaultOptions()
@@ -175,7 +141,16 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	for _, f := range change {
 		f(&options)
 	}
-	w := &harness{dir: dir, core: engine.NewCore(app.Table(), options), now: begin, app: app, fault: fault, change: change}
+	w := &harness{
+		dir:    dir,
+		core:   engine.NewCore(app.Table(), options),
+		store:  s,
+		now:    begin,
+		app:    app,
+		fault:  fault,
+		change: change,
+		outbox: newOutbox(t),
+	}
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
 	notes, err := cases.OpenNotes(dir)
@@ -202,8 +177,7 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 		Traces: []notify.Link{link}, Services: []notify.Link{logs},
 		Owners: []notify.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
 	}
-	w.outbox, w.history.Store = newOutbox(t), newStore(t)
-	w.API, err = New(w, &w.history, access.Open(dir), Options{
+	w.API, err = New(w, s, access.Open(dir), Options{
 		Notes:     notes,
 		Failing:   ingest.AllFailureRules,
 		Version:   "test",
@@ -309,7 +283,7 @@ func (w *harness) epoch(t testing.TB) {
 		w.mu.Lock()
 		w.core.Ingest(x)
 		w.mu.Unlock()
-		if w.history.exemplar == nil {
+		if w.exemplar == nil {
 			w.keepExemplar(t, x)
 		}
 	}
@@ -322,15 +296,18 @@ func (w *harness) end(at trace.Nanos) {
 	defer w.mu.Unlock()
 	w.now = at
 	if from, all, ended := w.core.View().EndedPeriod(at); ended {
-		if err := w.history.PutPeriod(store.NewPeriod(from, all)); err != nil {
+		if err := w.store.Past.Put(store.NewPeriod(from, all)); err != nil {
 			panic(err)
 		}
 	}
 	before := w.core.View().Problems.Open()
 	made := w.core.Epoch(at)
-	w.history.mu.Lock()
-	w.history.decisions = append(w.history.decisions, made...)
-	w.history.mu.Unlock()
+	if len(made) > 0 {
+		if err := w.store.Decisions.Put(at, made); err != nil {
+			panic(err)
+		}
+		w.decided = cmp.Or(w.decided, at)
+	}
 	w.Epoch(w.core.View(), before, made)
 }
 
@@ -372,7 +349,7 @@ func kindsOf(events []contract.Event) (all []string) {
 	return all
 }
 
-// keepExemplar stores x as the exemplar of the history.
+// keepExemplar stores x, the trace of the exemplar.
 func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	t.Helper()
 	kept := &trace.Trace{ID: x.ID}
@@ -381,7 +358,21 @@ func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.history.exemplar, w.history.request = kept, request
+	if err := w.store.Traces.Put(kept.ID, request); err != nil {
+		t.Fatal(err)
+	}
+	w.exemplar = kept
+}
+
+// assignExemplar stores the exemplar as the slowest request of group.
+func (w *harness) assignExemplar(t testing.TB, group analysis.Hash) {
+	t.Helper()
+	root := &w.exemplar.Spans[0]
+	slowest := store.Exemplar{Trace: w.exemplar.ID, Start: root.Start, Duration: int64(root.Duration())}
+	if err := w.store.Exemplars.Put(group, &store.Exemplars{Slow: []store.Exemplar{slowest}}); err != nil {
+		t.Fatal(err)
+	}
+	w.group = group
 }
 
 // learned reports whether the core's learning period is over.

@@ -25,12 +25,12 @@ func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool)
 	w.play(t, healthy+1, func() bool { return w.now == begin.Add(healthy*10*time.Second) })
 	w.observeVersion("checkout", "1.5", w.now)
 	w.inject(w.now)
-	w.history.exemplar = nil // the next request becomes the exemplar
+	w.exemplar = nil // the next request becomes the exemplar
 	w.play(t, 60, func() bool {
 		all := w.core.View().Incidents.All()
 		return len(all) > 0 && len(all[0].Types) > 0 && enough(&all[0])
 	})
-	w.history.group = w.core.View().Incidents.All()[0].Types[0].RequestType
+	w.assignExemplar(t, w.core.View().Incidents.All()[0].Types[0].RequestType)
 }
 
 func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
@@ -91,7 +91,7 @@ func TestIncidents(t *testing.T) {
 		t.Error("the notes do not know that it is muted")
 	}
 	d := w.incident(t)
-	if len(d.Exemplars) != 1 || d.Exemplars[0].Trace != w.history.exemplar.ID.String() {
+	if len(d.Exemplars) != 1 || d.Exemplars[0].Trace != w.exemplar.ID.String() {
 		t.Errorf("exemplars %+v", d.Exemplars)
 	}
 	want := []string{"onset", "deploy", "opened"}

@@ -38,7 +38,7 @@ func (w *harness) storeTrace(t testing.TB, number uint64, second int, text strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.history.PutTrace(x.ID, request); err != nil {
+	if err := w.store.Traces.Put(x.ID, request); err != nil {
 		t.Fatal(err)
 	}
 	return store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(x.Spans[0].Duration())}
@@ -65,7 +65,7 @@ func newKept(t testing.TB) (*harness, analysis.Hash) {
 	}
 	e.Slow = append(e.Slow, w.storeTrace(t, 9, 9, fmt.Sprintf(text, 320, "", 0, 318, 317)))
 	e.Failed = append(e.Failed, w.storeTrace(t, 10, 10, "a shop \"GET /cart\" server 0..5ms error tenant=t1"))
-	if err := w.history.PutExemplars(group, e); err != nil {
+	if err := w.store.Exemplars.Put(group, e); err != nil {
 		t.Fatal(err)
 	}
 	return w, group

@@ -27,12 +27,12 @@ func TestGroupLatency(t *testing.T) {
 		}
 		p.Total.Add(ms * 1e6)
 		p.Latency.Add(ms*1e6, 1)
-		all[store.Tick{Group: w.history.group, From: at}] = p
+		all[store.Tick{Group: w.group, From: at}] = p
 	}
-	if err := w.history.AddTicks(all); err != nil {
+	if err := w.store.Ticks.Add(all); err != nil {
 		t.Fatal(err)
 	}
-	path := prefix + "/groups/" + w.history.group.String() + "/latency"
+	path := prefix + "/groups/" + w.group.String() + "/latency"
 	query := "?edge=" + render.At(onset).Format(time.RFC3339)
 	d := decode[contract.GroupLatency](t, w.call(t, http.MethodGet, path+query, nil))
 	if d.BinNs != time.Minute.Nanoseconds() || len(d.Windows) < 58 || d.Usual == nil {

@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func (s *scenario) record(t testing.TB) {
 	t.Helper()
 	w := s.play(t)
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := w.history.Backup(dir); err != nil {
+	if err := w.store.Backup(dir); err != nil {
 		t.Fatal(err)
 	}
 	s.files = make(map[string][]byte)
@@ -61,7 +60,7 @@ func (s *scenario) copy(t testing.TB) *harness {
 			t.Fatal(err)
 		}
 	}
-	w := newHarnessOf(t, p.fault, p.change...)
+	w := newHarnessIn(t, openStore(t, dir), p.fault, p.change...)
 	w.core = engine.NewCore(w.app.Table(), *w.core.View().Options)
 	if err := w.core.Restore(s.state); err != nil {
 		t.Fatal(err)
@@ -70,9 +69,7 @@ func (s *scenario) copy(t testing.TB) *harness {
 	if p.injected > 0 {
 		w.inject(p.injected)
 	}
-	exemplar := *p.history.exemplar
-	w.history.Store, w.history.decisions = openStore(t, dir), slices.Clone(p.history.decisions)
-	w.history.group, w.history.exemplar, w.history.request = p.history.group, &exemplar, p.history.request
+	w.group, w.exemplar, w.decided = p.group, p.exemplar, p.decided
 	w.handlers.PublishEpoch(w.core.View(), nil) // the first epoch of a run has no events
 	return w
 }
@@ -103,7 +100,7 @@ func playTroubled(t testing.TB) *harness {
 		}
 		return evidence && requested
 	})
-	w.history.group = w.problem().Group
+	w.assignExemplar(t, w.problem().Group)
 	w.tracepoint = w.core.View().Searches.Plan().Leases[0].Tracepoint
 	return w
 }

@@ -16,7 +16,9 @@ func TestSpansAreRanked(t *testing.T) {
 	const minRanked = 20
 	w := newHarness(t)
 	id, data := pairOfSpans(t)
-	w.history.exemplar, w.history.request = &trace.Trace{ID: id}, data
+	if err := w.store.Traces.Put(id, data); err != nil {
+		t.Fatal(err)
+	}
 	get := func() contract.Trace {
 		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+id.String(), nil))
 	}

@@ -52,7 +52,7 @@ func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err
 	}
-	oldest, err := s.store.Oldest() // may be earlier than in the copy
+	oldest, err := s.store.Checkpoints.Oldest() // may be earlier than in the copy
 	if err != nil {
 		return false, err
 	}

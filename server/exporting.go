@@ -68,7 +68,7 @@ func (x *exporting) run(ctx context.Context) {
 
 // add queues the exemplars of the problem `of` that the exporter doesn't know yet.
 func (x *exporting) add(of *exportable) error {
-	exemplars, err := x.store.Exemplars(of.group)
+	exemplars, err := x.store.Exemplars.Of(of.group)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (x *exporting) add(of *exportable) error {
 		if x.exporter.Known(e.Trace) {
 			continue
 		}
-		request, err := x.store.Trace(e.Trace)
+		request, err := x.store.Traces.Get(e.Trace)
 		if err != nil {
 			return err
 		}

@@ -95,8 +95,8 @@ func TestExemplarsAreExported(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{
-			kept.PutTrace(x.ID, body),
-			kept.PutExemplars(group, &store.Exemplars{Slow: []store.Exemplar{{Trace: x.ID, Root: x.Spans[0].ID, Duration: 100}}}),
+			kept.Traces.Put(x.ID, body),
+			kept.Exemplars.Put(group, &store.Exemplars{Slow: []store.Exemplar{{Trace: x.ID, Root: x.Spans[0].ID, Duration: 100}}}),
 		} {
 			if err != nil {
 				t.Fatal(err)

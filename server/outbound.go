@@ -96,11 +96,11 @@ type position struct {
 }
 
 // Load implements [query.Positions].
-func (p position) Load(context.Context) (time.Time, error) { return p.store.Position(p.url) }
+func (p position) Load(context.Context) (time.Time, error) { return p.store.Positions.Load(p.url) }
 
 // Save implements [query.Positions].
 func (p position) Save(_ context.Context, through time.Time) error {
-	return p.store.SavePosition(p.url, through)
+	return p.store.Positions.Save(p.url, through)
 }
 
 // epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended.

@@ -151,7 +151,7 @@ func putExemplar(t *testing.T, kept *store.Store, core *engine.Core, x *trace.Tr
 	t.Helper()
 	for g := range core.View().Groups.Each() {
 		e := store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(time.Second)}
-		if err := kept.PutExemplars(g.ID, &store.Exemplars{Slow: []store.Exemplar{e}}); err != nil {
+		if err := kept.Exemplars.Put(g.ID, &store.Exemplars{Slow: []store.Exemplar{e}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -83,69 +83,75 @@ func decodeClosed(key, value []byte) (Closed, error) {
 	return x, nil
 }
 
-// Save replaces the last checkpoint by c. c.Closed has only the traces closed since the last checkpoint; Save adds them
-// to the stored ones, and deletes those that closed before forget. It must not be called concurrently.
+// Checkpoints keeps the last checkpoint and the closed traces.
+type Checkpoints struct{ db database }
+
+// Save replaces the last checkpoint by next. next.Closed has only the traces closed since the last checkpoint; Save
+// adds them to the stored ones, and deletes those that closed before forget. It must not be called concurrently.
 //
 // The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
 // to them. One large commit would fill the queue of the disk, and the journal would wait for all of it.
-func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
-	last, err := s.head()
+func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
+	last, err := c.head()
 	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged checkpoint is replaced
 		return err
 	}
-	h := head{seq: c.Seq, at: c.At, oldest: c.Oldest, first: last.first + last.pieces}
-	if err := s.forgetPieces(h.first, math.MaxUint64); err != nil { // left by a crash
+	h := head{seq: next.Seq, at: next.At, oldest: next.Oldest, first: last.first + last.pieces}
+	if err := c.forgetPieces(h.first, math.MaxUint64); err != nil { // left by a crash
 		return err
 	}
-	for piece := range slices.Chunk(s2.Encode(nil, c.State), pieceSize) {
-		if err := s.db.Set(numbered(keyState, h.first+h.pieces), piece, pebble.Sync); err != nil {
-			return errors.Join(fmt.Errorf("save checkpoint: %w", err), s.forgetPieces(h.first, math.MaxUint64))
+	for piece := range slices.Chunk(s2.Encode(nil, next.State), pieceSize) {
+		if err := c.db.Set(numbered(keyState, h.first+h.pieces), piece, pebble.Sync); err != nil {
+			return errors.Join(during("save checkpoint", err), c.forgetPieces(h.first, math.MaxUint64))
 		}
 		h.pieces++
 	}
-	if err := s.refer(&h, c.Closed, forget); err != nil {
+	if err := c.refer(&h, next.Closed, forget); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
-	return s.forgetPieces(0, h.first)
+	return c.forgetPieces(0, h.first)
 }
 
 // refer makes h the head of the last checkpoint, adds closed to the closed traces, and deletes traces closed before
 // forget.
-func (s *Store) refer(h *head, closed []Closed, forget trace.Nanos) error {
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	if err := b.Set([]byte{keyCheckpoint}, h.append(nil), nil); err != nil {
-		return err
-	}
-	for i, x := range closed {
-		if len(x.Hashes) == 0 {
-			continue
-		}
-		if err := b.Set(closedKey(x.At, i), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
+func (c Checkpoints) refer(h *head, closed []Closed, forget trace.Nanos) error {
+	return c.db.commit(pebble.Sync, func(b *pebble.Batch) error {
+		if err := b.Set([]byte{keyCheckpoint}, h.append(nil), nil); err != nil {
 			return err
 		}
-	}
-	if err := b.DeleteRange([]byte{keyClosed}, numbered(keyClosed, uint64(max(0, forget))), nil); err != nil {
-		return err
-	}
-	return b.Commit(pebble.Sync)
+		for i, x := range closed {
+			if len(x.Hashes) == 0 {
+				continue
+			}
+			if err := b.Set(closedKey(x.At, i), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
+				return err
+			}
+		}
+		return b.DeleteRange([]byte{keyClosed}, numbered(keyClosed, uint64(max(0, forget))), nil)
+	})
 }
 
 // forgetPieces deletes the state pieces with numbers in [from, to).
-func (s *Store) forgetPieces(from, to uint64) error {
-	return s.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
+func (c Checkpoints) forgetPieces(from, to uint64) error {
+	return c.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
 }
 
-// CheckpointBytes returns the size of the last checkpoint's state in bytes, rounded up to whole pieces, or 0 if there
-// is no checkpoint.
-func (s *Store) CheckpointBytes() (uint64, error) {
-	h, err := s.head()
+// Size returns the size of the last checkpoint's state in bytes, rounded up to whole pieces, or 0 if there is no
+// checkpoint.
+func (c Checkpoints) Size() (uint64, error) {
+	h, err := c.head()
 	return h.pieces * pieceSize, err
 }
 
+// Oldest returns the number of the first journal record that the last checkpoint needs, or 0 if there is no checkpoint.
+func (c Checkpoints) Oldest() (uint64, error) {
+	h, err := c.head()
+	return h.oldest, err
+}
+
 // head returns the head of the last checkpoint. It is zero if there is no checkpoint.
-func (s *Store) head() (head, error) {
-	b, err := s.get([]byte{keyCheckpoint})
+func (c Checkpoints) head() (head, error) {
+	b, err := c.db.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {
 		return head{}, err
 	}
@@ -154,19 +160,20 @@ func (s *Store) head() (head, error) {
 
 // Load returns the last checkpoint, or nil if there isn't one. It returns an error wrapping ErrCheckpoint if it is
 // damaged.
-func (s *Store) Load() (*Checkpoint, error) {
-	b, err := s.get([]byte{keyCheckpoint})
+func (c Checkpoints) Load() (*Checkpoint, error) {
+	b, err := c.db.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {
 		return nil, err
 	}
-	head, err := decodeHead(b)
+	h, err := decodeHead(b)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Seq: head.seq, At: head.at, Oldest: head.oldest}
+	last := &Checkpoint{Seq: h.seq, At: h.at, Oldest: h.oldest}
 	var packed []byte
 	pieces := uint64(0)
-	err = s.between(numbered(keyState, head.first), numbered(keyState, head.first+head.pieces), func(_, value []byte) error {
+	from, to := numbered(keyState, h.first), numbered(keyState, h.first+h.pieces)
+	err = c.db.between(from, to, func(_, value []byte) error {
 		packed = append(packed, value...)
 		pieces++
 		return nil
@@ -174,21 +181,19 @@ func (s *Store) Load() (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	if pieces != head.pieces {
-		return nil, fmt.Errorf("%w: %d pieces of %d", ErrCheckpoint, pieces, head.pieces)
+	if pieces != h.pieces {
+		return nil, fmt.Errorf("%w: %d pieces of %d", ErrCheckpoint, pieces, h.pieces)
 	}
-	if c.State, err = decompress(packed); err != nil {
+	if last.State, err = decompress(packed); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
-	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
+	err = c.db.each([]byte{keyClosed}, func(key, value []byte) error {
 		x, err := decodeClosed(key, value)
-		if err == nil {
-			c.Closed = append(c.Closed, x)
-		}
+		last.Closed = append(last.Closed, x)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	return c, nil
+	return last, nil
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,65 +13,87 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PutDecisions stores the decisions of the epoch that ended at the time at. It replaces those stored for the same time.
-func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
-	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, appendValue(decisions)), pebble.Sync); err != nil {
-		return fmt.Errorf("store decisions: %w", err)
-	}
-	return nil
+// Decisions keeps decisions by the end of their epoch.
+type Decisions struct{ db database }
+
+func epochKey(at trace.Nanos) []byte { return numbered(keyDecisions, uint64(max(0, at))) }
+
+func epochOf(key []byte) trace.Nanos { return trace.Nanos(binary.BigEndian.Uint64(key[1:])) }
+
+// Put stores the decisions of the epoch that ended at the time at. It replaces those stored for the same time.
+func (d Decisions) Put(at trace.Nanos, decisions []search.Decision) error {
+	err := d.db.Set(epochKey(at), s2.Encode(nil, appendValue(decisions)), pebble.Sync)
+	return during("store decisions", err)
 }
 
-// Decisions returns the decisions of whole epochs that ended in [from, to), oldest first. It reads epochs from the
-// oldest on, or from the newest back if newest is true, until it has at least limit decisions.
-func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []search.Decision, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{
-		LowerBound: numbered(keyDecisions, uint64(max(0, from))), UpperBound: numbered(keyDecisions, uint64(max(0, to))),
+// Between returns the decisions of whole epochs that ended in [from, to), oldest first. It reads epochs from the oldest
+// on, or from the newest back if newest is true, until it has at least limit decisions.
+func (d Decisions) Between(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
+	scan := d.db.between
+	if newest {
+		scan = d.db.backward
+	}
+	var epochs [][]search.Decision
+	n := 0
+	err := scan(epochKey(from), epochKey(to), func(key, packed []byte) error {
+		if n >= limit {
+			return errEnough
+		}
+		decisions, err := decodeDecisions(packed)
+		if err != nil {
+			return fmt.Errorf("decisions of %d: %w", epochOf(key), err)
+		}
+		epochs = append(epochs, decisions)
+		n += len(decisions)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read decisions: %w", err)
 	}
-	defer func() {
-		if e := it.Close(); err == nil && e != nil {
-			err = fmt.Errorf("read decisions: %w", e)
-		}
-	}()
-	first, next := it.First, it.Next
 	if newest {
-		first, next = it.Last, it.Prev
+		slices.Reverse(epochs)
 	}
-	for ok := first(); ok && len(all) < limit; ok = next() {
-		packed, err := it.ValueAndErr()
-		if err != nil {
-			return nil, fmt.Errorf("read decisions: %w", err)
-		}
-		of, err := decodeDecisions(packed)
-		if err != nil {
-			return nil, fmt.Errorf("decisions of %d: %w", binary.BigEndian.Uint64(it.Key()[1:]), err)
-		}
-		if newest {
-			of = append(of, all...)
-			all = of
-		} else {
-			all = slices.Concat(all, of)
-		}
-	}
-	return all, nil
+	return slices.Concat(epochs...), nil
 }
 
-// EncodedDecisions yields the encoded decisions of each epoch, oldest first. Each slice is valid until the next
-// iteration. An error ends the sequence.
-func (s *Store) EncodedDecisions() iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		stop := errors.New("enough")
-		err := s.each([]byte{keyDecisions}, func(_, packed []byte) error {
-			data, err := decompress(packed)
-			if err == nil && !yield(data, nil) {
-				err = stop
+// Encoded yields the encoded decisions of each epoch, oldest first. Each slice is valid until the next iteration. An
+// error ends the sequence.
+func (d Decisions) Encoded() iter.Seq2[[]byte, error] {
+	return yieldEpochs(d, func(_ trace.Nanos, packed []byte) ([]byte, error) { return decompress(packed) })
+}
+
+// Epoch summarizes the decisions at the end of one epoch for retention.
+type Epoch struct {
+	At       trace.Nanos      // end of the epoch
+	Size     int64            // bytes on disk
+	Subjects []search.Subject // problems and incidents that the decisions are about
+}
+
+// Epochs yields the epochs with decisions, oldest first. An error ends the sequence.
+func (d Decisions) Epochs() iter.Seq2[Epoch, error] {
+	return yieldEpochs(d, func(at trace.Nanos, packed []byte) (Epoch, error) {
+		decisions, err := decodeDecisions(packed)
+		e := Epoch{At: at, Size: int64(len(packed))}
+		for i := range decisions {
+			e.Subjects = append(e.Subjects, decisions[i].Subject)
+		}
+		return e, err
+	})
+}
+
+// yieldEpochs yields the results of read for each epoch, oldest first, up to the first error.
+func yieldEpochs[T any](d Decisions, read func(at trace.Nanos, packed []byte) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		err := d.db.each([]byte{keyDecisions}, func(key, packed []byte) error {
+			x, err := read(epochOf(key), packed)
+			if err == nil && !yield(x, nil) {
+				err = errEnough
 			}
 			return err
 		})
-		if err != nil && !errors.Is(err, stop) {
-			yield(nil, fmt.Errorf("read decisions: %w", err))
+		if err != nil {
+			var zero T
+			yield(zero, fmt.Errorf("read decisions: %w", err))
 		}
 	}
 }
@@ -85,11 +106,12 @@ func decodeDecisions(packed []byte) ([]search.Decision, error) {
 	return decodeValue[[]search.Decision](data)
 }
 
-// DeleteDecisionsBefore deletes the decisions of epochs that ended before the given time.
-func (s *Store) DeleteDecisionsBefore(before trace.Nanos) error {
-	err := s.db.DeleteRange(numbered(keyDecisions, 0), numbered(keyDecisions, uint64(max(0, before))), pebble.NoSync)
-	if err != nil {
-		return fmt.Errorf("delete decisions: %w", err)
-	}
-	return nil
+// Delete deletes the decisions of the epoch that ended at the time at.
+func (d Decisions) Delete(at trace.Nanos) error {
+	return during("delete decisions", d.db.Delete(epochKey(at), pebble.NoSync))
+}
+
+// DeleteBefore deletes the decisions of epochs that ended before the given time.
+func (d Decisions) DeleteBefore(before trace.Nanos) error {
+	return during("delete decisions", d.db.DeleteRange(epochKey(0), epochKey(before), pebble.NoSync))
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -51,25 +51,29 @@ func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	}
 }
 
-func groupKey(group analysis.Hash) []byte {
-	return binary.BigEndian.AppendUint64(numbered(keyExemplars, group.Hi), group.Lo)
+// GroupExemplars keeps the exemplars of groups, without their traces.
+type GroupExemplars struct{ db database }
+
+func groupKey(group analysis.Hash) []byte { return appendHash([]byte{keyExemplars}, group) }
+
+// Put stores e as the exemplars of group and replaces earlier ones.
+func (x GroupExemplars) Put(group analysis.Hash, e *Exemplars) error {
+	return x.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
 
-func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
-
-// PutExemplars stores e as the exemplars of group and replaces earlier ones. It does not store or delete traces.
-func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
-	return s.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
+// Delete deletes the exemplars of group.
+func (x GroupExemplars) Delete(group analysis.Hash) error {
+	return x.db.Delete(groupKey(group), pebble.NoSync)
 }
 
-// DeleteExemplars deletes the exemplars of group, but not their traces.
-func (s *Store) DeleteExemplars(group analysis.Hash) error {
-	return s.db.Delete(groupKey(group), pebble.NoSync)
+// Of returns the exemplars of group. The result is empty if the group is unknown.
+func (x GroupExemplars) Of(group analysis.Hash) (*Exemplars, error) {
+	return x.db.exemplars(groupKey(group))
 }
 
-// Exemplars returns the exemplars of group. The result is empty if the group is unknown.
-func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
-	value, err := s.get(groupKey(group))
+// exemplars returns the exemplars under key. The result is empty if the key doesn't exist.
+func (d database) exemplars(key []byte) (*Exemplars, error) {
+	value, err := d.get(key)
 	if err != nil || value == nil {
 		return &Exemplars{}, err
 	}
@@ -84,37 +88,91 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 	return &e, nil
 }
 
-// EachExemplars calls f with the exemplars of every group. An error of f ends it.
-func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) error {
-	return s.each([]byte{keyExemplars}, func(key, value []byte) error {
-		if len(key) != 1+16 {
+// Each calls f with the exemplars of every group. An error of f ends it.
+func (x GroupExemplars) Each(f func(group analysis.Hash, e *Exemplars) error) error {
+	return x.db.eachExemplars([]byte{keyExemplars}, 1+hashSize, func(key []byte, e *Exemplars) error {
+		return f(hashAt(key[1:]), e)
+	})
+}
+
+// eachExemplars calls f with all exemplars under prefix, whose keys must have the given size.
+func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *Exemplars) error) error {
+	return d.each(prefix, func(key, value []byte) error {
+		if len(key) != size {
 			return fmt.Errorf("%w: key of exemplars of %d bytes", codec.ErrCorrupt, len(key))
 		}
 		e, err := decodeExemplars(value)
 		if err != nil {
 			return err
 		}
-		return f(analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])}, e)
+		return f(key, e)
 	})
 }
 
-// PutTrace stores the trace id, which request contains as an OTLP export request in protobuf.
-func (s *Store) PutTrace(id trace.ID, request []byte) error {
-	return s.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
+// KeptExemplars keeps exemplars for problems and incidents, by group, when the groups have newer ones. It doesn't keep
+// their traces.
+type KeptExemplars struct{ db database }
+
+// keptKey returns the key of the exemplars of group that are kept for the problem or incident `of`.
+func keptKey(of search.Subject, group analysis.Hash) []byte {
+	return appendHash(subjectKey(keyKept, of), group)
 }
 
-// DeleteTrace deletes the trace id, if it is stored.
-func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
+// Put stores e as the exemplars of group that are kept for the problem or incident `of`, and replaces earlier ones. If
+// e is empty, it only deletes the earlier ones.
+func (x KeptExemplars) Put(of search.Subject, group analysis.Hash, e *Exemplars) error {
+	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
+		return x.db.Delete(keptKey(of, group), pebble.NoSync)
+	}
+	return x.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
+}
 
-// TraceSize returns the compressed size in bytes of the stored trace id, or 0 if it is not stored.
-func (s *Store) TraceSize(id trace.ID) (int64, error) {
-	packed, err := s.get(traceKey(id))
+// Of returns the exemplars of group that are kept for the problem or incident `of`. The result is empty if there are
+// none.
+func (x KeptExemplars) Of(of search.Subject, group analysis.Hash) (*Exemplars, error) {
+	return x.db.exemplars(keptKey(of, group))
+}
+
+// Each calls f with all kept exemplars, by subject and group. An error of f ends it.
+func (x KeptExemplars) Each(f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
+	return x.each([]byte{keyKept}, f)
+}
+
+// EachFor calls f with the exemplars kept for the problem or incident `of`, by group. An error of f ends it.
+func (x KeptExemplars) EachFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
+	return x.each(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error {
+		return f(group, e)
+	})
+}
+
+func (x KeptExemplars) each(prefix []byte, f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
+	return x.db.eachExemplars(prefix, subjectKeySize+hashSize, func(key []byte, e *Exemplars) error {
+		return f(subjectOf(key), hashAt(key[subjectKeySize:]), e)
+	})
+}
+
+// Traces keeps the traces of exemplars.
+type Traces struct{ db database }
+
+func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
+
+// Put stores the trace id, which request contains as an OTLP export request in protobuf.
+func (t Traces) Put(id trace.ID, request []byte) error {
+	return t.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
+}
+
+// Delete deletes the trace id, if it is stored.
+func (t Traces) Delete(id trace.ID) error { return t.db.Delete(traceKey(id), pebble.NoSync) }
+
+// Size returns the compressed size in bytes of the stored trace id, or 0 if it is not stored.
+func (t Traces) Size(id trace.ID) (int64, error) {
+	packed, err := t.db.get(traceKey(id))
 	return int64(len(packed)), err
 }
 
-// Trace returns the stored trace id as an OTLP export request in protobuf, or nil if it is not stored.
-func (s *Store) Trace(id trace.ID) ([]byte, error) {
-	packed, err := s.get(traceKey(id))
+// Get returns the stored trace id as an OTLP export request in protobuf, or nil if it is not stored.
+func (t Traces) Get(id trace.ID) ([]byte, error) {
+	packed, err := t.db.get(traceKey(id))
 	if err != nil || packed == nil {
 		return nil, err
 	}

@@ -25,21 +25,22 @@ type Located struct {
 // MaxLocated limits the number of places whose evidence is kept.
 const MaxLocated = 2000
 
+// Places keeps the evidence of located places, by problem or incident.
+type Places struct{ db database }
+
 func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
-// PutLocated stores x and replaces earlier evidence for the same problem or incident. It is durable once the next
-// checkpoint is.
-func (s *Store) PutLocated(x *Located) error {
+// Put stores x and replaces earlier evidence for the same problem or incident. It is durable once the next checkpoint
+// is.
+func (p Places) Put(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
-	if err := s.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync); err != nil {
-		return fmt.Errorf("store the evidence of a place: %w", err)
-	}
-	return nil
+	err := p.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync)
+	return during("store the evidence of a place", err)
 }
 
-// Located returns the evidence for the problem or incident `of`, or nil if it is not kept.
-func (s *Store) Located(of search.Subject) (*Located, error) {
-	value, err := s.get(locatedKey(of))
+// Get returns the evidence for the problem or incident `of`, or nil if it is not kept.
+func (p Places) Get(of search.Subject) (*Located, error) {
+	value, err := p.db.get(locatedKey(of))
 	if err != nil || value == nil {
 		return nil, err
 	}
@@ -59,11 +60,11 @@ func locatedAt(value []byte) (trace.Nanos, error) {
 	return trace.Nanos(binary.BigEndian.Uint64(value)), nil
 }
 
-// TrimLocated deletes evidence from before the given time, and the oldest beyond MaxLocated, but keeps the evidence for
+// Trim deletes evidence from before the given time, and the oldest beyond MaxLocated, but keeps the evidence for
 // the problems and incidents in held.
-func (s *Store) TrimLocated(before trace.Nanos, held map[search.Subject]bool) error {
+func (p Places) Trim(before trace.Nanos, held map[search.Subject]bool) error {
 	var all []Located
-	err := s.each([]byte{keyLocated}, func(key, value []byte) error {
+	err := p.db.each([]byte{keyLocated}, func(key, value []byte) error {
 		if len(key) != subjectKeySize {
 			return fmt.Errorf("%w: key of the evidence of a place of %d bytes", codec.ErrCorrupt, len(key))
 		}
@@ -77,12 +78,14 @@ func (s *Store) TrimLocated(before trace.Nanos, held map[search.Subject]bool) er
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b Located) int { return cmp.Or(cmp.Compare(b.At, a.At), a.Of.Compare(b.Of)) }) // newest first
+	slices.SortFunc(all, func(a, b Located) int { // newest first
+		return cmp.Or(cmp.Compare(b.At, a.At), a.Of.Compare(b.Of))
+	})
 	for i := range all {
 		if i < MaxLocated && all[i].At >= before {
 			continue
 		}
-		if err := s.db.Delete(locatedKey(all[i].Of), pebble.NoSync); err != nil {
+		if err := p.db.Delete(locatedKey(all[i].Of), pebble.NoSync); err != nil {
 			return fmt.Errorf("delete the evidence of a place: %w", err)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 const (
-	rememberEvents = 24 * time.Hour // retention of the identities of events: longer than the period that a restart replays
+	rememberEvents = 24 * time.Hour // retention of event identities: longer than the period that a restart replays
 	forgetEvery    = time.Hour      // interval between deletions of old identities
 )
 
@@ -48,7 +48,7 @@ type Message struct {
 	Endpoint string         `json:"endpoint"` // name of the endpoint
 	Event    string         `json:"event"`    // type of the event
 	Format   string         `json:"format"`   // of Body
-	Subject  search.Subject `json:"subject"`  // messages about one subject are delivered in order; zero if it is about none
+	Subject  search.Subject `json:"subject"`  // delivered in order with others about it; zero: about nothing
 	At       trace.Nanos    `json:"at"`       // time of the event
 	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
@@ -65,7 +65,7 @@ var ErrNoMessage = errors.New("there is no such message")
 // it is resent or dropped. Changes are durable when a method returns. The outbox is bounded: it drops the oldest dead
 // letter first, then the oldest message. It is safe for concurrent use.
 type Outbox struct {
-	db     *Store
+	db     database
 	limits OutboxLimits
 
 	mu      sync.Mutex                // guards the fields below
@@ -94,7 +94,7 @@ type OutboxStats struct {
 
 // OpenOutbox returns the outbox of the store. It must be called only once.
 func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
-	o := &Outbox{db: s, limits: limits, waiting: make(map[string][]*outboxEntry), next: 1}
+	o := &Outbox{db: s.db, limits: limits, waiting: make(map[string][]*outboxEntry), next: 1}
 	for _, kind := range []byte{outboxWaiting, outboxDead} {
 		if err := o.load(kind); err != nil {
 			return nil, fmt.Errorf("open outbox: %w", err)
@@ -163,22 +163,20 @@ func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if value, err := o.db.get(known); value != nil || err != nil {
 		return false, err
 	}
-	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	if err := b.Set(known, binary.BigEndian.AppendUint64(nil, uint64(now)), nil); err != nil {
-		return false, err
-	}
 	added := make([]*outboxEntry, 0, len(messages))
-	for i := range messages {
-		l := &outboxEntry{Message: messages[i]}
-		l.Number, l.Put, l.Next, l.Size = o.next+uint64(i), now, now, int64(len(l.Body))
-		if err := b.Set(messageKey(outboxWaiting, l.Number), encodeMessage(&l.Message), nil); err != nil {
-			return false, err
+	err := o.db.commit(pebble.Sync, func(b *pebble.Batch) error {
+		for i := range messages {
+			l := &outboxEntry{Message: messages[i]}
+			l.Number, l.Put, l.Next, l.Size = o.next+uint64(i), now, now, int64(len(l.Body))
+			if err := b.Set(messageKey(outboxWaiting, l.Number), encodeMessage(&l.Message), nil); err != nil {
+				return err
+			}
+			l.Body = nil
+			added = append(added, l)
 		}
-		l.Body = nil
-		added = append(added, l)
-	}
-	if err := b.Commit(pebble.Sync); err != nil {
+		return b.Set(known, binary.BigEndian.AppendUint64(nil, uint64(now)), nil)
+	})
+	if err != nil {
 		return false, fmt.Errorf("put event %s into the outbox: %w", messages[0].ID, err)
 	}
 	for _, l := range added {
@@ -197,7 +195,7 @@ func (o *Outbox) shrink() error {
 		if l == nil {
 			return nil
 		}
-		if err := o.db.db.Delete(messageKey(kind, l.Number), pebble.Sync); err != nil {
+		if err := o.db.Delete(messageKey(kind, l.Number), pebble.Sync); err != nil {
 			return err
 		}
 		o.remove(l)
@@ -294,7 +292,7 @@ func (o *Outbox) Done(m *Message) error {
 	if l == nil {
 		return nil // it was dropped
 	}
-	if err := o.db.db.Delete(messageKey(outboxWaiting, m.Number), pebble.Sync); err != nil {
+	if err := o.db.Delete(messageKey(outboxWaiting, m.Number), pebble.Sync); err != nil {
 		return err
 	}
 	o.remove(l)
@@ -322,7 +320,7 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	l.Attempts, l.Next, l.Error = l.Attempts+1, at, why
 	changed := l.Message
 	changed.Body = m.Body
-	return o.db.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
+	return o.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
 // MoveToDeadLetters records that the last attempt to deliver m failed, and why, and makes m a dead letter.
@@ -359,13 +357,12 @@ func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	}
 	changed := l.Message
 	changed.Number, changed.Body = number, m.Body
-	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	err = errors.Join(b.Delete(messageKey(from, l.Number), nil), b.Set(messageKey(to, number), encodeMessage(&changed), nil))
-	if err != nil {
-		return err
-	}
-	return b.Commit(pebble.Sync)
+	return o.db.commit(pebble.Sync, func(b *pebble.Batch) error {
+		return errors.Join(
+			b.Delete(messageKey(from, l.Number), nil),
+			b.Set(messageKey(to, number), encodeMessage(&changed), nil),
+		)
+	})
 }
 
 // Resend makes the dead letter with the given number the last waiting message, under a new number. If the message is
@@ -410,7 +407,7 @@ func (o *Outbox) Drop(number uint64) error {
 	if !found {
 		return ErrNoMessage
 	}
-	if err := o.db.db.Delete(messageKey(outboxDead, number), pebble.Sync); err != nil {
+	if err := o.db.Delete(messageKey(outboxDead, number), pebble.Sync); err != nil {
 		return err
 	}
 	o.remove(o.dead[at])
@@ -447,18 +444,14 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 
 // forget deletes the identities of events that were put before the given time.
 func (o *Outbox) forget(before trace.Nanos) error {
-	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	err := o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
-		if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
-			return nil
-		}
-		return b.Delete(key, nil)
+	return o.db.commit(pebble.NoSync, func(b *pebble.Batch) error { // if it is lost, the next call deletes them
+		return o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
+			if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
+				return nil
+			}
+			return b.Delete(key, nil)
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return b.Commit(pebble.NoSync) // the next call deletes the rest
 }
 
 // List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than `after`, in

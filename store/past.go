@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -21,7 +22,10 @@ import (
 // 	keyPeriods day group number  the requests in a period of group.Period, with a histogram
 // 	keyDays    day group         statistics of the periods of group.LongPeriod
 //
-// PackDays replaces the former by the latter.
+// Pack replaces the former by the latter.
+
+// Past keeps the windows of groups.
+type Past struct{ db database }
 
 // dayKey returns the key prefix under first of the UTC day that contains the time day.
 func dayKey(first byte, day trace.Nanos) []byte {
@@ -30,18 +34,18 @@ func dayKey(first byte, day trace.Nanos) []byte {
 
 // pastKey returns the key under first of the group id on the day that contains the time day.
 func pastKey(first byte, day trace.Nanos, id analysis.Hash) []byte {
-	key := binary.BigEndian.AppendUint64(dayKey(first, day), id.Hi)
-	return binary.BigEndian.AppendUint64(key, id.Lo)
+	return appendHash(dayKey(first, day), id)
 }
 
 const (
-	pastKeySize   = 1 + 4 + 16
+	pastKeySize   = 1 + 4 + hashSize
 	periodKeySize = pastKeySize + 2
 )
 
 // periodKey returns the key of the group id in the period that starts at `from`.
 func periodKey(from trace.Nanos, id analysis.Hash) []byte {
-	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(from%trace.Nanos(group.Day)/trace.Nanos(group.Period)))
+	number := from % trace.Nanos(group.Day) / trace.Nanos(group.Period)
+	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(number))
 }
 
 // dayOf and groupOf return the day and the group of key. periodOf returns the start of its period.
@@ -49,16 +53,11 @@ func dayOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(group.Day)
 }
 
-func groupOf(key []byte) analysis.Hash {
-	return analysis.Hash{Hi: binary.BigEndian.Uint64(key[5:]), Lo: binary.BigEndian.Uint64(key[13:])}
-}
+func groupOf(key []byte) analysis.Hash { return hashAt(key[1+4:]) }
 
 func periodOf(key []byte) trace.Nanos {
 	return dayOf(key) + trace.Nanos(binary.BigEndian.Uint16(key[pastKeySize:]))*trace.Nanos(group.Period)
 }
-
-// batchBytes is the size at which a batch of windows is committed.
-const batchBytes = 1 << 20
 
 // Period holds the encoded requests of groups in one period.
 type Period struct {
@@ -78,39 +77,33 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// PutPeriod stores p and replaces what is stored for its groups in the same period. They are durable once the next
+// Put stores period and replaces what is stored for its groups in the same period. They are durable once the next
 // checkpoint is.
-func (s *Store) PutPeriod(p *Period) error {
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	begin := 0
-	for i, id := range p.groups {
-		value := p.values[begin:p.ends[i]]
-		begin = p.ends[i]
-		if err := b.Set(periodKey(p.from, id), value, nil); err != nil {
-			return err
+func (p Past) Put(period *Period) error {
+	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
+		begin := 0
+		for i, id := range period.groups {
+			value := period.values[begin:period.ends[i]]
+			begin = period.ends[i]
+			if err := b.Set(periodKey(period.from, id), value, nil); err != nil {
+				return err
+			}
+			if err := commitLarge(b); err != nil {
+				return err
+			}
 		}
-		if b.Len() < batchBytes {
-			continue
-		}
-		if err := b.Commit(pebble.NoSync); err != nil {
-			return fmt.Errorf("store windows: %w", err)
-		}
-		b.Reset()
-	}
-	if err := b.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("store windows: %w", err)
-	}
-	return nil
+		return nil
+	})
+	return during("store windows", err)
 }
 
 // Windows returns the windows of the group id that overlap [from, to), oldest first. They have their stored length or,
 // if long is true, the length [group.LongPeriod].
-func (s *Store) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error) {
+func (p Past) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error) {
 	var all []group.Numbers
 	from = max(0, from)
 	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {
-		of, err := s.day(id, day, long)
+		of, err := p.day(id, day, long)
 		if err != nil {
 			return nil, fmt.Errorf("read windows: %w", err)
 		}
@@ -120,18 +113,51 @@ func (s *Store) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]gr
 }
 
 // day returns the windows of the group id on day, joined to long ones if long is true.
-func (s *Store) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers, error) {
-	p := packer{long: long}
-	first := pastKey(keyPeriods, day, id)
-	err := s.between(first, append(slices.Clone(first), 255, 255), p.add)
-	if p.end(); err != nil || len(p.all) > 0 {
-		return p.all, err
+func (p Past) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers, error) {
+	x := packer{long: long}
+	err := p.eachPeriod(id, day, x.add)
+	if x.end(); err != nil || len(x.all) > 0 {
+		return x.all, err
 	}
-	value, err := s.get(pastKey(keyDays, day, id))
+	value, err := p.db.get(pastKey(keyDays, day, id))
 	if err != nil || value == nil {
 		return nil, err
 	}
 	return group.DecodeDay(value, day)
+}
+
+// eachPeriod calls f with the periods of the group id on day.
+func (p Past) eachPeriod(id analysis.Hash, day trace.Nanos, f func(key, value []byte) error) error {
+	first := pastKey(keyPeriods, day, id)
+	return p.db.between(first, append(slices.Clone(first), 255, 255), f)
+}
+
+// Periods returns the requests of the group id in the periods of [group.Period] that overlap [from, to), oldest first.
+// Packed periods are omitted.
+func (p Past) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
+	from = max(0, from)
+	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {
+		err = errors.Join(err, p.eachPeriod(id, day, func(key, value []byte) error {
+			at, past, err := decodePeriod(key, value)
+			if err == nil && at.Add(group.Period) > from && at < to {
+				all = append(all, group.PastWindow{From: at, To: at.Add(group.Period), Past: past})
+			}
+			return err
+		}))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read windows: %w", err)
+	}
+	return all, nil
+}
+
+// decodePeriod returns the start of a stored period and its requests.
+func decodePeriod(key, value []byte) (from trace.Nanos, past group.Past, err error) {
+	if len(key) != periodKeySize {
+		return 0, group.Past{}, fmt.Errorf("%w: key of a window of %d bytes", codec.ErrCorrupt, len(key))
+	}
+	past, err = group.DecodePast(value)
+	return periodOf(key), past, err
 }
 
 // packer converts the stored periods of a group on one day to windows.
@@ -143,14 +169,10 @@ type packer struct {
 }
 
 func (p *packer) add(key, value []byte) error {
-	if len(key) != periodKeySize {
-		return fmt.Errorf("%w: key of a window of %d bytes", codec.ErrCorrupt, len(key))
-	}
-	past, err := group.DecodePast(value)
+	from, past, err := decodePeriod(key, value)
 	if err != nil {
 		return err
 	}
-	from := periodOf(key)
 	if p.long {
 		from -= from % trace.Nanos(group.LongPeriod)
 	}
@@ -175,64 +197,48 @@ func (p *packer) end() {
 	p.past = group.Past{}
 }
 
-// PackDays joins the windows of all days that ended by the given time to windows of [group.LongPeriod]. Packing a day
-// twice changes nothing.
-func (s *Store) PackDays(ended trace.Nanos) error {
+// Pack joins the windows of all days that ended by the given time to windows of [group.LongPeriod]. Packing a day twice
+// changes nothing.
+func (p Past) Pack(ended trace.Nanos) error {
 	for {
-		day, ok, err := s.firstDay(keyPeriods)
-		if err != nil || !ok || day.Add(group.Day) > ended {
+		first, err := p.db.first([]byte{keyPeriods}, []byte{keyPeriods + 1})
+		if err != nil || first == nil || dayOf(first).Add(group.Day) > ended {
 			return err
 		}
-		if err := s.packDay(day); err != nil {
+		if err := p.packDay(dayOf(first)); err != nil {
 			return fmt.Errorf("pack windows: %w", err)
 		}
 	}
 }
 
-// firstDay returns the first day with windows under first. ok is false if there is none.
-func (s *Store) firstDay(first byte) (day trace.Nanos, ok bool, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
-	if err != nil {
-		return 0, false, err
-	}
-	if ok = it.First(); ok {
-		day = dayOf(it.Key())
-	}
-	return day, ok, errors.Join(it.Error(), it.Close())
-}
-
-func (s *Store) packDay(day trace.Nanos) error {
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	of, p := analysis.Hash{}, packer{long: true}
-	flush := func() error {
-		if p.end(); len(p.all) == 0 {
-			return nil
-		}
-		err := b.Set(pastKey(keyDays, day, of), group.AppendDay(nil, p.all), nil)
-		if p.all = p.all[:0]; err != nil || b.Len() < batchBytes {
-			return err
-		}
-		err = b.Commit(pebble.NoSync)
-		b.Reset()
-		return err
-	}
-	err := s.between(dayKey(keyPeriods, day), dayKey(keyPeriods, day.Add(group.Day)), func(key, value []byte) error {
-		if len(key) == periodKeySize && groupOf(key) != of {
-			if err := flush(); err != nil {
+func (p Past) packDay(day trace.Nanos) error {
+	from, to := dayKey(keyPeriods, day), dayKey(keyPeriods, day.Add(group.Day))
+	return p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
+		of, x := analysis.Hash{}, packer{long: true}
+		flush := func() error {
+			if x.end(); len(x.all) == 0 {
+				return nil
+			}
+			if err := b.Set(pastKey(keyDays, day, of), group.AppendDay(nil, x.all), nil); err != nil {
 				return err
 			}
-			of = groupOf(key)
+			x.all = x.all[:0]
+			return commitLarge(b)
 		}
-		return p.add(key, value)
+		err := p.db.between(from, to, func(key, value []byte) error {
+			if len(key) == periodKeySize && groupOf(key) != of {
+				if err := flush(); err != nil {
+					return err
+				}
+				of = groupOf(key)
+			}
+			return x.add(key, value)
+		})
+		if err := errors.Join(err, flush()); err != nil {
+			return err
+		}
+		return b.DeleteRange(from, to, nil)
 	})
-	if err := errors.Join(err, flush()); err != nil {
-		return err
-	}
-	if err := b.DeleteRange(dayKey(keyPeriods, day), dayKey(keyPeriods, day.Add(group.Day)), nil); err != nil {
-		return err
-	}
-	return b.Commit(pebble.NoSync)
 }
 
 // PastDay is a day with stored windows.
@@ -241,47 +247,45 @@ type PastDay struct {
 	Size int64 // approximate bytes on disk
 }
 
-// PastDays returns the days with stored windows, oldest first.
-func (s *Store) PastDays() ([]PastDay, error) {
+// Days returns the days with stored windows, oldest first.
+func (p Past) Days() ([]PastDay, error) {
 	sizes := make(map[trace.Nanos]int64)
 	for _, first := range []byte{keyPeriods, keyDays} {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
-		if err != nil {
-			return nil, fmt.Errorf("read the days of windows: %w", err)
-		}
-		for ok := it.First(); ok; {
-			day := dayOf(it.Key())
-			next := dayKey(first, day.Add(group.Day))
-			n, err := s.db.EstimateDiskUsage(dayKey(first, day), next)
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("read the days of windows: %w", err), it.Close())
-			}
-			sizes[day] += int64(n)
-			ok = it.SeekGE(next)
-		}
-		if err := errors.Join(it.Error(), it.Close()); err != nil {
+		if err := p.addSizes(first, sizes); err != nil {
 			return nil, fmt.Errorf("read the days of windows: %w", err)
 		}
 	}
 	var days []PastDay
-	for day, size := range sizes {
-		days = append(days, PastDay{day, size})
+	for _, day := range slices.Sorted(maps.Keys(sizes)) {
+		days = append(days, PastDay{day, sizes[day]})
 	}
-	slices.SortFunc(days, func(a, b PastDay) int { return int((a.Day - b.Day) / trace.Nanos(group.Day)) })
 	return days, nil
 }
 
-// DeletePastBefore deletes the windows of all days that ended by the time at.
-func (s *Store) DeletePastBefore(at trace.Nanos) error {
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	for _, first := range []byte{keyPeriods, keyDays} {
-		if err := b.DeleteRange(dayKey(first, 0), dayKey(first, at), nil); err != nil {
+// addSizes adds the sizes of the windows under first to sizes, by day.
+func (p Past) addSizes(first byte, sizes map[trace.Nanos]int64) error {
+	for from := []byte{first}; ; {
+		key, err := p.db.first(from, []byte{first + 1})
+		if err != nil || key == nil {
 			return err
 		}
+		day := dayOf(key)
+		from = dayKey(first, day.Add(group.Day))
+		n, err := p.db.EstimateDiskUsage(dayKey(first, day), from)
+		if err != nil {
+			return err
+		}
+		sizes[day] += int64(n)
 	}
-	if err := b.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("delete windows: %w", err)
-	}
-	return nil
+}
+
+// DeleteBefore deletes the windows of all days that ended by the time at.
+func (p Past) DeleteBefore(at trace.Nanos) error {
+	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
+		return errors.Join(
+			b.DeleteRange(dayKey(keyPeriods, 0), dayKey(keyPeriods, at), nil),
+			b.DeleteRange(dayKey(keyDays, 0), dayKey(keyDays, at), nil),
+		)
+	})
+	return during("delete windows", err)
 }

@@ -66,7 +66,7 @@ func (w written) put(t *testing.T, r *rand.Rand, s *Store, from trace.Nanos) {
 		}
 		w[id][from] = *p
 	}
-	must(t, s.PutPeriod(NewPeriod(from, maps.All(all))))
+	must(t, s.Past.Put(NewPeriod(from, maps.All(all))))
 }
 
 // pastGroups has groups whose keys are neighbours.
@@ -93,11 +93,11 @@ func TestWindowsAreRestored(t *testing.T) {
 			}
 		}
 		packed := firstDay.Add(time.Duration(r.IntN(4))*group.Day + time.Hour)
-		must(t, s.PackDays(packed))
-		must(t, s.PackDays(packed)) // it changes nothing
+		must(t, s.Past.Pack(packed))
+		must(t, s.Past.Pack(packed)) // it changes nothing
 		deleted := firstDay.Add(time.Duration(r.IntN(3))*group.Day + time.Hour)
-		must(t, s.DeletePastBefore(deleted))
-		must(t, s.Save(&Checkpoint{Seq: 1, State: []byte("state")}, 0)) // makes the windows durable
+		must(t, s.Past.DeleteBefore(deleted))
+		must(t, s.Checkpoints.Save(&Checkpoint{Seq: 1, State: []byte("state")}, 0)) // makes the windows durable
 		killed := t.TempDir()
 		must(t, os.CopyFS(killed, os.DirFS(dir)))
 		must(t, s.Close())
@@ -118,13 +118,13 @@ func TestWindowsAreRestored(t *testing.T) {
 				{deleted, end, true, group.LongPeriod, nearly},
 				{firstDay.Add(3*group.Day + group.Period + 1), firstDay.Add(3*group.Day + 3*group.Period), false, group.Period, exact},
 			} {
-				got, err := s.Windows(id, c.from, c.to, c.long)
+				got, err := s.Past.Windows(id, c.from, c.to, c.long)
 				must(t, err)
 				if diff := cmp.Diff(w.numbers(id, c.from, c.to, c.length), got, c.equal, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("seed %d, group %v in [%d, %d), long %t:\n%s", seed, id, c.from, c.to, c.long, diff)
 				}
 			}
-			if got, err := s.Windows(id, 0, deleted, false); err != nil || len(got) > 0 {
+			if got, err := s.Past.Windows(id, 0, deleted, false); err != nil || len(got) > 0 {
 				t.Errorf("%d windows of deleted days are left, error %v", len(got), err)
 			}
 		}
@@ -138,7 +138,7 @@ func TestPastDays(t *testing.T) {
 	for day := range 3 {
 		for k := range 270 {
 			from := firstDay.Add(time.Duration(day)*group.Day + time.Duration(k)*group.Period)
-			must(t, s.PutPeriod(NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
+			must(t, s.Past.Put(NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
 				for i := range uint64(10) {
 					var p group.Past
 					p.Total.Add(int64(trace.Mix(i, uint64(from)) >> 20))
@@ -150,9 +150,9 @@ func TestPastDays(t *testing.T) {
 			})))
 		}
 	}
-	must(t, s.PackDays(firstDay.Add(group.Day)))
+	must(t, s.Past.Pack(firstDay.Add(group.Day)))
 	must(t, s.Compact(t.Context()))
-	days, err := s.PastDays()
+	days, err := s.Past.Days()
 	must(t, err)
 	if len(days) != 3 || days[0].Day != firstDay || days[2].Day != firstDay.Add(2*group.Day) {
 		t.Fatalf("days %+v", days)
@@ -169,10 +169,10 @@ func TestClosedProblems(t *testing.T) {
 	problem := func(at trace.Nanos, i int, evidence string) ClosedProblem {
 		return ClosedProblem{at, id(i), fmt.Appendf(nil, "row %d at %d", i, at), []byte(evidence)}
 	}
-	must(t, s.PutClosedProblems([]ClosedProblem{problem(10, 1, "first"), problem(10, 2, "")}))
-	must(t, s.PutClosedProblems([]ClosedProblem{problem(20, 1, "second")}))
-	must(t, s.PutClosedProblems([]ClosedProblem{problem(20, 1, "second")})) // read again after a restart
-	all, err := s.ClosedProblems()
+	must(t, s.Closed.Put([]ClosedProblem{problem(10, 1, "first"), problem(10, 2, "")}))
+	must(t, s.Closed.Put([]ClosedProblem{problem(20, 1, "second")}))
+	must(t, s.Closed.Put([]ClosedProblem{problem(20, 1, "second")})) // read again after a restart
+	all, err := s.Closed.All()
 	must(t, err)
 	var rows []string
 	for _, p := range all {
@@ -182,29 +182,29 @@ func TestClosedProblems(t *testing.T) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
 	for i, want := range map[int]string{1: "second", 2: ""} {
-		p, err := s.ClosedProblem(id(i))
+		p, err := s.Closed.Get(id(i))
 		must(t, err)
 		if p == nil || string(p.Evidence) != want {
 			t.Errorf("problem %d: %+v, want evidence %q", i, p, want)
 		}
 	}
-	if p, err := s.ClosedProblem(id(3)); p != nil || err != nil {
+	if p, err := s.Closed.Get(id(3)); p != nil || err != nil {
 		t.Errorf("a problem that never closed: %+v, %v", p, err)
 	}
-	must(t, s.TrimClosedProblems(11))
-	if p, err := s.ClosedProblem(id(2)); p != nil || err != nil {
+	must(t, s.Closed.Trim(11))
+	if p, err := s.Closed.Get(id(2)); p != nil || err != nil {
 		t.Errorf("a deleted problem: %+v, %v", p, err)
 	}
 	var many []ClosedProblem
 	for i := range MaxClosed + 5 {
 		many = append(many, problem(trace.Nanos(30+i), i, "evidence"))
 	}
-	must(t, s.PutClosedProblems(many))
-	must(t, s.TrimClosedProblems(0))
-	if all, err = s.ClosedProblems(); err != nil || len(all) != MaxClosed || all[0].At != 30+MaxClosed+4 || all[MaxClosed-1].At != 35 {
+	must(t, s.Closed.Put(many))
+	must(t, s.Closed.Trim(0))
+	if all, err = s.Closed.All(); err != nil || len(all) != MaxClosed || all[0].At != 30+MaxClosed+4 || all[MaxClosed-1].At != 35 {
 		t.Errorf("%d problems are left, error %v", len(all), err)
 	}
-	if p, err := s.ClosedProblem(id(0)); p != nil || err != nil {
+	if p, err := s.Closed.Get(id(0)); p != nil || err != nil {
 		t.Errorf("the oldest problem of too many: %+v, %v", p, err)
 	}
 }
@@ -214,32 +214,32 @@ func TestKeptExemplars(t *testing.T) {
 	s := opened(t)
 	a, b, of := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}, search.OfProblem(analysis.Hash{Hi: 9, Lo: 255})
 	e := &Exemplars{Slow: []Exemplar{{Trace: trace.ID{1}, Duration: 3, Start: 7}}}
-	must(t, s.PutKept(of, a, e))
-	got, err := s.Kept(of, a)
+	must(t, s.Kept.Put(of, a, e))
+	got, err := s.Kept.Of(of, a)
 	must(t, err)
 	if diff := cmp.Diff(e, got); diff != "" {
 		t.Error(diff)
 	}
 	n := 0
-	must(t, s.EachKept(func(x search.Subject, group analysis.Hash, _ *Exemplars) error {
+	must(t, s.Kept.Each(func(x search.Subject, group analysis.Hash, _ *Exemplars) error {
 		if n++; x != of || group != a {
 			t.Errorf("exemplars of %v and %v", x, group)
 		}
 		return nil
 	}))
 	var groups []analysis.Hash
-	must(t, s.EachKeptFor(of, func(group analysis.Hash, _ *Exemplars) error {
+	must(t, s.Kept.EachFor(of, func(group analysis.Hash, _ *Exemplars) error {
 		groups = append(groups, group)
 		return nil
 	}))
 	if !slices.Equal(groups, []analysis.Hash{a}) {
 		t.Errorf("groups with exemplars of the problem: %v, want %v", groups, a)
 	}
-	if got, err = s.Kept(of, b); err != nil || n != 1 || len(got.Slow) > 0 {
+	if got, err = s.Kept.Of(of, b); err != nil || n != 1 || len(got.Slow) > 0 {
 		t.Errorf("another group: %+v, %v; %d in all", got, err, n)
 	}
-	must(t, s.PutKept(of, a, &Exemplars{}))
-	if got, err = s.Kept(of, a); err != nil || len(got.Slow) > 0 {
+	must(t, s.Kept.Put(of, a, &Exemplars{}))
+	if got, err = s.Kept.Of(of, a); err != nil || len(got.Slow) > 0 {
 		t.Errorf("deleted: %+v, %v", got, err)
 	}
 }
@@ -281,7 +281,7 @@ func BenchmarkPast(b *testing.B) {
 	}
 	size := func() int64 {
 		must(s.Compact(b.Context()))
-		days, err := s.PastDays()
+		days, err := s.Past.Days()
 		must(err)
 		return days[0].Size
 	}
@@ -299,14 +299,14 @@ func BenchmarkPast(b *testing.B) {
 			})
 			encoding += time.Since(began)
 			began = time.Now()
-			must(s.PutPeriod(p))
+			must(s.Past.Put(p))
 			storing += time.Since(began)
 			periods++
 		}
 	}
 	short := size()
 	began := time.Now()
-	must(s.PackDays(firstDay.Add(group.Day)))
+	must(s.Past.Pack(firstDay.Add(group.Day)))
 	packing := time.Since(began)
 	b.ReportMetric(encoding.Seconds()*1e3/float64(periods), "encode-ms")
 	b.ReportMetric(storing.Seconds()*1e3/float64(periods), "store-ms")
@@ -318,7 +318,7 @@ func BenchmarkPast(b *testing.B) {
 		name string
 	}{{firstDay, "read-packed-ms"}, {firstDay.Add(group.Day), "read-ms"}} {
 		began := time.Now()
-		all, err := s.Windows(analysis.Hash{Hi: trace.Mix(7, 1), Lo: 7}, x.day, x.day.Add(group.Day), false)
+		all, err := s.Past.Windows(analysis.Hash{Hi: trace.Mix(7, 1), Lo: 7}, x.day, x.day.Add(group.Day), false)
 		must(err)
 		b.ReportMetric(time.Since(began).Seconds()*1e3, x.name)
 		if len(all) != 27 {

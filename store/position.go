@@ -9,21 +9,23 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// SavePosition stores through, the time up to which source has been read.
-func (s *Store) SavePosition(source string, through time.Time) error {
+// Positions keeps the times up to which sources have been read.
+type Positions struct{ db database }
+
+func positionKey(source string) []byte { return append([]byte{keyPositions}, source...) }
+
+// Save stores through, the time up to which source has been read.
+func (p Positions) Save(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {
-		err = s.db.Set(append([]byte{keyPositions}, source...), value, pebble.Sync)
+		err = p.db.Set(positionKey(source), value, pebble.Sync)
 	}
-	if err != nil {
-		return fmt.Errorf("store the position in %s: %w", source, err)
-	}
-	return nil
+	return during("store the position in "+source, err)
 }
 
-// Position returns the time stored by SavePosition for source, or the zero time if there is none.
-func (s *Store) Position(source string) (through time.Time, err error) {
-	value, err := s.get(append([]byte{keyPositions}, source...))
+// Load returns the time stored by Save for source, or the zero time if there is none.
+func (p Positions) Load(source string) (through time.Time, err error) {
+	value, err := p.db.get(positionKey(source))
 	if err != nil || value == nil {
 		return time.Time{}, err
 	}

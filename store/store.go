@@ -1,23 +1,21 @@
-// Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages. It
-// reads no clock and starts no goroutine.
+// Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages.
+// Each kind of data has an owner, a field of [Store]. The package reads no clock and starts no goroutine.
 //
 // All data is in one database; the first byte of a key names the kind of value. The format has a version: Open refuses
 // any other.
 package store
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
-	"github.com/sibyl-trace/sibyl/search"
 )
 
 // First bytes of keys. They are part of the format.
@@ -52,9 +50,21 @@ type Options struct {
 	GiveUp func(error) // see [pebbledb.Options]
 }
 
-// Store is the database of a service. It is safe for concurrent use.
+// Store is the database of a service. Each field is the only reader and writer of its kind of data. A Store is safe for
+// concurrent use.
 type Store struct {
-	db *pebbledb.DB
+	Checkpoints Checkpoints
+	Decisions   Decisions
+	Exemplars   GroupExemplars
+	Kept        KeptExemplars
+	Traces      Traces
+	Closed      ClosedProblems
+	Places      Places
+	Past        Past
+	Ticks       Ticks
+	Positions   Positions
+
+	db database
 }
 
 // Sizes of the database. Writes are large and rare, and most values are read once.
@@ -66,32 +76,56 @@ const (
 // Open opens the store in o.Dir, or creates it. The error wraps one of the reasons of [pebbledb.Open] unless the file
 // system refused an operation.
 func Open(o Options) (*Store, error) {
-	db, err := pebbledb.Open(pebbledb.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
+	opened, err := pebbledb.Open(pebbledb.Options{
+		Dir:      o.Dir,
+		MemTable: memTable,
+		Cache:    cache,
+		Files:    o.Files,
+		Disk:     o.Disk,
+		Log:      o.Log,
+		GiveUp:   o.GiveUp,
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db}
-	if err := s.checkVersion(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
+	db := database{opened}
+	if err := checkVersion(db); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), db.Close())
 	}
 	if db.Truncated > 0 {
-		o.Log.Warn("the end of the store's log was unreadable and has been moved", slog.Int64("bytes", db.Truncated), slog.String("to", db.Removed))
+		o.Log.Warn("the end of the store's log was unreadable and has been moved",
+			slog.Int64("bytes", db.Truncated), slog.String("to", db.Removed))
 	}
-	return s, nil
+	return &Store{
+		Checkpoints: Checkpoints{db},
+		Decisions:   Decisions{db},
+		Exemplars:   GroupExemplars{db},
+		Kept:        KeptExemplars{db},
+		Traces:      Traces{db},
+		Closed:      ClosedProblems{db},
+		Places:      Places{db},
+		Past:        Past{db},
+		Ticks:       Ticks{db},
+		Positions:   Positions{db},
+		db:          db,
+	}, nil
 }
 
 // Truncated returns the number of unreadable bytes that Open removed from the end of the log.
 func (s *Store) Truncated() int64 { return s.db.Truncated }
 
 // checkVersion returns an error if the data has another version of the format. It writes the current version to an
-// empty database.
-func (s *Store) checkVersion() error {
-	value, err := s.get([]byte{keyVersion})
-	switch {
-	case err != nil:
+// empty database, and returns an error if a database without a version contains other data.
+func checkVersion(db database) error {
+	value, err := db.get([]byte{keyVersion})
+	if err != nil {
 		return err
-	case value == nil:
-		return s.begin()
+	}
+	if value == nil {
+		if err := db.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
+			return err
+		}
+		return db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
 	}
 	r := codec.NewReader(value)
 	switch version := r.Uvarint(); version {
@@ -104,72 +138,32 @@ func (s *Store) checkVersion() error {
 	}
 }
 
-// begin writes the current version of the format to an empty database. It returns an error if the database contains
-// other data.
-func (s *Store) begin() error {
-	if err := s.between(nil, nil, func(_, _ []byte) error { return pebbledb.ErrForeign }); err != nil {
-		return err
-	}
-	return s.db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
+// Backup writes a consistent copy of the store to the new directory dir, with hard links where possible. Writes
+// continue during the backup.
+func (s *Store) Backup(dir string) error {
+	return during("back up the store", s.db.Checkpoint(dir, pebble.WithFlushedWAL()))
 }
 
-// get returns a copy of the value under key, or nil if the key doesn't exist.
-func (s *Store) get(key []byte) ([]byte, error) {
-	value, closer, err := s.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return append(make([]byte, 0, len(value)), value...), closer.Close()
+// firstKey and lastKey enclose all keys.
+var (
+	firstKey = []byte{0}
+	lastKey  = []byte{255}
+)
+
+// EstimateSize returns the approximate size of the store on disk in bytes. It includes replaced and deleted values
+// that are not yet compacted. It excludes the newest values, up to memTable, which are only in the write-ahead log.
+func (s *Store) EstimateSize() (int64, error) {
+	n, err := s.db.EstimateDiskUsage(firstKey, lastKey)
+	return int64(n), during("estimate the size of the store", err)
 }
 
-// numbered returns the key for n under first. Keys are in the order of their numbers.
-func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
-
-// subjectKey returns the key of the problem or incident `of` under first. The kind comes last because it is never 255,
-// so that the key can be a prefix for [Store.each].
-func subjectKey(first byte, of search.Subject) []byte {
-	return append(binary.BigEndian.AppendUint64(numbered(first, of.ID.Hi), of.ID.Lo), byte(of.Kind))
-}
-
-const subjectKeySize = 1 + 16 + 1
-
-// subjectOf returns the subject at the start of key, which must have at least subjectKeySize bytes.
-func subjectOf(key []byte) search.Subject {
-	return search.Subject{
-		Kind: search.SubjectKind(key[17]),
-		ID:   analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])},
+// Compact frees the space of replaced and deleted values. It takes as long as reading and writing all other values.
+func (s *Store) Compact(ctx context.Context) error {
+	err := s.db.Flush()
+	if err == nil {
+		err = s.db.Compact(ctx, firstKey, lastKey, false)
 	}
-}
-
-// each calls f with all keys and values under prefix, whose last byte must not be 255, in order. An error of f ends it.
-// Key and value are valid during the call.
-func (s *Store) each(prefix []byte, f func(key, value []byte) error) error {
-	end := slices.Clone(prefix)
-	end[len(end)-1]++
-	return s.between(prefix, end, f)
-}
-
-// between calls f with all keys in [from, to) and their values, in order. An error of f ends it. Key and value are
-// valid during the call.
-func (s *Store) between(from, to []byte, f func(key, value []byte) error) (err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if err := f(it.Key(), value); err != nil {
-			return err
-		}
-	}
-	return it.Error()
+	return during("compact the store", err)
 }
 
 // Bytes returns the size of the store on disk in bytes.

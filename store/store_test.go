@@ -31,7 +31,7 @@ func opened(t *testing.T) *Store {
 // that aren't deleted.
 func TestCheckpointIsReplaced(t *testing.T) {
 	s := opened(t)
-	if c, err := s.Load(); c != nil || err != nil {
+	if c, err := s.Checkpoints.Load(); c != nil || err != nil {
 		t.Errorf("without a checkpoint: %v, %v", c, err)
 	}
 	state := make([]byte, 2*pieceSize+1) // random bytes don't compress: three pieces
@@ -39,12 +39,12 @@ func TestCheckpointIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := &Checkpoint{Seq: 300, At: 10, Oldest: 200, State: state, Closed: []Closed{{At: 4, Hashes: []uint64{1}}, {At: 5}, {At: 6, Hashes: []uint64{2, 1 << 60}}}}
-	must(t, s.Save(first, 0))
+	must(t, s.Checkpoints.Save(first, 0))
 	first.Closed = slices.Delete(first.Closed, 1, 2) // it has no traces
 	loaded(t, s, first)
 
 	second := &Checkpoint{Seq: 400, At: 20, Oldest: 300, State: []byte("small"), Closed: []Closed{{At: 16, Hashes: []uint64{3}}}}
-	must(t, s.Save(second, 6))
+	must(t, s.Checkpoints.Save(second, 6))
 	second.Closed = []Closed{first.Closed[1], second.Closed[0]}
 	loaded(t, s, second)
 }
@@ -53,18 +53,18 @@ func TestCheckpointIsReplaced(t *testing.T) {
 func TestInterruptedSave(t *testing.T) {
 	s := opened(t)
 	first := &Checkpoint{Seq: 1, State: []byte("first")}
-	must(t, s.Save(first, 0))
-	last, err := s.head()
+	must(t, s.Checkpoints.Save(first, 0))
+	last, err := s.Checkpoints.head()
 	must(t, err)
 	for i := range uint64(2) {
 		must(t, s.db.Set(numbered(keyState, last.first+last.pieces+i), []byte("interrupted"), pebble.Sync))
 	}
 	loaded(t, s, first)
 	second := &Checkpoint{Seq: 2, State: []byte("second")}
-	must(t, s.Save(second, 0))
+	must(t, s.Checkpoints.Save(second, 0))
 	loaded(t, s, second)
 	pieces := 0
-	must(t, s.each([]byte{keyState}, func(_, _ []byte) error { pieces++; return nil }))
+	must(t, s.db.each([]byte{keyState}, func(_, _ []byte) error { pieces++; return nil }))
 	if pieces != 1 {
 		t.Errorf("%d pieces of states, want 1", pieces)
 	}
@@ -80,7 +80,7 @@ func TestDamagedHead(t *testing.T) {
 
 func loaded(t *testing.T, s *Store, want *Checkpoint) {
 	t.Helper()
-	got, err := s.Load()
+	got, err := s.Checkpoints.Load()
 	must(t, err)
 	if !bytes.Equal(got.State, want.State) {
 		t.Errorf("state of %d bytes, want %d", len(got.State), len(want.State))
@@ -104,13 +104,13 @@ func TestDamagedCheckpoint(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t)
-			must(t, s.Save(&Checkpoint{Seq: 1, State: []byte("state")}, 0))
+			must(t, s.Checkpoints.Save(&Checkpoint{Seq: 1, State: []byte("state")}, 0))
 			if c.value == nil {
 				must(t, s.db.Delete(c.key, pebble.Sync))
 			} else {
 				must(t, s.db.Set(c.key, c.value, pebble.Sync))
 			}
-			if got, err := s.Load(); got != nil || !errors.Is(err, ErrCheckpoint) {
+			if got, err := s.Checkpoints.Load(); got != nil || !errors.Is(err, ErrCheckpoint) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -122,9 +122,9 @@ func TestDecisions(t *testing.T) {
 	s := opened(t)
 	epochs := map[trace.Nanos][]string{10: {"a", "b"}, 20: {"c"}, 30: {"d", "e"}}
 	for at, reasons := range epochs {
-		must(t, s.PutDecisions(at, decisions(reasons...)))
+		must(t, s.Decisions.Put(at, decisions(reasons...)))
 	}
-	must(t, s.PutDecisions(20, decisions("C")))
+	must(t, s.Decisions.Put(20, decisions("C")))
 	for _, c := range []struct {
 		from, to trace.Nanos
 		limit    int
@@ -143,26 +143,26 @@ func TestDecisions(t *testing.T) {
 		{0, 100, 0, false, ""},
 		{-2, -1, 100, false, ""},
 	} {
-		got, err := s.Decisions(c.from, c.to, c.limit, c.newest)
+		got, err := s.Decisions.Between(c.from, c.to, c.limit, c.newest)
 		must(t, err)
 		check(t, fmt.Sprintf("%+v", c), reasons(got), c.want)
 	}
 
 	check(t, "epochs", summarized(t, s, 100), "10:2 20:1 30:2")
 	check(t, "the first two epochs", summarized(t, s, 2), "10:2 20:1")
-	must(t, s.DeleteDecisions(20))
+	must(t, s.Decisions.Delete(20))
 	check(t, "without the second epoch", summarized(t, s, 100), "10:2 30:2")
-	must(t, s.DeleteDecisionsBefore(-1))
+	must(t, s.Decisions.DeleteBefore(-1))
 	check(t, "before 1970", summarized(t, s, 100), "10:2 30:2")
-	must(t, s.DeleteDecisionsBefore(30))
+	must(t, s.Decisions.DeleteBefore(30))
 	check(t, "without those before the last epoch", summarized(t, s, 100), "30:2")
 
 	must(t, s.db.Set(numbered(keyDecisions, 40), []byte("damaged"), pebble.Sync))
-	if _, err := s.Decisions(0, 100, 100, false); err == nil || !strings.Contains(err.Error(), "decisions of 40:") {
+	if _, err := s.Decisions.Between(0, 100, 100, false); err == nil || !strings.Contains(err.Error(), "decisions of 40:") {
 		t.Errorf("damaged decisions: %v", err)
 	}
 	var last error
-	for _, err := range s.Epochs() {
+	for _, err := range s.Decisions.Epochs() {
 		last = err
 	}
 	if last == nil {
@@ -190,7 +190,7 @@ func reasons(all []search.Decision) string {
 func summarized(t *testing.T, s *Store, n int) string {
 	t.Helper()
 	var list []string
-	for d, err := range s.Epochs() {
+	for d, err := range s.Decisions.Epochs() {
 		must(t, err)
 		if d.Size <= 0 {
 			t.Errorf("epoch %d has %d bytes, want some", d.At, d.Size)
@@ -209,23 +209,23 @@ func TestExemplars(t *testing.T) {
 	of := func(root byte) *Exemplars {
 		return &Exemplars{Slow: []Exemplar{{Trace: trace.ID{root}, Duration: 5, Records: []uint64{7, 8}}}, Fast: []Exemplar{{Trace: trace.ID{root, 1}, Duration: 1}}}
 	}
-	must(t, s.PutExemplars(a, of(1)))
-	must(t, s.PutExemplars(b, of(2)))
-	must(t, s.PutExemplars(b, of(3)))
+	must(t, s.Exemplars.Put(a, of(1)))
+	must(t, s.Exemplars.Put(b, of(2)))
+	must(t, s.Exemplars.Put(b, of(3)))
 	got := map[analysis.Hash]*Exemplars{}
-	must(t, s.EachExemplars(func(group analysis.Hash, e *Exemplars) error { got[group] = e; return nil }))
+	must(t, s.Exemplars.Each(func(group analysis.Hash, e *Exemplars) error { got[group] = e; return nil }))
 	if want := map[analysis.Hash]*Exemplars{a: of(1), b: of(3)}; !reflect.DeepEqual(got, want) {
 		t.Errorf("all exemplars: %+v, want %+v", got, want)
 	}
-	if e, err := s.Exemplars(b); err != nil || !reflect.DeepEqual(e, of(3)) {
+	if e, err := s.Exemplars.Of(b); err != nil || !reflect.DeepEqual(e, of(3)) {
 		t.Errorf("exemplars: %+v, %v", e, err)
 	}
-	must(t, s.DeleteExemplars(b))
-	if e, err := s.Exemplars(b); err != nil || !reflect.DeepEqual(e, &Exemplars{}) {
+	must(t, s.Exemplars.Delete(b))
+	if e, err := s.Exemplars.Of(b); err != nil || !reflect.DeepEqual(e, &Exemplars{}) {
 		t.Errorf("deleted exemplars: %+v, %v", e, err)
 	}
 	must(t, s.db.Set(groupKey(b), []byte("damaged"), pebble.Sync))
-	if err := s.EachExemplars(func(analysis.Hash, *Exemplars) error { return nil }); err == nil {
+	if err := s.Exemplars.Each(func(analysis.Hash, *Exemplars) error { return nil }); err == nil {
 		t.Error("no error for damaged exemplars")
 	}
 }
@@ -233,19 +233,19 @@ func TestExemplars(t *testing.T) {
 func TestTraces(t *testing.T) {
 	s, id := opened(t), trace.ID{1}
 	request := bytes.Repeat([]byte("span "), 1000)
-	must(t, s.PutTrace(id, request))
-	if got, err := s.Trace(id); err != nil || !bytes.Equal(got, request) {
+	must(t, s.Traces.Put(id, request))
+	if got, err := s.Traces.Get(id); err != nil || !bytes.Equal(got, request) {
 		t.Errorf("%d bytes, %v; want %d", len(got), err, len(request))
 	}
-	if size, err := s.TraceSize(id); err != nil || size <= 0 || size >= int64(len(request)) {
+	if size, err := s.Traces.Size(id); err != nil || size <= 0 || size >= int64(len(request)) {
 		t.Errorf("size %d, error %v, want fewer than %d bytes", size, err, len(request))
 	}
 	must(t, s.db.Set(traceKey(id), []byte("damaged"), pebble.Sync))
-	if got, err := s.Trace(id); got != nil || err == nil || !strings.Contains(err.Error(), id.String()) {
+	if got, err := s.Traces.Get(id); got != nil || err == nil || !strings.Contains(err.Error(), id.String()) {
 		t.Errorf("damaged: %q, %v", got, err)
 	}
-	must(t, s.DeleteTrace(id))
-	if got, err := s.Trace(id); got != nil || err != nil {
+	must(t, s.Traces.Delete(id))
+	if got, err := s.Traces.Get(id); got != nil || err != nil {
 		t.Errorf("deleted: %q, %v", got, err)
 	}
 }
@@ -257,12 +257,12 @@ func TestCompact(t *testing.T) {
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
 	}
-	must(t, s.PutTrace(trace.ID{1}, noise))
+	must(t, s.Traces.Put(trace.ID{1}, noise))
 	must(t, s.db.Flush())
 	if n, err := s.EstimateSize(); err != nil || n < int64(len(noise)) {
 		t.Errorf("size %d, error %v, want at least %d bytes", n, err, len(noise))
 	}
-	must(t, s.DeleteTrace(trace.ID{1}))
+	must(t, s.Traces.Delete(trace.ID{1}))
 	must(t, s.Compact(t.Context()))
 	if n, err := s.EstimateSize(); err != nil || n > 1<<16 {
 		t.Errorf("size %d, error %v, after compaction", n, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,8 +24,11 @@ import (
 // 	keyTicks   minute group  the ticks of a minute
 // 	keyMinutes hour group    the minutes of an hour
 //
-// A value lists windows in ascending order: number of the window in the minute or hour, length, requests. PackTicks
+// A value lists windows in ascending order: number of the window in the minute or hour, length, requests. Pack
 // replaces the former by the latter.
+
+// Ticks counts the recent requests of groups.
+type Ticks struct{ db database }
 
 // Tick identifies the requests of a group that started in one tick.
 type Tick struct {
@@ -40,45 +44,36 @@ func minuteKey(at trace.Nanos) []byte {
 }
 
 func tickKey(x Tick) []byte {
-	key := binary.BigEndian.AppendUint64(minuteKey(x.From), x.Group.Hi)
-	return binary.BigEndian.AppendUint64(key, x.Group.Lo)
+	return appendHash(minuteKey(x.From), x.Group)
 }
 
-// AddTicks adds the requests in all to the stored ones. They are durable once the next checkpoint is.
-func (s *Store) AddTicks(all map[Tick]*group.Past) error {
-	order := make([]Tick, 0, len(all))
-	for x := range all {
-		order = append(order, x)
-	}
-	slices.SortFunc(order, func(a, b Tick) int {
+// Add adds the requests in all to the stored ones. They are durable once the next checkpoint is.
+func (t Ticks) Add(all map[Tick]*group.Past) error {
+	order := slices.SortedFunc(maps.Keys(all), func(a, b Tick) int {
 		return cmp.Or(bytes.Compare(tickKey(a), tickKey(b)), cmp.Compare(a.From, b.From))
 	})
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	for begin := 0; begin < len(order); {
-		key, end := tickKey(order[begin]), begin+1
-		for end < len(order) && bytes.Equal(key, tickKey(order[end])) {
-			end++
-		}
-		if err := s.addMinute(b, key, order[begin:end], all); err != nil {
-			return fmt.Errorf("store latencies: %w", err)
-		}
-		if begin = end; b.Len() >= batchBytes {
-			if err := b.Commit(pebble.NoSync); err != nil {
-				return fmt.Errorf("store latencies: %w", err)
+	err := t.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
+		for begin := 0; begin < len(order); {
+			key, end := tickKey(order[begin]), begin+1
+			for end < len(order) && bytes.Equal(key, tickKey(order[end])) {
+				end++
 			}
-			b.Reset()
+			if err := t.addMinute(b, key, order[begin:end], all); err != nil {
+				return err
+			}
+			if err := commitLarge(b); err != nil {
+				return err
+			}
+			begin = end
 		}
-	}
-	if err := b.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("store latencies: %w", err)
-	}
-	return nil
+		return nil
+	})
+	return during("store latencies", err)
 }
 
 // addMinute adds the requests of ticks, which are of one group and minute, to the value under key. It writes to b.
-func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
-	value, err := s.get(key)
+func (t Ticks) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
+	value, err := t.db.get(key)
 	if err != nil {
 		return err
 	}
@@ -95,7 +90,9 @@ func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tic
 // addWindow adds p to the window of the given length that starts at `from`, and returns the extended windows, which
 // must be in ascending order.
 func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
-	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
+	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int {
+		return cmp.Compare(w.From, at)
+	})
 	if !found {
 		windows = slices.Insert(windows, i, group.PastWindow{From: from, To: from.Add(length)})
 	}
@@ -138,28 +135,28 @@ func hourKey(at trace.Nanos) []byte {
 }
 
 func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
-	key := binary.BigEndian.AppendUint64(hourKey(hour), id.Hi)
-	return binary.BigEndian.AppendUint64(key, id.Lo)
+	return appendHash(hourKey(hour), id)
 }
 
-const tickKeySize = 1 + 4 + 16
+const tickKeySize = 1 + 4 + hashSize
 
-// Ticks returns the requests of the group id in the windows that overlap [from, to), oldest first, without empty
+// Windows returns the requests of the group id in the windows that overlap [from, to), oldest first, without empty
 // windows. Packed requests are by minute, others by tick.
-func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
+func (t Ticks) Windows(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {
-		if all, err = s.appendWindows(all, minutesKey(hour, id), hour, time.Hour, time.Minute); err != nil {
+		if all, err = t.appendWindows(all, minutesKey(hour, id), hour, time.Hour, time.Minute); err != nil {
 			return nil, err
 		}
 	}
-	first, ok, err := s.firstTick()
+	first, ok, err := t.first()
 	if err != nil {
 		return nil, fmt.Errorf("read latencies: %w", err)
 	}
 	packed := len(all)
-	for minute := max(first, from-from%trace.Nanos(time.Minute)); ok && minute < to; minute = minute.Add(time.Minute) {
-		if all, err = s.appendWindows(all, tickKey(Tick{id, minute}), minute, time.Minute, group.Tick); err != nil {
+	minute := max(first, from-from%trace.Nanos(time.Minute))
+	for ; ok && minute < to; minute = minute.Add(time.Minute) {
+		if all, err = t.appendWindows(all, tickKey(Tick{id, minute}), minute, time.Minute, group.Tick); err != nil {
 			return nil, err
 		}
 	}
@@ -170,8 +167,10 @@ func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastW
 }
 
 // appendWindows appends the windows stored under key to all.
-func (s *Store) appendWindows(all []group.PastWindow, key []byte, start trace.Nanos, span, length time.Duration) ([]group.PastWindow, error) {
-	value, err := s.get(key)
+func (t Ticks) appendWindows(
+	all []group.PastWindow, key []byte, start trace.Nanos, span, length time.Duration,
+) ([]group.PastWindow, error) {
+	value, err := t.db.get(key)
 	if err != nil {
 		return nil, fmt.Errorf("read latencies: %w", err)
 	}
@@ -179,22 +178,19 @@ func (s *Store) appendWindows(all []group.PastWindow, key []byte, start trace.Na
 	return append(all, windows...), err
 }
 
-// firstTick returns the first minute with ticks. ok is false if there is none.
-func (s *Store) firstTick() (minute trace.Nanos, ok bool, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyTicks}, UpperBound: []byte{keyTicks + 1}})
-	if err != nil {
+// first returns the first minute with ticks. ok is false if there is none.
+func (t Ticks) first() (minute trace.Nanos, ok bool, err error) {
+	key, err := t.db.first([]byte{keyTicks}, []byte{keyTicks + 1})
+	if key == nil || err != nil {
 		return 0, false, err
 	}
-	if ok = it.First(); ok {
-		minute = minuteOf(it.Key())
-	}
-	return minute, ok, errors.Join(it.Error(), it.Close())
+	return minuteOf(key), true, nil
 }
 
-// PackTicks joins the ticks of all hours that ended by the given time to minutes.
-func (s *Store) PackTicks(ended trace.Nanos) error {
+// Pack joins the ticks of all hours that ended by the given time to minutes.
+func (t Ticks) Pack(ended trace.Nanos) error {
 	for {
-		minute, ok, err := s.firstTick()
+		minute, ok, err := t.first()
 		if err != nil {
 			return fmt.Errorf("pack latencies: %w", err)
 		}
@@ -202,17 +198,17 @@ func (s *Store) PackTicks(ended trace.Nanos) error {
 		if !ok || hour.Add(time.Hour) > ended {
 			return nil
 		}
-		if err := s.packHour(hour); err != nil {
+		if err := t.packHour(hour); err != nil {
 			return fmt.Errorf("pack latencies: %w", err)
 		}
 	}
 }
 
 // packHour packs the ticks of hour in one batch, because ticks that are packed twice would count twice.
-func (s *Store) packHour(hour trace.Nanos) error {
+func (t Ticks) packHour(hour trace.Nanos) error {
 	groups := make(map[analysis.Hash][]group.PastWindow)
 	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))
-	err := s.between(first, end, func(key, value []byte) error {
+	err := t.db.between(first, end, func(key, value []byte) error {
 		if len(key) != tickKeySize {
 			return fmt.Errorf("%w: key of a minute of %d bytes", codec.ErrCorrupt, len(key))
 		}
@@ -222,7 +218,8 @@ func (s *Store) packHour(hour trace.Nanos) error {
 			return err
 		}
 		if _, begun := groups[id]; !begun {
-			if groups[id], err = s.appendWindows(nil, minutesKey(hour, id), hour, time.Hour, time.Minute); err != nil {
+			groups[id], err = t.appendWindows(nil, minutesKey(hour, id), hour, time.Hour, time.Minute)
+			if err != nil {
 				return err
 			}
 		}
@@ -234,50 +231,20 @@ func (s *Store) packHour(hour trace.Nanos) error {
 	if err != nil {
 		return err
 	}
-	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // after the commit, this does nothing
-	for id, minutes := range groups {
-		if err := b.Set(minutesKey(hour, id), encodeWindows(minutes, hour), nil); err != nil {
-			return err
+	return t.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
+		for id, minutes := range groups {
+			if err := b.Set(minutesKey(hour, id), encodeWindows(minutes, hour), nil); err != nil {
+				return err
+			}
 		}
-	}
-	if err := b.DeleteRange(first, end, nil); err != nil {
-		return err
-	}
-	return b.Commit(pebble.NoSync)
+		return b.DeleteRange(first, end, nil)
+	})
 }
 
-// DeleteTicksBefore deletes the ticks of all minutes, and the packed minutes of all hours, that ended by the given
-// time.
-func (s *Store) DeleteTicksBefore(before trace.Nanos) error {
-	ticks := s.db.DeleteRange([]byte{keyTicks}, minuteKey(before), pebble.NoSync)
-	if err := errors.Join(ticks, s.db.DeleteRange([]byte{keyMinutes}, hourKey(before), pebble.NoSync)); err != nil {
-		return fmt.Errorf("delete latencies: %w", err)
-	}
-	return nil
-}
-
-// Periods returns the requests of the group id in the periods of [group.Period] that overlap [from, to), oldest first.
-// Packed periods are omitted.
-func (s *Store) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
-	from = max(0, from)
-	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {
-		first := pastKey(keyPeriods, day, id)
-		err = errors.Join(err, s.between(first, append(slices.Clone(first), 255, 255), func(key, value []byte) error {
-			if len(key) != periodKeySize {
-				return fmt.Errorf("%w: key of a window of %d bytes", codec.ErrCorrupt, len(key))
-			}
-			at := periodOf(key)
-			if at.Add(group.Period) <= from || at >= to {
-				return nil
-			}
-			past, err := group.DecodePast(value)
-			all = append(all, group.PastWindow{From: at, To: at.Add(group.Period), Past: past})
-			return err
-		}))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read windows: %w", err)
-	}
-	return all, nil
+// DeleteBefore deletes the ticks of all minutes, and the packed minutes of all hours, that ended by the given time.
+func (t Ticks) DeleteBefore(before trace.Nanos) error {
+	return during("delete latencies", errors.Join(
+		t.db.DeleteRange([]byte{keyTicks}, minuteKey(before), pebble.NoSync),
+		t.db.DeleteRange([]byte{keyMinutes}, hourKey(before), pebble.NoSync),
+	))
 }

@@ -52,7 +52,7 @@ func BenchmarkTicks(b *testing.B) {
 				all[Tick{id(i), from}] = past[trace.Mix(uint64(i), uint64(from))%512]
 			}
 		}
-		must(s.AddTicks(all))
+		must(s.Ticks.Add(all))
 	}
 	const ticks = groups * hours * 360
 	began := cpuTime()
@@ -64,17 +64,17 @@ func BenchmarkTicks(b *testing.B) {
 	b.ReportMetric((cpuTime()-began).Seconds()*1e6/float64(ticks*b.N), "store-µs/tick")
 	b.ReportMetric(size()/ticks, "B/tick")
 	began = cpuTime()
-	must(s.PackTicks(firstDay.Add(hours * time.Hour)))
+	must(s.Ticks.Pack(firstDay.Add(hours * time.Hour)))
 	b.ReportMetric((cpuTime()-began).Seconds()*1e6/ticks, "pack-µs/tick")
 	b.ReportMetric(size()/(groups*hours*60), "B/minute")
 	for hour := hours; hour < 2*day; hour++ {
 		for k := range 60 {
-			must(s.AddTicks(map[Tick]*group.Past{{id(7), firstDay.Add(time.Duration(hour*60+k) * time.Minute)}: past[7]}))
+			must(s.Ticks.Add(map[Tick]*group.Past{{id(7), firstDay.Add(time.Duration(hour*60+k) * time.Minute)}: past[7]}))
 		}
 	}
-	must(s.PackTicks(firstDay.Add(2 * group.Day)))
+	must(s.Ticks.Pack(firstDay.Add(2 * group.Day)))
 	began = cpuTime()
-	all, err := s.Ticks(id(7), firstDay, firstDay.Add(2*group.Day))
+	all, err := s.Ticks.Windows(id(7), firstDay, firstDay.Add(2*group.Day))
 	must(err)
 	b.ReportMetric((cpuTime()-began).Seconds()*1e3, "read-ms")
 	if len(all) != 2*day*60 {

@@ -42,7 +42,7 @@ func TestVersion(t *testing.T) {
 	for range 2 {
 		s, err := openIn(t, dir)
 		must(t, err)
-		value, err := s.get([]byte{keyVersion})
+		value, err := s.db.get([]byte{keyVersion})
 		must(t, err)
 		if version, _ := binary.Uvarint(value); version != Version {
 			t.Errorf("version %d, want %d", version, Version)

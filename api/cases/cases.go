@@ -8,35 +8,13 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/notify"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// History reads decisions, exemplars and traces, and stores closed problems and the evidence for places. [store.Store]
-// implements it.
-type History interface {
-	decisionlog.Reader
-	SamplesHistory
-	// Trace returns a stored trace as an OTLP request in protobuf, or nil if it isn't stored.
-	Trace(id trace.ID) ([]byte, error)
-	// EachKeptFor calls f for each group with exemplars that are kept for a problem or an incident.
-	EachKeptFor(of search.Subject, f func(group analysis.Hash, e *store.Exemplars) error) error
-	// PutLocated stores the evidence for a place. Located returns the evidence for the place of a problem or an
-	// incident, or nil if none is stored.
-	PutLocated(x *store.Located) error
-	Located(of search.Subject) (*store.Located, error)
-	PutClosedProblems(all []store.ClosedProblem) error
-	// ClosedProblems returns the closed problems without their evidence, most recently closed first.
-	ClosedProblems() ([]store.ClosedProblem, error)
-	// ClosedProblem returns a problem as it was when it last closed, or nil if it isn't kept.
-	ClosedProblem(id analysis.Hash) (*store.ClosedProblem, error)
-}
 
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
@@ -67,13 +45,13 @@ type Options struct {
 // Cases serves incidents and problems. It is safe for concurrent use.
 type Cases struct {
 	reader  *epoch.Reader
-	history History
+	store   *store.Store
 	options Options
 }
 
 // New returns handlers for incidents and problems.
-func New(r *epoch.Reader, history History, options Options) *Cases {
-	return &Cases{r, history, options}
+func New(r *epoch.Reader, s *store.Store, options Options) *Cases {
+	return &Cases{r, s, options}
 }
 
 // renderer renders incidents and problems.

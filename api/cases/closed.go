@@ -58,7 +58,7 @@ func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace
 	if all == nil {
 		return
 	}
-	if err := a.history.PutClosedProblems(all); err != nil {
+	if err := a.store.Closed.Put(all); err != nil {
 		a.options.Log.Error("closed problems could not be stored", slog.Any("error", err))
 	}
 }
@@ -89,7 +89,7 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 // closedProblem returns a problem as it was when it last closed, with decisions about it. It returns a refusal if the
 // problem isn't kept.
 func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions []decisionlog.Logged) (*contract.GetProblem200JSONResponse, error) {
-	kept, err := a.history.ClosedProblem(id)
+	kept, err := a.store.Closed.Get(id)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func parseClosing(text string) (closing, error) {
 
 // closedProblems returns the closed problems, most recently closed first, and a list of their indices for paging.
 func (a *Cases) closedProblems() ([]contract.Problem, *query.List[closing], error) {
-	kept, err := a.history.ClosedProblems()
+	kept, err := a.store.Closed.All()
 	if err != nil {
 		return nil, nil, err
 	}

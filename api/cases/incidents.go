@@ -169,7 +169,7 @@ func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestOb
 	}
 	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	samples, err := SampleTraces(a.history, id, types, onset, closed)
+	samples, err := SampleTraces(a.store, id, types, onset, closed)
 	d.Exemplars = exemplarsOf(samples)
 	return d, err
 }
@@ -287,19 +287,13 @@ type SampleTrace struct {
 	Failed      bool
 }
 
-// SamplesHistory reads exemplars. [store.Store] implements it.
-type SamplesHistory interface {
-	// Exemplars returns the exemplars of a group or request type. The result is empty if it is unknown.
-	Exemplars(group analysis.Hash) (*store.Exemplars, error)
-	// Kept returns the exemplars of a group that are kept for a problem or an incident.
-	Kept(of search.Subject, group analysis.Hash) (*store.Exemplars, error)
-}
-
 // SampleTraces returns stored traces of the affected request types that started between the onset and the end of an
 // incident. closed must be 0 for an open incident. The result starts with failed traces, latest first, of types that
 // lose more by failures than by time. Slow traces follow, with the slowest relative to their type's usual duration
 // first. For a closed incident it contains only traces kept for the incident, so it no longer changes.
-func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
+func SampleTraces(
+	s *store.Store, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos,
+) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
 	for i := range types {
@@ -307,11 +301,11 @@ func SampleTraces(h SamplesHistory, incident uint64, types []engine.AffectedType
 		present := &store.Exemplars{}
 		if closed == 0 {
 			var err error
-			if present, err = h.Exemplars(t.RequestType); err != nil {
+			if present, err = s.Exemplars.Of(t.RequestType); err != nil {
 				return nil, err
 			}
 		}
-		kept, err := h.Kept(search.OfIncident(incident), t.RequestType)
+		kept, err := s.Kept.Of(search.OfIncident(incident), t.RequestType)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,9 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -61,33 +64,36 @@ func TestTimelineOfPlaces(t *testing.T) {
 	}
 }
 
-// storedExemplars is a history with exemplars only.
-type storedExemplars struct {
-	SamplesHistory
-	kept map[analysis.Hash]*store.Exemplars
-}
-
-func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
-	return s.kept[group], nil
-}
-
-func (s storedExemplars) Kept(_ search.Subject, group analysis.Hash) (*store.Exemplars, error) {
-	if group.Lo != 2 {
-		return &store.Exemplars{}, nil
-	}
-	return &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{8}, Start: 20, Duration: 700}}}, nil
-}
-
 // Failed traces come first, latest first, but only if a request type loses more by failures than by time.
 func TestSampleTraces(t *testing.T) {
 	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
 		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
 	}
 	failing, slow := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
-	h := storedExemplars{kept: map[analysis.Hash]*store.Exemplars{
-		failing: {Slow: []store.Exemplar{of(1, 30, 3)}, Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)}},
-		slow:    {Slow: []store.Exemplar{of(5, 30, 900), of(3, 20, 1)}, Failed: []store.Exemplar{of(6, 30, 1)}},
-	}}
+	dir := t.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close() }()
+	err = errors.Join(
+		h.Exemplars.Put(failing, &store.Exemplars{
+			Slow:   []store.Exemplar{of(1, 30, 3)},
+			Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)},
+		}),
+		h.Exemplars.Put(slow, &store.Exemplars{
+			Slow:   []store.Exemplar{of(5, 30, 900), of(3, 20, 1)},
+			Failed: []store.Exemplar{of(6, 30, 1)},
+		}),
+		h.Kept.Put(search.OfIncident(0), slow, &store.Exemplars{Slow: []store.Exemplar{of(8, 20, 700)}}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	types := []engine.AffectedType{
 		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
 	}

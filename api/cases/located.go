@@ -38,7 +38,7 @@ func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended 
 		}
 		evidence, err := json.Marshal(renderer{a.reader.Renderer(c)}.located(v, ended))
 		if err == nil {
-			err = a.history.PutLocated(&store.Located{Of: v.Subject, At: ended, Evidence: evidence})
+			err = a.store.Places.Put(&store.Located{Of: v.Subject, At: ended, Evidence: evidence})
 		}
 		if err != nil {
 			a.options.Log.Error("the evidence of a place could not be stored", slog.Any("error", err))
@@ -204,7 +204,7 @@ func within(context, above []string) bool {
 // is no evidence. If service isn't empty, it skips places that neither run in service nor call it.
 func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
 	for _, id := range of {
-		stored, err := a.history.Located(id)
+		stored, err := a.store.Places.Get(id)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +229,7 @@ func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...sear
 // longest span first.
 func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedTrace, error) {
 	found := []contract.LocatedTrace{}
-	err := a.history.EachKeptFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
+	err := a.store.Kept.EachFor(of, func(_ analysis.Hash, e *store.Exemplars) error {
 		for _, kept := range slices.Concat(e.Located, e.Slow) {
 			t, err := a.traceAt(&kept, x)
 			if err != nil {
@@ -247,7 +247,7 @@ func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedT
 
 // traceAt returns an exemplar with its longest span at the place x, or nil if it has no such span or isn't stored.
 func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace, error) {
-	data, err := a.history.Trace(e.Trace)
+	data, err := a.store.Traces.Get(e.Trace)
 	if err != nil || data == nil {
 		return nil, err
 	}

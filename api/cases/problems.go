@@ -110,7 +110,7 @@ func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObje
 	if err != nil {
 		return nil, query.NotFound("problem")
 	}
-	decisions, _, err := decisionlog.Find(ctx, a.history, decisionlog.Query{Subject: search.OfProblem(id), Limit: shownDecisions})
+	decisions, _, err := decisionlog.Find(ctx, a.store.Decisions, decisionlog.Query{Subject: search.OfProblem(id), Limit: shownDecisions})
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (a *Plan) ListDecisions(ctx context.Context, r contract.ListDecisionsReques
 			return nil, query.ErrCursor
 		}
 	}
-	decisions, next, err := decisionlog.Find(ctx, a.history, wanted)
+	decisions, next, err := decisionlog.Find(ctx, a.log, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (a *Plan) GetDecision(ctx context.Context, r contract.GetDecisionRequestObj
 	if !ok {
 		return nil, query.NotFound("decision")
 	}
-	found, err := decisionlog.Get(a.history, id)
+	found, err := decisionlog.Get(a.log, id)
 	if err != nil {
 		return nil, err
 	}

@@ -29,13 +29,13 @@ type Options struct {
 // Plan serves tracepoints, agents, and the search that enables tracepoints in agents. It is safe for concurrent use.
 type Plan struct {
 	reader  *epoch.Reader
-	history decisionlog.Reader
+	log     decisionlog.Reader
 	options Options
 }
 
 // New returns handlers for the search.
-func New(r *epoch.Reader, history decisionlog.Reader, options Options) *Plan {
-	return &Plan{r, history, options}
+func New(r *epoch.Reader, log decisionlog.Reader, options Options) *Plan {
+	return &Plan{r, log, options}
 }
 
 // renderer renders tracepoints.

@@ -59,7 +59,7 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	if err != nil {
 		return nil, err
 	}
-	windows, err := a.history.Windows(id, from, to, long)
+	windows, err := a.store.Past.Windows(id, from, to, long)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	}
 	h := contract.GetGroupHistory200JSONResponse{From: render.At(from), To: render.At(to), Windows: pastWindows(windows, present), Compared: []contract.PastWindow{}}
 	if before := comparedWith(q.Compare); before > 0 {
-		compared, err := a.history.Windows(id, from.Add(-before), to.Add(-before), long)
+		compared, err := a.store.Past.Windows(id, from.Add(-before), to.Add(-before), long)
 		if err != nil {
 			return nil, err
 		}

@@ -57,14 +57,14 @@ func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
 			}
 		}
 	}
-	err := a.history.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+	err := a.store.Exemplars.Each(func(group analysis.Hash, e *store.Exemplars) error {
 		add(group, e)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return all, a.history.EachKept(func(_ search.Subject, group analysis.Hash, e *store.Exemplars) error {
+	return all, a.store.Kept.Each(func(_ search.Subject, group analysis.Hash, e *store.Exemplars) error {
 		add(group, e)
 		return nil
 	})
@@ -196,7 +196,7 @@ func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestO
 
 // readKept returns a stored trace, or nil if it was deleted or if no span meets the conditions.
 func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*contract.KeptTrace, error) {
-	data, err := a.history.Trace(k.Trace)
+	data, err := a.store.Traces.Get(k.Trace)
 	if err != nil || data == nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, o
 	names, extractor := &trace.Table{}, critpath.NewExtractor(options)
 	profile := onetrace.NewProfile(names)
 	for _, k := range normal {
-		other, err := a.history.Trace(k.Trace)
+		other, err := a.store.Traces.Get(k.Trace)
 		if err != nil || other == nil {
 			return nil, err
 		}

@@ -130,13 +130,13 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 	var windows, present []group.PastWindow // present: from the period that isn't over
 	var err error
 	if b.ticks {
-		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
+		if windows, err = a.store.Ticks.Windows(id, b.from, b.to); err != nil {
 			return nil, err
 		}
 	}
 	if len(windows) == 0 { // e.g. if there are too many groups for this one to have ticks
 		b = periodBins(from, to)
-		if windows, err = a.history.Periods(id, b.from, b.to); err != nil {
+		if windows, err = a.store.Past.Periods(id, b.from, b.to); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +173,7 @@ func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge 
 	var all []group.Numbers
 	var err error
 	if to.Sub(from) > shortSpan {
-		all, err = a.history.Windows(id, from, to, true)
+		all, err = a.store.Past.Windows(id, from, to, true)
 	} else {
 		var l *binnedLatency
 		if l, err = a.latency(ctx, id, from, to, edge); l != nil {

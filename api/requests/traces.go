@@ -31,14 +31,14 @@ func (a *Requests) ListExemplars(_ context.Context, r contract.ListExemplarsRequ
 	if err != nil {
 		return nil, query.NotFound("group")
 	}
-	read := a.history.Exemplars
+	read := a.store.Exemplars.Of
 	if r.Params.Problem != nil {
 		problem, err := analysis.ParseHash(*r.Params.Problem)
 		if err != nil {
 			return nil, query.NotFound("problem")
 		}
 		read = func(group analysis.Hash) (*store.Exemplars, error) {
-			return a.history.Kept(search.OfProblem(problem), group)
+			return a.store.Kept.Of(search.OfProblem(problem), group)
 		}
 	}
 	exemplars, err := read(group)
@@ -74,7 +74,7 @@ func (a *Requests) GetTrace(ctx context.Context, r contract.GetTraceRequestObjec
 	if err != nil {
 		return nil, query.NotFound("trace")
 	}
-	data, err := a.history.Trace(id)
+	data, err := a.store.Traces.Get(id)
 	switch {
 	case err != nil:
 		return nil, err

@@ -143,7 +143,7 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	r := run(b, dir, c, nil) // creates the databases
 	r.stop()
 	state := broadState(options, past)
-	err := errors.Join(<-r.stopped, r.store.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
+	err := errors.Join(<-r.stopped, r.store.Checkpoints.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, whole: newWholeTraces(), groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // one more for the current task, so that run never blocks
 	}
-	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+	err := o.Store.Exemplars.Each(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.sample(group, 0)
 		if x == nil {
 			return nil
@@ -305,8 +305,8 @@ func (k *exemplarStore) run(ctx context.Context) {
 		return nil
 	}
 	err := errors.Join(
-		k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error { return count(e) }),
-		k.options.Store.EachKept(func(_ search.Subject, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+		k.options.Store.Exemplars.Each(func(_ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+		k.options.Store.Kept.Each(func(_ search.Subject, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
 	)
 	for t := range k.work {
 		err = errors.Join(err, k.applyAll(t, refs))
@@ -346,12 +346,12 @@ func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 // apply stores the new exemplars of c's group with their traces, then deletes traces without exemplars. It leaves out
 // exemplars whose traces the journal no longer has.
 func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
-	before, err := k.options.Store.Exemplars(c.group)
+	before, err := k.options.Store.Exemplars.Of(c.group)
 	if err != nil {
 		return err
 	}
 	if c.exemplars == nil {
-		err = k.options.Store.DeleteExemplars(c.group)
+		err = k.options.Store.Exemplars.Delete(c.group)
 		c.exemplars = &store.Exemplars{}
 	} else {
 		for _, list := range c.exemplars.Lists() {
@@ -370,12 +370,12 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 				return false
 			})
 		}
-		err = errors.Join(err, k.options.Store.PutExemplars(c.group, c.exemplars))
+		err = errors.Join(err, k.options.Store.Exemplars.Put(c.group, c.exemplars))
 	}
 	for e := range before.All() {
 		if refs[e.Trace]--; refs[e.Trace] <= 0 {
 			delete(refs, e.Trace)
-			err = errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
+			err = errors.Join(err, k.options.Store.Traces.Delete(e.Trace))
 		}
 	}
 	return err
@@ -394,5 +394,5 @@ func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
 	if len(request) == 0 || err != nil {
 		return false, err
 	}
-	return true, k.options.Store.PutTrace(e.Trace, request)
+	return true, k.options.Store.Traces.Put(e.Trace, request)
 }

@@ -51,7 +51,7 @@ func TestPostponedExemplars(t *testing.T) {
 	}
 	known := func(analysis.Hash) bool { return true }
 	kept := func() (n int) {
-		e, err := r.store.Exemplars(group.ID)
+		e, err := r.store.Exemplars.Of(group.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,12 +128,12 @@ func TestFailedExemplars(t *testing.T) {
 		if err := k.applyAll(<-k.work, refs); err != nil {
 			t.Fatal(err)
 		}
-		e, err := r.store.Exemplars(group.ID)
+		e, err := r.store.Exemplars.Of(group.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range e.Failed {
-			if data, err := r.store.Trace(x.Trace); err != nil || data == nil {
+			if data, err := r.store.Traces.Get(x.Trace); err != nil || data == nil {
 				t.Errorf("the trace of a failed request is not stored: %v", err)
 			}
 			seconds = append(seconds, x.Start.Sub(begun).Seconds())

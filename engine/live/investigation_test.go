@@ -181,7 +181,7 @@ func TestDeploymentInInvestigation(t *testing.T) {
 		}
 	}
 	check()
-	decisions, err := s.store.Decisions(s.clock.at().Add(-15*time.Second), s.clock.at()+1, 100, true)
+	decisions, err := s.store.Decisions.Between(s.clock.at().Add(-15*time.Second), s.clock.at()+1, 100, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -410,7 +410,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		logged, err := r.store.Decisions(0, c.at(), 1<<20, false)
+		logged, err := r.store.Decisions.Between(0, c.at(), 1<<20, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -582,12 +582,12 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	r := run(t, dir, c, nil)
 	r.end()
 	o, closing := options(t, dir, c)
-	checkpoint, err := o.Store.Load()
+	checkpoint, err := o.Store.Checkpoints.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkpoint.State[0]++
-	if err := o.Store.Save(checkpoint, 0); err != nil {
+	if err := o.Store.Checkpoints.Save(checkpoint, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "use the build that wrote it, or start anew with the rest of the journal by moving the folder store out of the data directory") {
@@ -606,7 +606,7 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 	c.set(start)
 	run(t, dir, c, nil).end()
 	o, closing := options(t, dir, c)
-	checkpoint, err := o.Store.Load()
+	checkpoint, err := o.Store.Checkpoints.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -910,13 +910,13 @@ func TestExemplars(t *testing.T) {
 	check := func() {
 		t.Helper()
 		n := 0
-		err := r.store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
+		err := r.store.Exemplars.Each(func(_ analysis.Hash, e *store.Exemplars) error {
 			if !slices.IsSortedFunc(e.Slow, func(a, b store.Exemplar) int { return cmp.Compare(b.Duration, a.Duration) }) {
 				t.Error("the slow exemplars are not in order")
 			}
 			for x := range e.All() {
 				n++
-				request, err := r.store.Trace(x.Trace)
+				request, err := r.store.Traces.Get(x.Trace)
 				if err != nil {
 					return err
 				}

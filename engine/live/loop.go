@@ -150,7 +150,7 @@ func (l *loop) epoch(at trace.Nanos) {
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
 	if len(e.Decisions) > 0 {
-		if err := l.options.Store.PutDecisions(at, e.Decisions); err != nil {
+		if err := l.options.Store.Decisions.Put(at, e.Decisions); err != nil {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
@@ -202,7 +202,7 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 		wait(stored) // the checkpoint makes them durable
 		l.keepTicks(ticks)
 		s.State = state.Encode()
-		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
+		s.err = l.options.Store.Checkpoints.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s
 	}()
 }
@@ -230,7 +230,7 @@ func (l *loop) finished(s *saving) {
 		l.closed = append(s.Closed, l.closed...)
 	}
 	if age := l.retained.Load().Age; age > 0 && err == nil {
-		err = l.options.Store.DeleteDecisionsBefore(s.At.Add(-age))
+		err = l.options.Store.Decisions.DeleteBefore(s.At.Add(-age))
 	}
 	if err != nil {
 		l.counts.Unsaved.Add(1)

@@ -9,7 +9,7 @@ import (
 // renewNames starts a period of the core's dictionary. It keeps the names in stored decisions, because people may still
 // read these.
 func (l *loop) renewNames(now trace.Nanos) {
-	deleted, err := l.core.RenewNames(now, l.options.Store.EncodedDecisions())
+	deleted, err := l.core.RenewNames(now, l.options.Store.Decisions.Encoded())
 	l.counts.Names.Add(int64(deleted))
 	if err != nil {
 		l.options.Log.Error("no names were deleted, since the stored decisions could not be read", slog.Any("error", err))

@@ -151,7 +151,7 @@ func (r *running) decisionAbout(t *testing.T) (decided, unmentioned trace.Op) {
 		unmentioned = table.Op(table.Symbol("old"), table.Symbol("unmentioned"), trace.Server)
 	})
 	if err == nil {
-		err = r.store.PutDecisions(start, []search.Decision{{At: start, Missing: []trace.Op{decided}}})
+		err = r.store.Decisions.Put(start, []search.Decision{{At: start, Missing: []trace.Op{decided}}})
 	}
 	if err != nil {
 		t.Fatal(err)

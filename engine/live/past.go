@@ -42,7 +42,7 @@ func (l *loop) keepPeriod(now trace.Nanos) {
 	go func() {
 		defer close(done)
 		wait(before)
-		if err := l.options.Store.PutPeriod(period); err != nil {
+		if err := l.options.Store.Past.Put(period); err != nil {
 			l.options.Log.Error("windows could not be stored; charts of this time will have a gap", slog.Any("error", err))
 		}
 	}()
@@ -94,11 +94,17 @@ func (p *pastStore) enforce(x pastLimits) error {
 	before := trace.Nanos(0)
 	if x.age > 0 {
 		before = x.now.Add(-max(x.age, leastPast))
-		if err := s.DeletePastBefore(x.now.Add(-x.age - pastMargin)); err != nil {
+		if err := s.Past.DeleteBefore(x.now.Add(-x.age - pastMargin)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.PackTicks(x.now.Add(-TicksKept)), s.DeleteTicksBefore(x.now.Add(-MinutesKept)))
+	return errors.Join(
+		s.Past.Pack(x.now.Add(-packAge)),
+		s.Closed.Trim(before),
+		s.Places.Trim(before, x.held),
+		s.Ticks.Pack(x.now.Add(-TicksKept)),
+		s.Ticks.DeleteBefore(x.now.Add(-MinutesKept)),
+	)
 }
 
 // keep asks to keep exemplars of a group for a problem or an incident, so that they can be viewed when the group has
@@ -173,7 +179,7 @@ func sinceOf(all []store.Exemplar, instant trace.Nanos) []store.Exemplar {
 // keepExemplars adds the current exemplars of x.group to those kept for x.of, or replaces the located ones if
 // x.replaced is set.
 func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
-	before, err := k.options.Store.Kept(x.of, x.group)
+	before, err := k.options.Store.Kept.Of(x.of, x.group)
 	if err != nil {
 		return err
 	}
@@ -182,7 +188,7 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 		after.Located, err = k.copied(x.located, refs)
 		return errors.Join(err, k.replaceKept(x, before, &after, refs))
 	}
-	present, err := k.options.Store.Exemplars(x.group)
+	present, err := k.options.Store.Exemplars.Of(x.group)
 	if err != nil {
 		return err
 	}
@@ -229,7 +235,7 @@ func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (sto
 // replaceKept replaces `before`, the exemplars of x.group kept for x.of, with `after`, and deletes traces that are no
 // longer referenced.
 func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
-	if err := k.options.Store.PutKept(x.of, x.group, after); err != nil {
+	if err := k.options.Store.Kept.Put(x.of, x.group, after); err != nil {
 		return err
 	}
 	var err error
@@ -239,7 +245,7 @@ func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs
 	for e := range before.All() {
 		if refs[e.Trace]--; refs[e.Trace] <= 0 {
 			delete(refs, e.Trace)
-			err = errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
+			err = errors.Join(err, k.options.Store.Traces.Delete(e.Trace))
 		}
 	}
 	return err

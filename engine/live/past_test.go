@@ -122,7 +122,7 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 		from := monday.Add(time.Duration(day) * group.Day)
 		shortest = math.MaxInt64
 		for id := range types {
-			all, err := r.store.Windows(id, from, from.Add(group.Day), false)
+			all, err := r.store.Past.Windows(id, from, from.Add(group.Day), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +168,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	k := &exemplarStore{options: r.options, retained: &r.retained, counts: &r.counts}
 	exemplar := func(i int, d time.Duration) store.Exemplar {
 		e := store.Exemplar{Trace: trace.ID{15: byte(i)}, Root: 1, Start: start.Add(time.Duration(i) * time.Minute), Duration: int64(d)}
-		if err := r.store.PutTrace(e.Trace, []byte{byte(i)}); err != nil {
+		if err := r.store.Traces.Put(e.Trace, []byte{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
 		return e
@@ -188,7 +188,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	}
 	slow := func() (all []int) {
 		t.Helper()
-		e, err := r.store.Kept(of, id)
+		e, err := r.store.Kept.Of(of, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	present(exemplar(5, time.Second))
 	there := func() (all []int) {
 		for i := range 6 {
-			if b, err := r.store.Trace(trace.ID{15: byte(i)}); err == nil && b != nil {
+			if b, err := r.store.Traces.Get(trace.ID{15: byte(i)}); err == nil && b != nil {
 				all = append(all, i)
 			}
 		}
@@ -248,7 +248,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 	for day := range days {
 		for k := range 20 {
 			from := trace.Nanos(20_000*group.Day) + trace.Nanos(day)*trace.Nanos(group.Day) + trace.Nanos(k)*trace.Nanos(group.Period)
-			err := r.store.PutPeriod(store.NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
+			err := r.store.Past.Put(store.NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
 				for i := range uint64(groups) {
 					var p group.Past
 					for n := range uint64(9) {
@@ -276,7 +276,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 	if err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: takes / 2}, make(map[trace.ID]int)); err != nil {
 		t.Fatal(err)
 	}
-	left, err := r.store.PastDays()
+	left, err := r.store.Past.Days()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,13 +120,13 @@ func (k *exemplarStore) excess(most int64) (int64, error) {
 
 // all returns the exemplars of all groups, oldest first.
 func (k *exemplarStore) all() (all []keptExemplar, err error) {
-	err = k.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+	err = k.options.Store.Exemplars.Each(func(group analysis.Hash, e *store.Exemplars) error {
 		for x := range e.All() {
 			all = append(all, keptExemplar{Exemplar: *x, group: group})
 		}
 		return nil
 	})
-	err = errors.Join(err, k.options.Store.EachKept(func(of search.Subject, group analysis.Hash, e *store.Exemplars) error {
+	err = errors.Join(err, k.options.Store.Kept.Each(func(of search.Subject, group analysis.Hash, e *store.Exemplars) error {
 		for x := range e.All() {
 			all = append(all, keptExemplar{*x, group, of})
 		}
@@ -141,17 +141,17 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 // stored returns the set of stored exemplars that includes e.
 func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
 	if e.of.IsZero() {
-		return k.options.Store.Exemplars(e.group)
+		return k.options.Store.Exemplars.Of(e.group)
 	}
-	return k.options.Store.Kept(e.of, e.group)
+	return k.options.Store.Kept.Of(e.of, e.group)
 }
 
 // replace replaces the set of stored exemplars that includes e with all.
 func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	if e.of.IsZero() {
-		return k.options.Store.PutExemplars(e.group, all)
+		return k.options.Store.Exemplars.Put(e.group, all)
 	}
-	return k.options.Store.PutKept(e.of, e.group, all)
+	return k.options.Store.Kept.Put(e.of, e.group, all)
 }
 
 // deleteAged deletes the exemplars of requests that started before r.before, except those kept for r.open.
@@ -192,7 +192,7 @@ func (x pastItem) about(open evidence) bool {
 func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
-		days, err2 := k.options.Store.PastDays()
+		days, err2 := k.options.Store.Past.Days()
 		if err = errors.Join(err, err2); err != nil {
 			yield(pastItem{}, err)
 			return
@@ -231,7 +231,7 @@ func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 				}
 			}
 		}
-		for d, err := range k.options.Store.Epochs() {
+		for d, err := range k.options.Store.Decisions.Epochs() {
 			if err != nil {
 				yield(pastItem{}, err)
 				return
@@ -257,10 +257,10 @@ func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int
 	case x.exemplar != nil:
 		return k.deleteExemplar(x.exemplar, refs)
 	case x.day != nil:
-		return x.day.Size, k.options.Store.DeletePastBefore(x.day.Day.Add(group.Day))
+		return x.day.Size, k.options.Store.Past.DeleteBefore(x.day.Day.Add(group.Day))
 	}
 	k.counts.Forgotten.Decisions.Add(1)
-	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
+	return x.decided.Size, k.options.Store.Decisions.Delete(x.decided.At)
 }
 
 // deleteExemplar deletes e, and all other exemplars in its set with the same trace. It returns the number of bytes
@@ -291,8 +291,8 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 		return 0, nil
 	}
 	delete(refs, e.Trace)
-	size, err := k.options.Store.TraceSize(e.Trace)
-	return size, errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
+	size, err := k.options.Store.Traces.Size(e.Trace)
+	return size, errors.Join(err, k.options.Store.Traces.Delete(e.Trace))
 }
 
 // logEnforceError logs that limits couldn't be enforced.

@@ -54,8 +54,8 @@ func TestEnforce(t *testing.T) {
 			kept = &ofOpen
 		}
 		for _, err := range []error{
-			r.store.PutTrace(e.Trace, noise(each, uint64(i))), r.store.PutExemplars(group(i), kept),
-			r.store.PutDecisions(at, []search.Decision{{At: at, Subject: search.OfProblem(group(i)), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
+			r.store.Traces.Put(e.Trace, noise(each, uint64(i))), r.store.Exemplars.Put(group(i), kept),
+			r.store.Decisions.Put(at, []search.Decision{{At: at, Subject: search.OfProblem(group(i)), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -70,11 +70,11 @@ func TestEnforce(t *testing.T) {
 		}
 		for _, e := range all {
 			exemplars = append(exemplars, int(e.Trace[15])-1)
-			if b, err := r.store.Trace(e.Trace); err != nil || len(b) != each {
+			if b, err := r.store.Traces.Get(e.Trace); err != nil || len(b) != each {
 				t.Errorf("trace %s: %d bytes, %v", e.Trace, len(b), err)
 			}
 		}
-		for d, err := range r.store.Epochs() {
+		for d, err := range r.store.Decisions.Epochs() {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,12 +200,12 @@ func TestDecisionsAge(t *testing.T) {
 	defer r.end()
 	old, young := start.Add(-2*time.Hour), start.Add(-30*time.Minute)
 	for _, at := range []trace.Nanos{old, young} {
-		if err := r.store.PutDecisions(at, []search.Decision{{At: at}}); err != nil {
+		if err := r.store.Decisions.Put(at, []search.Decision{{At: at}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	there := func() (all []trace.Nanos) {
-		for d, err := range r.store.Epochs() {
+		for d, err := range r.store.Decisions.Epochs() {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -204,7 +204,7 @@ var errOldStrategy = errors.New("another version of sibyl wrote it with " +
 
 // restore restores the last checkpoint, if there is one.
 func (s *Service) restore() error {
-	c, err := s.options.Store.Load()
+	c, err := s.options.Store.Checkpoints.Load()
 	if errors.Is(err, store.ErrCheckpoint) {
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}

@@ -63,7 +63,7 @@ const checkpointCopies = 3
 
 // fits reports whether the disk has room for a checkpoint. It logs a warning when it no longer has.
 func (l *loop) fits() bool {
-	last, err := l.options.Store.CheckpointBytes()
+	last, err := l.options.Store.Checkpoints.Size()
 	if err != nil {
 		l.options.Log.Error("the size of the last checkpoint could not be read", slog.Any("error", err))
 	}

@@ -53,11 +53,11 @@ func WithIDs(decisions []search.Decision) []Logged {
 	return all
 }
 
-// Reader reads decisions. [store.Store] implements it.
+// Reader reads decisions. [store.Decisions] implements it.
 type Reader interface {
-	// Decisions returns at least limit decisions in [from, to), or all of them if there are fewer, oldest first. It
+	// Between returns at least limit decisions in [from, to), or all of them if there are fewer, oldest first. It
 	// returns whole epochs: the first ones, or the last ones if newest is true.
-	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
+	Between(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
 }
 
 // Query selects decisions.
@@ -76,7 +76,7 @@ const (
 
 // Find returns the decisions that q selects, latest first, and the value of q.Before for the next page, or nil if this
 // is the last page. It stops after maxReads reads, so a page that isn't the last may have fewer than q.Limit decisions.
-func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *ID, err error) {
+func Find(ctx context.Context, log Reader, q Query) (found []Logged, next *ID, err error) {
 	to := q.To
 	if to == 0 {
 		to = trace.MaxNanos
@@ -85,7 +85,7 @@ func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *I
 		to = min(to, q.Before.At+1)
 	}
 	for range maxReads {
-		decisions, err := history.Decisions(q.From, to, readAtOnce, true)
+		decisions, err := log.Between(q.From, to, readAtOnce, true)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -111,8 +111,8 @@ func Find(ctx context.Context, history Reader, q Query) (found []Logged, next *I
 
 // Get returns a slice that contains only the decision with the given ID, or an empty slice if there is no such
 // decision.
-func Get(history Reader, id ID) ([]Logged, error) {
-	decisions, err := history.Decisions(id.At, id.At+1, readAtOnce, false)
+func Get(log Reader, id ID) ([]Logged, error) {
+	decisions, err := log.Between(id.At, id.At+1, readAtOnce, false)
 	if err != nil || id.index >= len(decisions) {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (s *Service) Stop() []byte {
 	if err := s.stop(); err != nil {
 		s.t.Fatal(err)
 	}
-	c, err := s.store.Load()
+	c, err := s.store.Checkpoints.Load()
 	if err != nil || c == nil {
 		s.t.Fatalf("checkpoint %v, %v", c, err)
 	}
