@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -165,7 +164,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal("no incident was accepted")
 	}
 	k.Drain = true
-	k.run(t, 2*time.Minute)
+	k.run(t, 5*time.Minute)
 	close(ended)
 	recording.Wait()
 	web.Close()
@@ -196,25 +195,39 @@ func TestKilled(t *testing.T) {
 }
 
 // run starts a process, kills it after life unless it has ended by then, and returns the number of accepted incidents.
+// The life of the first process starts when it has accepted an incident, however long that takes.
 func (k *killedTask) run(t *testing.T, life time.Duration) (accepted uint64) {
 	t.Helper()
 	task, err := json.Marshal(k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), life) // kills it
-	defer stop()
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilledProcess$", "-test.count=1")
 	c.Env = append(os.Environ(), killedEnv+"="+string(task))
-	out, err := c.Output()
-	if (err != nil) == k.Drain {
-		t.Fatalf("the process ended early, or did not end: %v\n%s", err, out)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	live := sync.OnceFunc(func() { time.AfterFunc(life, kill) })
+	if k.First > 0 || k.Drain {
+		live()
+	}
+	var text strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var i uint64
 		if _, err := fmt.Sscanf(lines.Text()+"\n", "accepted %d\n", &i); err == nil {
 			accepted = i + 1
+			live()
 		}
+		fmt.Fprintln(&text, lines.Text())
+	}
+	if err := c.Wait(); (err != nil) == k.Drain {
+		t.Fatalf("the process ended early, or did not end: %v\n%s", err, text.String())
 	}
 	return accepted
 }
