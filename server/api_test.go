@@ -181,7 +181,7 @@ func TestTooManyConnections(t *testing.T) {
 	defer v.end(os.Kill)
 	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
 		if address == v.grpc { // last, because it closes no idle connections
-			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
+			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
 			if err != nil {
 				t.Fatal(err)
 			}

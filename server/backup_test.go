@@ -26,7 +26,7 @@ func TestBackup(t *testing.T) {
 	}
 	v.start()
 	v.ready()
-	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
+	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

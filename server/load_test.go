@@ -57,11 +57,12 @@ func TestEverythingAtOnce(t *testing.T) {
 		asked := make(chan os.Signal, 1)
 		r := Reloader{Server: s, Load: load, Level: level, Every: 20 * time.Millisecond, Log: s.log}
 		all.Go(func() { r.Run(ctx, e, asked) })
-		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()), otlptracegrpc.WithInsecure())
+		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
-		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()), otlptracehttp.WithInsecure(), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()), otlptracehttp.WithInsecure(),
+			otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}

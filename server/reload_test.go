@@ -41,10 +41,10 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// eventually waits until condition returns true. It fails the test with name after a minute.
+// eventually waits until condition returns true. It fails the test with name after patience.
 func eventually(t *testing.T, name string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within a minute: %s", name)
 		}
