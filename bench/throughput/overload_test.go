@@ -35,7 +35,7 @@ func TestRefusedRequestsAreNotOverwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := l.offer(t.Context(), []*grpc.ClientConn{conn}, 200*time.Millisecond, 64, 0)
+	s, err := l.offer(t.Context(), []*grpc.ClientConn{conn}, time.Second, 64, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
