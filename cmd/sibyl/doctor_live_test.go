@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -25,8 +26,8 @@ type liveService struct {
 	otlp, api string // URLs
 }
 
-// startService runs a service until the test ends.
-func startService(t *testing.T) *liveService {
+// startService runs a service until the test ends. more are further environment variables.
+func startService(t *testing.T, more map[string]string) *liveService {
 	t.Helper()
 	env := map[string]string{
 		"SIBYL_DATA_DIR":         t.TempDir(),
@@ -37,6 +38,7 @@ func startService(t *testing.T) *liveService {
 		"SIBYL_LEARNING":         "1s",
 		"SIBYL_ASSEMBLY_TIMEOUT": "500ms",
 	}
+	maps.Copy(env, more)
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +164,7 @@ func twoServices(trace int, missing bool) []sentSpan {
 // TestDoctorOfTidyTraffic: complete traces of two services are fine, even if they arrive twice. Duplicates are
 // counted, but don't count as arrivals.
 func TestDoctorOfTidyTraffic(t *testing.T) {
-	l := startService(t)
+	l := startService(t, nil)
 	l.check("traces", failed, "No span has arrived.")
 	l.check("parents", skipped, "No trace has been closed yet.")
 	send := func() {
@@ -171,6 +173,7 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 		}
 	}
 	send()
+	arrived := time.Now()
 	l.check("parents", fine, "None of 50 closed traces")
 	l.check("coverage", fine, "All of the 150 spans of the last minutes and all of their time are judged.")
 	l.check("traces", fine, "150 spans in 50 export requests arrived.")
@@ -182,14 +185,14 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 	send()
 	l.check("traces", fine, "150 spans since the start had arrived before and were ignored.")
 	l.check("limits", fine, "All traffic is used.")
-	later := l.proxy(time.Hour)
+	later := l.proxy(arrived.Add(time.Hour + 30*time.Second))
 	send()
 	l.checkAt(later, "traces", warning, "The last request that could be analysed arrived 60 min ago. 300 spans")
 	l.checkAt(later, "clock", warning, "differ by")
 }
 
-// proxy returns the URL of a proxy for the API whose clock is ahead by the given time.
-func (l *liveService) proxy(by time.Duration) string {
+// proxy returns the URL of a proxy for the API whose clock stands at the given time.
+func (l *liveService) proxy(at time.Time) string {
 	api, err := url.Parse(l.api)
 	if err != nil {
 		l.t.Fatal(err)
@@ -197,7 +200,7 @@ func (l *liveService) proxy(by time.Duration) string {
 	s := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(api) },
 		ModifyResponse: func(r *http.Response) error {
-			r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+			r.Header.Set("Date", at.UTC().Format(http.TimeFormat))
 			return nil
 		},
 	})
@@ -207,7 +210,7 @@ func (l *liveService) proxy(by time.Duration) string {
 
 // TestDoctorOfMissingParents: 9 of 10 traces have a span whose parent never arrives.
 func TestDoctorOfMissingParents(t *testing.T) {
-	l := startService(t)
+	l := startService(t, nil)
 	for i := range 10 {
 		l.send(time.Now(), twoServices(i+1, i > 0)...)
 	}
@@ -216,7 +219,7 @@ func TestDoctorOfMissingParents(t *testing.T) {
 
 // TestDoctorOfUntidyTraffic: spans without names, of a sidecar, and without context.
 func TestDoctorOfUntidyTraffic(t *testing.T) {
-	l := startService(t)
+	l := startService(t, nil)
 	for i := range 20 {
 		l.send(time.Now(), sentSpan{3*i + 1, 1, 0, "", "GET /a", serverSpan, 0, time.Millisecond})
 		l.send(time.Now(), sentSpan{3*i + 2, 1, 0, "istio-proxy", "GET /b", serverSpan, 0, time.Millisecond})
@@ -231,6 +234,8 @@ func TestDoctorOfUntidyTraffic(t *testing.T) {
 
 // TestDoctorOfLimits sends, for each limit, the traffic that exceeds it.
 func TestDoctorOfLimits(t *testing.T) {
+	const maxAge, idle = 5 * time.Second, 4 * time.Second // a busy machine may pause between spans, but not for so long
+	more := map[string]string{"SIBYL_ASSEMBLY_MAX_AGE": maxAge.String(), "SIBYL_ASSEMBLY_IDLE": idle.String()}
 	root := func(trace int) sentSpan {
 		return sentSpan{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, time.Millisecond}
 	}
@@ -261,8 +266,9 @@ func TestDoctorOfLimits(t *testing.T) {
 			l.send(time.Now(), sentSpan{1, 2, 1, "shop", "late", clientSpan, 0, 1})
 		}, "1 span that arrived after their trace was closed", "arrived after their trace was closed."},
 		{"age", func(l *liveService) {
-			for i := range 24 { // 3.6 seconds
-				l.send(time.Now(), sentSpan{1, i + 2, 1, "shop", "x", clientSpan, 0, 1})
+			began := time.Now()
+			for id := 2; time.Since(began) < maxAge+maxAge/10; id++ {
+				l.send(time.Now(), sentSpan{1, id, 1, "shop", "x", clientSpan, 0, 1})
 				time.Sleep(150 * time.Millisecond)
 			}
 		}, "closed early because spans kept arriving", "belong to traces that were closed early."},
@@ -276,7 +282,7 @@ func TestDoctorOfLimits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := startService(t)
+			l := startService(t, more)
 			c.send(l)
 			l.check("limits", warning, c.saw)
 			l.check("coverage", warning, c.covered)
@@ -286,7 +292,7 @@ func TestDoctorOfLimits(t *testing.T) {
 
 // TestReplayOfDuplicates: the summary of a second replay reports that all of its spans were ignored.
 func TestReplayOfDuplicates(t *testing.T) {
-	l := startService(t)
+	l := startService(t, nil)
 	recording := request(t, cart)
 	replayed := func() string {
 		r := sibylIn(t, recording, map[string]string{serverVariable: l.api}, "replay", "--to", l.otlp, "-")
