@@ -75,7 +75,7 @@ func get(ctx context.Context, t *testing.T, client *http.Client, url string) {
 // waitForSpans waits until s has recorded n spans: servers end their spans after the client has the response.
 func waitForSpans(t *testing.T, s *service, n int) {
 	t.Helper()
-	for range 1000 {
+	for range 60_000 {
 		if len(s.record.Ended()) >= n {
 			return
 		}
