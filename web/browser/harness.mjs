@@ -20,6 +20,8 @@ const sibyl = requireEnv("SIBYL");
 const seed = requireEnv("SEED"); // a data directory
 const seeder = requireEnv("SEEDER"); // the program that made it
 
+const patience = 60_000; // ms; timeout for what should happen at once
+
 // freePorts returns n free ports of the loopback interface.
 async function freePorts(n) {
   const servers = Array.from({ length: n }, () => net.createServer().listen(0, "127.0.0.1"));
@@ -78,7 +80,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
         )
       )
         break;
-      if (i > 200 || child.exitCode !== null) fail("the service did not become ready");
+      if (i > patience / 100 || child.exitCode !== null) fail("the service did not become ready");
       await new Promise((done) => setTimeout(done, 100));
     }
   };
@@ -91,7 +93,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
     return response.ok ? response.json() : fail(`${path}: ${await response.text()}`);
   };
   // Chronic problems appear when the first epoch ends.
-  for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++)
+  for (let i = 0; !empty && i < patience / 100 && (await api("/problems")).items.length < 2; i++)
     await new Promise((done) => setTimeout(done, 100));
   const proxies = [];
   // proxy starts a proxy in front of the service and returns its URL. intercept may change requests; it returns true
@@ -202,6 +204,7 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
     reducedMotion: "reduce",
     ...rest,
   });
+  context.setDefaultTimeout(patience);
   const page = await context.newPage();
   const issues = [];
   page.on("pageerror", (error) => issues.push(`error: ${error.message}`));
@@ -238,9 +241,9 @@ export async function settle(page) {
 }
 
 // until waits until a value that read returns is as wanted. It fails with the last one if none is.
-export async function until(read, wanted, message, ms = 10_000) {
+export async function until(read, wanted, message) {
   let got;
-  for (let i = 0; i < ms / 50; i++) {
+  for (let i = 0; i < patience / 50; i++) {
     got = await read();
     if (isDeepStrictEqual(got, wanted)) return;
     await new Promise((done) => setTimeout(done, 50));

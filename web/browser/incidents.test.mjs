@@ -391,12 +391,12 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   await page.getByText("after an hour of traffic, requests that stop (30 min left)").waitFor();
   assert.deepEqual(await violations(page), []);
   silence = 90_000;
-  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
+  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor();
   assert.equal(await page.getByText("All is well").count(), 0); // nobody knows
   list.items = structuredClone(listed.items); // an open incident does not hide it
   await page.goto(service.url);
   await page.locator(".incident.open").first().waitFor();
-  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
+  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor();
   list.items = [];
   list.learning = true;
   await page.goto(service.url);
@@ -638,7 +638,7 @@ test("accepting explains what it does, asks, and closes the incident", async () 
   await dialog.getByRole("button", { name: "Accept as normal" }).click();
   await page
     .locator(".crumbs", { hasText: /local accepted the behaviour since the onset as normal \(more items\)/ })
-    .waitFor({ timeout: 25_000 }); // an epoch
+    .waitFor(); // an epoch
   await until(() => page.getByRole("button", { name: "Accept as normal …" }).count(), 0);
   await context.close();
 });

@@ -56,7 +56,7 @@ const toEnd = (page) => page.evaluate(() => scrollTo(0, document.body.scrollHeig
 // until waits until a condition holds.
 async function until(description, condition) {
   for (let i = 0; !(await condition()); i++) {
-    assert.ok(i < 300, `timeout: ${description}`);
+    assert.ok(i < 600, `timeout: ${description}`);
     await new Promise((done) => setTimeout(done, 100));
   }
 }

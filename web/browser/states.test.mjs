@@ -1,7 +1,7 @@
 // Unusual states: no data, learning, failures, missing resources, stale data, missing permissions, and live changes.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, violations } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, until, violations } from "./harness.mjs";
 
 let service, browser;
 before(async () => {
@@ -35,7 +35,7 @@ test("rows keep their order while one is under the pointer or focused", async ()
   const before = await order();
   await page.locator("a[data-problem]").nth(1).hover();
   list.items.reverse();
-  await page.getByText(/rows have moved/).waitFor({ timeout: 25_000 }); // an epoch
+  await page.getByText(/rows have moved/).waitFor(); // an epoch
   assert.deepEqual(await order(), before);
   await page.locator("a[data-problem]").nth(1).focus();
   await page.locator("[data-search]").focus(); // the pointer stays where it is
@@ -67,8 +67,8 @@ test("an empty service explains what to do", async () => {
   }
   assert.deepEqual(issues, []);
   await empty.stop();
-  await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
-  await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // the status is refetched only after events
+  await page.getByText(/^○ Not live/).waitFor();
+  await page.getByText("Sibyl is not responding").waitFor(); // the status is refetched only after events
   await page.goto(`${service.url}/problems`);
   await context.close();
 });
@@ -87,7 +87,7 @@ test("failures show their reason and a retry; stale data is labelled", async () 
   await page.waitForSelector(".queue");
   broken = true;
   quiet = false;
-  await page.getByText("Stale.").waitFor({ timeout: 25_000 });
+  await page.getByText("Stale.").waitFor();
   assert.ok((await page.locator("a[data-problem]").count()) > 0, "the stale list is gone");
   await context.close();
 });
@@ -99,7 +99,7 @@ test("a tree loads by itself once the service responds", async () => {
   await page.goto(service.url + (await viewPaths(service)).tree);
   await page.getByText("Sibyl is not responding").waitFor();
   gone = false;
-  await page.locator(".vrow").first().waitFor({ timeout: 10_000 });
+  await page.locator(".vrow").first().waitFor();
   await context.close();
 });
 
@@ -262,11 +262,12 @@ test("a page stays live if a proxy cuts the event stream every second, and is no
   let connections = 0;
   await page.addInitScript(() => {
     const real = globalThis.fetch;
-    globalThis.fetch = (input, init) => {
+    globalThis.fetch = async (input, init) => {
       if (!String(input.url ?? input).endsWith("/events")) return real(input, init);
       const cut = new AbortController();
+      const response = await real(input, { ...init, signal: AbortSignal.any([init.signal, cut.signal]) });
       setTimeout(() => cut.abort(), 1000);
-      return real(input, { ...init, signal: AbortSignal.any([init.signal, cut.signal]) });
+      return response;
     };
   });
   page.on("request", (request) => (connections += request.url().endsWith("/events") ? 1 : 0));
@@ -279,7 +280,6 @@ test("a page stays live if a proxy cuts the event stream every second, and is no
   await page.waitForFunction(
     (at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at),
     epoch,
-    { timeout: 25_000 },
   );
   assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
   await page.evaluate(() => {
@@ -293,9 +293,9 @@ test("a page stays live if a proxy cuts the event stream every second, and is no
   });
   const before = connections;
   await page.waitForTimeout(8000);
-  assert.ok(connections > before + 1, `${connections - before} connections`);
+  await until(() => connections > before + 1, true, "too few connections");
   assert.deepEqual(await page.evaluate(() => globalThis.states), ["● Live"]);
   await page.route("**/api/v1/events", (route) => route.abort());
-  await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
+  await page.getByText(/^○ Not live/).waitFor();
   await context.close();
 });

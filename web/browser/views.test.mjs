@@ -137,7 +137,8 @@ test("reduced motion disables animations", async () => {
     await page.evaluate(() => document.addEventListener("animationstart", () => (globalThis.moved = true)));
     await page.keyboard.press("?");
     await page.getByRole("dialog").waitFor();
-    await page.waitForTimeout(200);
+    if (moves) await page.waitForFunction(() => globalThis.moved);
+    else await page.waitForTimeout(200);
     assert.equal(await page.evaluate(() => Boolean(globalThis.moved)), moves, `a dialog, ${reducedMotion}`);
     assert.equal(
       await page.evaluate(() => getComputedStyle(document.documentElement).scrollBehavior === "smooth"),
