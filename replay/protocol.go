@@ -78,8 +78,8 @@ type served struct {
 	invalid error // why its certificate is invalid; nil if it is valid or there is none
 }
 
-// probeTimeout is the timeout of a connection that probes an address.
-const probeTimeout = time.Second
+// probeTimeout is the timeout of a connection that probes an address. It leaves a busy machine time for a handshake.
+const probeTimeout = 5 * time.Second
 
 // encrypted returns the protocol that address serves with TLS. It returns an error if it can't connect or address
 // doesn't serve TLS.
