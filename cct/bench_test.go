@@ -25,7 +25,8 @@ func large(n int) (*Builder, []Tracepoint) {
 		if i%30 == 29 {
 			above := contexts[max(0, len(contexts)-1-rng.IntN(20))]
 			op := trace.Op(owner + 2)
-			contexts = append(contexts, ContextCount{Context: above.Context.Child(op), Parent: above.Context, Op: op, Count: 1})
+			contexts = append(contexts,
+				ContextCount{Context: above.Context.Child(op), Parent: above.Context, Op: op, Count: 1})
 		}
 	}
 	b.Observe(Observation{Seen: 1, Contexts: contexts})
@@ -36,7 +37,9 @@ func large(n int) (*Builder, []Tracepoint) {
 func few() Observation {
 	root := trace.Context(0).Child(1)
 	return Observation{Seen: 1, Contexts: []ContextCount{
-		{Context: root, Op: 1, Count: 1}, {Context: root.Child(2), Parent: root, Op: 2, Count: 1}, {Context: root.Child(3), Parent: root, Op: 3, Count: 1},
+		{Context: root, Op: 1, Count: 1},
+		{Context: root.Child(2), Parent: root, Op: 2, Count: 1},
+		{Context: root.Child(3), Parent: root, Op: 3, Count: 1},
 	}}
 }
 

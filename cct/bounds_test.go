@@ -29,7 +29,10 @@ func TestTreesShareTheCatalogue(t *testing.T) {
 func TestSetsAreBounded(t *testing.T) {
 	var b Builder
 	for i := range 3 * maxSets {
-		b.Observe(Observation{Seen: trace.Nanos(1).Add(time.Duration(i) * time.Second), On: []trace.Symbol{trace.Symbol(i + 1)}})
+		b.Observe(Observation{
+			Seen: trace.Nanos(1).Add(time.Duration(i) * time.Second),
+			On:   []trace.Symbol{trace.Symbol(i + 1)},
+		})
 	}
 	if len(b.sets) > 2*maxSets {
 		t.Errorf("%d sets are remembered, want at most %d", len(b.sets), 2*maxSets)

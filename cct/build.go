@@ -93,8 +93,19 @@ func (t *treeBuild) appeared() {
 func (t *treeBuild) addPlace(p *place, parent int32) int32 {
 	as := t.catalogue.point(p.tp)
 	return t.add(buildNode{
-		op: p.op, tp: p.tp, layer: as.Layer, kind: as.Kind, parent: parent, seen: p.seen,
-		requests: p.requests, hits: p.hits, errors: p.errors, unanswered: p.unanswered, history: p.history, reference: p.reference, witnesses: p.witnesses,
+		op:         p.op,
+		tp:         p.tp,
+		layer:      as.Layer,
+		kind:       as.Kind,
+		parent:     parent,
+		seen:       p.seen,
+		requests:   p.requests,
+		hits:       p.hits,
+		errors:     p.errors,
+		unanswered: p.unanswered,
+		history:    p.history,
+		reference:  p.reference,
+		witnesses:  p.witnesses,
 	})
 }
 
@@ -294,7 +305,15 @@ func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
 		t.nodes[y].op = op
 		return y
 	}
-	return t.add(buildNode{op: op, tp: n.tp, layer: n.layer, kind: n.kind, catalogued: true, unanchored: n.unanchored, parent: n.parent})
+	return t.add(buildNode{
+		op:         op,
+		tp:         n.tp,
+		layer:      n.layer,
+		kind:       n.kind,
+		catalogued: true,
+		unanchored: n.unanchored,
+		parent:     n.parent,
+	})
 }
 
 // between reports whether all nodes between p and y differ from x and were disabled whenever x appeared.
@@ -403,7 +422,8 @@ func (t *treeBuild) preorder() (order, depth []int32) {
 }
 
 func (t *treeBuild) compareSiblings(a, b *buildNode) int {
-	return cmp.Or(cmp.Compare(a.layer, b.layer), cmp.Compare(a.kind, b.kind), cmp.Compare(a.op, b.op), cmp.Compare(a.tp, b.tp))
+	return cmp.Or(cmp.Compare(a.layer, b.layer), cmp.Compare(a.kind, b.kind), cmp.Compare(a.op, b.op),
+		cmp.Compare(a.tp, b.tp))
 }
 
 // layout returns the kept nodes in pre-order.
@@ -429,10 +449,23 @@ func (t *treeBuild) layout(kept []bool) []Node {
 func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 	p := t.catalogue.point(f.tp)
 	n := Node{
-		Op: f.op, Service: t.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued,
-		Unanchored: f.unanchored && f.requests == 0, Seen: f.seen,
-		Requests: t.builder.requests, Hits: f.hits, Errors: f.errors, Unanswered: f.unanswered, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
-		Reference: f.reference,
+		Op:         f.op,
+		Service:    t.table.Operation(f.op).Service,
+		Tracepoint: f.tp,
+		Parent:     -1,
+		Layer:      f.layer,
+		Kind:       f.kind,
+		Catalogued: f.catalogued,
+		Unanchored: f.unanchored && f.requests == 0,
+		Seen:       f.seen,
+		Requests:   t.builder.requests,
+		Hits:       f.hits,
+		Errors:     f.errors,
+		Unanswered: f.unanswered,
+		Bytes:      p.Bytes,
+		Cost:       p.Cost,
+		History:    f.history,
+		Reference:  f.reference,
 	}
 	if f.tp != 0 {
 		n.Requests = max(on[f.tp]+on[0], f.requests)

@@ -32,8 +32,10 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	all := distinct(list)
 	c := &Catalogue{
 		points:  make(map[trace.Symbol]*point, len(all)),
-		byOwner: make(map[trace.Op][]*point), byHint: make(map[trace.Symbol][]*point), byOp: make(map[trace.Op][]*point),
-		base: make(map[trace.Op]trace.Symbol),
+		byOwner: make(map[trace.Op][]*point),
+		byHint:  make(map[trace.Symbol][]*point),
+		byOp:    make(map[trace.Op][]*point),
+		base:    make(map[trace.Op]trace.Symbol),
 	}
 	for i := range all {
 		c.points[all[i].ID] = &all[i]
@@ -80,8 +82,9 @@ func distinct(list []Tracepoint) []point {
 
 // compareEntries is a total order of the entries with the same ID, so that the order of a list doesn't matter.
 func compareEntries(a, b *Tracepoint) int {
-	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Cost, b.Cost),
-		cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
+	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner),
+		cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer),
+		cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
 }
 
 // hinted reports whether a tracepoint with a place in trees is among the ancestors of p.

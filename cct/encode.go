@@ -36,7 +36,8 @@ func (p *place) append(buf []byte) []byte {
 	buf = codec.AppendWords(buf, p.witnesses...)
 	buf = codec.AppendUvarints(buf, p.history.N, p.history.Square)
 	buf = codec.AppendVarints(buf, p.history.Share, p.history.MeanTime)
-	return codec.AppendUvarints(buf, p.reference.N, p.reference.Sum, p.reference.SumSquares[0], p.reference.SumSquares[1])
+	return codec.AppendUvarints(buf, p.reference.N, p.reference.Sum, p.reference.SumSquares[0],
+		p.reference.SumSquares[1])
 }
 
 func (s *set) append(buf []byte) []byte {
@@ -90,7 +91,12 @@ func decodePlaces(r *codec.Reader, b *Builder) {
 }
 
 func decodePlace(r *codec.Reader) *place {
-	p := &place{parent: trace.Context(r.Word()), op: trace.Op(r.Word()), tp: trace.Symbol(r.Word()), seen: trace.Nanos(r.Varint())}
+	p := &place{
+		parent: trace.Context(r.Word()),
+		op:     trace.Op(r.Word()),
+		tp:     trace.Symbol(r.Word()),
+		seen:   trace.Nanos(r.Varint()),
+	}
 	p.requests, p.hits, p.errors, p.unanswered = r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Uvarint()
 	var last uint64
 	for i := range r.Below(maxWitnesses + 1) {

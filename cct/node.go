@@ -12,7 +12,7 @@ import (
 // them, enabled or not. A tracepoint may have several nodes.
 type Node struct {
 	Context    trace.Context // the full calling context
-	Op         trace.Op      // a step; for a variable, the symbol of its tracepoint, because a variable is not an operation
+	Op         trace.Op      // a step; for a variable, which is not an operation, the symbol of its tracepoint
 	Service    trace.Symbol  // of Op; 0 if unknown
 	Tracepoint trace.Symbol  // 0 for the baseline
 	Parent     int32         // -1 for a root

@@ -26,9 +26,12 @@ func drawEntries(t *rapid.T) []Tracepoint {
 	var list []Tracepoint
 	for range rapid.IntRange(0, 12).Draw(t, "entries") {
 		list = append(list, Tracepoint{
-			ID: trace.Symbol(rapid.Uint64Range(1, 6).Draw(t, "id")), Op: trace.Op(rapid.Uint64Range(1, 6).Draw(t, "op")),
-			Parent: trace.Symbol(rapid.Uint64Range(0, 6).Draw(t, "parent")), Owner: trace.Op(rapid.Uint64Range(0, 9).Draw(t, "owner")),
-			Kind: TracepointKind(rapid.Uint8Range(0, 2).Draw(t, "kind")), Layer: Layer(rapid.Uint8Range(0, 2).Draw(t, "layer")),
+			ID:       trace.Symbol(rapid.Uint64Range(1, 6).Draw(t, "id")),
+			Op:       trace.Op(rapid.Uint64Range(1, 6).Draw(t, "op")),
+			Parent:   trace.Symbol(rapid.Uint64Range(0, 6).Draw(t, "parent")),
+			Owner:    trace.Op(rapid.Uint64Range(0, 9).Draw(t, "owner")),
+			Kind:     TracepointKind(rapid.Uint8Range(0, 2).Draw(t, "kind")),
+			Layer:    Layer(rapid.Uint8Range(0, 2).Draw(t, "layer")),
 			Baseline: rapid.Bool().Draw(t, "baseline"),
 		})
 	}
@@ -43,7 +46,10 @@ func drawTree(t *rapid.T) *Tree {
 // drawObservation returns a request whose contexts form a tree. Operations above 6 are baseline; others have a
 // tracepoint of the same number.
 func drawObservation(t *rapid.T) Observation {
-	o := Observation{Seen: trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "seen")), Explore: rapid.Bool().Draw(t, "explore")}
+	o := Observation{
+		Seen:    trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "seen")),
+		Explore: rapid.Bool().Draw(t, "explore"),
+	}
 	root := trace.Context(0).Child(9)
 	o.Contexts = []ContextCount{{Context: root, Op: 9, Count: 1}}
 	seen := map[trace.Context]bool{root: true}
@@ -81,7 +87,8 @@ func TestMergeIsAssociativeAndCommutative(t *testing.T) {
 			t.Fatal("merging depends on the order")
 		}
 		catalogue := NewCatalogue(drawEntries(t), nil)
-		if diff := cmp.Diff(merged(a, b, c).Build(catalogue, nil).Nodes, merged(c, b, a).Build(catalogue, nil).Nodes); diff != "" {
+		diff := cmp.Diff(merged(a, b, c).Build(catalogue, nil).Nodes, merged(c, b, a).Build(catalogue, nil).Nodes)
+		if diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -91,7 +98,8 @@ func TestOrderOfCatalogueIsIrrelevant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, list := drawBuilder(t), drawEntries(t)
 		shuffled := rapid.Permutation(list).Draw(t, "order")
-		if diff := cmp.Diff(b.Build(NewCatalogue(list, nil), nil).Nodes, b.Build(NewCatalogue(shuffled, nil), nil).Nodes); diff != "" {
+		diff := cmp.Diff(b.Build(NewCatalogue(list, nil), nil).Nodes, b.Build(NewCatalogue(shuffled, nil), nil).Nodes)
+		if diff != "" {
 			t.Fatal(diff)
 		}
 	})

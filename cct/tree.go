@@ -52,7 +52,8 @@ func (t *Tree) HasService(service trace.Symbol) bool {
 // nil for any other tracepoint.
 func (t *Tree) FindUnplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
 	x := &t.unplaced
-	at, found := slices.BinarySearchFunc(x.byID, tp, func(i int32, tp trace.Symbol) int { return cmp.Compare(x.entries[i].ID, tp) })
+	at, found := slices.BinarySearchFunc(x.byID, tp,
+		func(i int32, tp trace.Symbol) int { return cmp.Compare(x.entries[i].ID, tp) })
 	if !found {
 		return nil, 0
 	}

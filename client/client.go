@@ -105,7 +105,8 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	if at.Sub(last) >= 12*time.Hour {
 		layout = time.DateTime
 	}
-	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) + "): incidents cannot be noticed. sibyl doctor says what to do.", nil
+	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) +
+		"): incidents cannot be noticed. sibyl doctor says what to do.", nil
 }
 
 // Webhooks returns the configured webhooks and e-mail destinations with their deliveries.
@@ -161,7 +162,8 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	}
 	found := withPrefix(list, name)
 	if len(found) == 0 && len(name) >= minPrefix {
-		closed, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll), Closed: new(true)}, 0)
+		closed, err := c.Problems(ctx,
+			contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll), Closed: new(true)}, 0)
 		if err != nil {
 			return "", err
 		}
@@ -182,9 +184,11 @@ func (c *Client) noProblem(ctx context.Context, name string, open *contract.Prob
 		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
 	}
 	if open.Learning && len(open.Items) == 0 {
-		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; sibyl problems tells how long", name)
+		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; sibyl problems tells how long",
+			name)
 	}
-	return fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
+	return fmt.Errorf(
+		"there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
 // withPrefix returns the distinct IDs in list that start with prefix. It returns none if prefix is shorter than
@@ -200,7 +204,9 @@ func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 }
 
 // Tracepoints returns up to most tracepoints that match q, in its order. If most is 0, it returns all.
-func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
+func (c *Client) Tracepoints(
+	ctx context.Context, q contract.ListTracepointsParams, most int,
+) (*contract.TracepointList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.TracepointList) (*[]contract.Tracepoint, *string) {
 		return &l.Items, l.NextCursor
 	}, "tracepoints")
@@ -239,7 +245,9 @@ func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 }
 
 // Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
-func (c *Client) Override(ctx context.Context, name string, override contract.OverrideRequest) (*contract.Tracepoint, error) {
+func (c *Client) Override(
+	ctx context.Context, name string, override contract.OverrideRequest,
+) (*contract.Tracepoint, error) {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return nil, err

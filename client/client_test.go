@@ -51,33 +51,36 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 		_, _ = io.WriteString(w, before+string(body)+after)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /under/api/v1/problems", func(w http.ResponseWriter, _ *http.Request) { file(w, "listProblems.json", "", "") })
-	mux.HandleFunc("GET /under/api/v1/problems/"+problem, func(w http.ResponseWriter, _ *http.Request) { file(w, "getProblem.json", "", "") })
-	mux.HandleFunc("GET /under/api/v1/incidents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listIncidents.json", "", "") })
-	mux.HandleFunc("GET /under/api/v1/objectives", func(w http.ResponseWriter, _ *http.Request) { file(w, "listObjectives.json", "", "") })
-	mux.HandleFunc("GET /under/api/v1/incidents/"+incident, func(w http.ResponseWriter, _ *http.Request) { file(w, "getIncident.json", "", "") })
+	for path, name := range map[string]string{
+		"problems":              "listProblems.json",
+		"problems/" + problem:   "getProblem.json",
+		"incidents":             "listIncidents.json",
+		"incidents/" + incident: "getIncident.json",
+		"objectives":            "listObjectives.json",
+		"agents":                "listAgents.json",
+		"webhooks/dead":         "listDeadLetters.json",
+		"webhooks/dead/1":       "getDeadLetter.json",
+	} {
+		answer := func(w http.ResponseWriter, _ *http.Request) { file(w, name, "", "") }
+		mux.HandleFunc("GET /under/api/v1/"+path, answer)
+	}
+	done := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+	mux.HandleFunc("POST /under/api/v1/incidents/"+incident+"/accept", done)
+	mux.HandleFunc("POST /under/api/v1/webhooks/dead/1/resend", done)
+	mux.HandleFunc("DELETE /under/api/v1/webhooks/dead/1", done)
+	mux.HandleFunc("DELETE /under/api/v1/tracepoints/", done)
 	note := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, "{}")
 	}
 	mux.HandleFunc("PUT /under/api/v1/incidents/"+incident+"/acknowledge", note)
 	mux.HandleFunc("PUT /under/api/v1/incidents/"+incident+"/mute", note)
-	mux.HandleFunc("POST /under/api/v1/incidents/"+incident+"/accept", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /under/api/v1/tracepoints", func(w http.ResponseWriter, _ *http.Request) {
 		file(w, "getTracepoint.json", `{"next_cursor":null,"epoch":null,"items":[`, "]}")
 	})
-	mux.HandleFunc("GET /under/api/v1/agents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listAgents.json", "", "") })
-	mux.HandleFunc("/under/api/v1/tracepoints/", func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
+	mux.HandleFunc("/under/api/v1/tracepoints/", func(w http.ResponseWriter, _ *http.Request) {
 		file(w, "getTracepoint.json", "", "")
 	})
-	mux.HandleFunc("GET /under/api/v1/webhooks/dead", func(w http.ResponseWriter, _ *http.Request) { file(w, "listDeadLetters.json", "", "") })
-	mux.HandleFunc("GET /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { file(w, "getDeadLetter.json", "", "") })
-	mux.HandleFunc("POST /under/api/v1/webhooks/dead/1/resend", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("DELETE /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		*asked = append(*asked, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
@@ -106,7 +109,9 @@ func TestShow(t *testing.T) {
 			list, err := c.Incidents(t.Context(), contract.ListIncidentsParams{}, 5)
 			if err == nil {
 				closed := list.Items[0]
-				closed.ID, closed.Ended, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(200*time.Second)), new(closed.Opened.Add(320*time.Second))
+				closed.ID = "0123456789abcdef"
+				closed.Ended = new(closed.Opened.Add(200 * time.Second))
+				closed.Closed = new(closed.Opened.Add(320 * time.Second))
 				closed.End = &contract.IncidentEnd{
 					Reason: contract.IncidentEndReasonMoved,
 					Text:   "its requests go to stock\x1b-v2 now",
@@ -119,8 +124,16 @@ func TestShow(t *testing.T) {
 		"incident.txt": func(w io.Writer) error {
 			d, err := c.Incident(t.Context(), incident[:6])
 			if err == nil {
-				d.Incident.Objectives = []contract.IncidentObjective{{Sentence: "shop POST /checkout: 16 % of the requests failed in the last hour (objective: 1 %).", BurnRate: 16}}
-				d.Incident.Suspects[0].Instances = []contract.SuspectInstance{{Key: "k8s.pod.name", Value: "checkout-7", Calls: 90, Part: 0.93}}
+				d.Incident.Objectives = []contract.IncidentObjective{{
+					Sentence: "shop POST /checkout: 16 % of the requests failed in the last hour (objective: 1 %).",
+					BurnRate: 16,
+				}}
+				d.Incident.Suspects[0].Instances = []contract.SuspectInstance{{
+					Key:   "k8s.pod.name",
+					Value: "checkout-7",
+					Calls: 90,
+					Part:  0.93,
+				}}
 			}
 			return errors.Join(err, ShowIncident(w, d, style, now))
 		},
@@ -152,8 +165,12 @@ func TestShow(t *testing.T) {
 		"problem.txt": func(w io.Writer) error {
 			d, err := c.Problem(t.Context(), problem[:6])
 			if err == nil {
-				d.Contrasts = []contract.Contrast{{Text: "host.name = stock-b: 410 ms a request against 62.1 ms with others (31 and 97 sampled)"}}
-				d.Common = []contract.CommonEdges{{Text: "stock POST maps in stock UpdateBatch and cart GET maps in cart Get rise and fall together"}}
+				d.Contrasts = []contract.Contrast{{
+					Text: "host.name = stock-b: 410 ms a request against 62.1 ms with others (31 and 97 sampled)",
+				}}
+				d.Common = []contract.CommonEdges{{
+					Text: "stock POST maps in stock UpdateBatch and cart GET maps in cart Get rise and fall together",
+				}}
 			}
 			return errors.Join(err, ShowProblem(w, d, style, now))
 		},
@@ -191,7 +208,9 @@ func TestShow(t *testing.T) {
 			}
 			return errors.Join(err, ShowIncidents(w, list, style, now))
 		},
-		"learning.txt": func(w io.Writer) error { return ShowProblems(w, &contract.ProblemList{Learning: true}, style, now) },
+		"learning.txt": func(w io.Writer) error {
+			return ShowProblems(w, &contract.ProblemList{Learning: true}, style, now)
+		},
 	} {
 		var out strings.Builder
 		if err := show(&out); err != nil {
@@ -217,7 +236,8 @@ func TestShow(t *testing.T) {
 func TestNoProblem(t *testing.T) {
 	c, _ := serve(t)
 	for name, want := range map[string]string{
-		incident[:8]: "sibyl incidents " + incident[:8] + " shows it", "9": "sibyl problems lists them", "ffff": "sibyl problems lists them",
+		incident[:8]: "sibyl incidents " + incident[:8] + " shows it",
+		"9":          "sibyl problems lists them", "ffff": "sibyl problems lists them",
 	} {
 		if _, err := c.Problem(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want: %s", name, err, want)
@@ -233,7 +253,8 @@ func TestNoProblem(t *testing.T) {
 func TestIncidents(t *testing.T) {
 	c, asked := serve(t)
 	for _, err := range []error{
-		c.AcknowledgeIncident(t.Context(), incident, "on it"), c.MuteIncident(t.Context(), incident, ""), c.AcceptIncident(t.Context(), strings.ToUpper(incident[:8]), "more items"),
+		c.AcknowledgeIncident(t.Context(), incident, "on it"), c.MuteIncident(t.Context(), incident, ""),
+		c.AcceptIncident(t.Context(), strings.ToUpper(incident[:8]), "more items"),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -241,7 +262,8 @@ func TestIncidents(t *testing.T) {
 	}
 	path := "/under/api/v1/incidents"
 	want := []string{
-		"PUT " + path + "/" + incident + `/acknowledge {"text":"on it"}`, "PUT " + path + "/" + incident + `/mute {"text":""}`,
+		"PUT " + path + "/" + incident + `/acknowledge {"text":"on it"}`,
+		"PUT " + path + "/" + incident + `/mute {"text":""}`,
 		"GET " + path, "POST " + path + "/" + incident + `/accept {"text":"more items"}`,
 	}
 	if diff := cmp.Diff(want, *asked); diff != "" {
@@ -266,7 +288,8 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"9", "ffff", "42"} {
-		if _, err := c.Problem(t.Context(), name); err == nil || !strings.Contains(err.Error(), "sibyl problems lists them") {
+		if _, err := c.Problem(t.Context(), name); err == nil ||
+			!strings.Contains(err.Error(), "sibyl problems lists them") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -276,7 +299,8 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	*asked = nil
-	if _, err := c.Override(t.Context(), x.Name, contract.OverrideRequest{Kind: contract.OverrideRequestKindPin}); err != nil {
+	_, err = c.Override(t.Context(), x.Name, contract.OverrideRequest{Kind: contract.OverrideRequestKindPin})
+	if err != nil {
 		t.Error(err)
 	}
 	if err := c.Withdraw(t.Context(), x.ID); err != nil {
@@ -286,7 +310,8 @@ func TestNames(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"GET /under/api/v1/tracepoints", "PUT /under/api/v1/tracepoints/" + x.ID + ` {"kind":"pin"}`, "DELETE /under/api/v1/tracepoints/" + x.ID,
+		"GET /under/api/v1/tracepoints", "PUT /under/api/v1/tracepoints/" + x.ID + ` {"kind":"pin"}`,
+		"DELETE /under/api/v1/tracepoints/" + x.ID,
 		"POST /under/api/v1/webhooks/dead/1/resend", "DELETE /under/api/v1/webhooks/dead/1",
 	}
 	if diff := cmp.Diff(want, *asked); diff != "" {
@@ -345,7 +370,8 @@ func TestErrors(t *testing.T) {
 	go func() { _ = rpc.Serve(l) }()
 	defer rpc.Stop()
 	for range 50 { // its first bytes come before the request or after it
-		if got := ask("http://"+l.Addr().String(), ""); !strings.Contains(got, "does not speak HTTP: name the address of the API with --server") {
+		got := ask("http://"+l.Addr().String(), "")
+		if !strings.Contains(got, "does not speak HTTP: name the address of the API with --server") {
 			t.Errorf("a port of gRPC: %s", got)
 		}
 	}

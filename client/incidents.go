@@ -20,7 +20,9 @@ import (
 
 // Incidents returns up to most incidents that match q: open ones first, then the others, latest first. If most is 0,
 // it returns all.
-func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
+func (c *Client) Incidents(
+	ctx context.Context, q contract.ListIncidentsParams, most int,
+) (*contract.IncidentList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.IncidentList) (*[]contract.Incident, *string) {
 		return &l.Items, l.NextCursor
 	}, "incidents")
@@ -39,7 +41,9 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 }
 
 // IncidentReport returns the report about an incident, named as for [Client.Incident], in the given format.
-func (c *Client) IncidentReport(ctx context.Context, name string, format contract.GetIncidentReportParamsFormat) ([]byte, error) {
+func (c *Client) IncidentReport(
+	ctx context.Context, name string, format contract.GetIncidentReportParamsFormat,
+) ([]byte, error) {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
 		return nil, err
@@ -107,7 +111,8 @@ func (c *Client) findIncident(ctx context.Context, name string) (string, error) 
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("there is no incident %q: sibyl incidents lists them; name one by its ID or at least the first %d digits of it", name, minPrefix)
+		return "", fmt.Errorf("there is no incident %q: sibyl incidents lists them; name one by its ID or at least "+
+			"the first %d digits of it", name, minPrefix)
 	case 1:
 		return found[0], nil
 	}
@@ -122,9 +127,11 @@ func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 	case err != nil:
 		return "", err
 	case len(list.Items) == 0 && list.Learning:
-		return "", fmt.Errorf("there is no incident %d: Sibyl is learning normal behaviour; sibyl incidents tells how long", place)
+		return "", fmt.Errorf(
+			"there is no incident %d: Sibyl is learning normal behaviour; sibyl incidents tells how long", place)
 	case len(list.Items) < place:
-		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s", place, units.Plural(len(list.Items), "incident"))
+		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s",
+			place, units.Plural(len(list.Items), "incident"))
 	}
 	return list.Items[place-1].ID, nil
 }
@@ -153,7 +160,8 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("%s", p.style.Paint(terminal.Red, strings.TrimRight(p.style.Wrap(attention(list), 0), "\n"))+"\n")
 	}
 	if len(list.Items) > 0 {
-		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+terminal.PadRight("BEGAN", beganWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
+		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+
+			terminal.PadRight("BEGAN", beganWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
 	}
 	for i := range list.Items {
 		p.incident(&list.Items[i])
@@ -165,7 +173,8 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request. +100 % is the usual time of a request, or a failure of each. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
+		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request. +100 % is the usual time of a "+
+			"request, or a failure of each. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
 	}
 	return p.flush(w)
 }
@@ -207,8 +216,11 @@ func (p *page) incident(x *contract.Incident) {
 	} else {
 		lasted = terminal.PadRight(lastedText(x.Onset, *x.Ended), lastedWidth)
 	}
-	p.printf("%s%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth), terminal.PadRight(x.Onset.Local().Format(time.DateTime), beganWidth), lasted,
-		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-severityWidth-beganWidth-lastedWidth)))
+	rest := p.style.Line() - incidentWidth - severityWidth - beganWidth - lastedWidth
+	p.printf("%s%s%s%s%s\n",
+		terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth),
+		terminal.PadRight(x.Onset.Local().Format(time.DateTime), beganWidth), lasted,
+		p.bold(terminal.Shorten(strings.Join(suspects, ", "), rest)))
 	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
 	if x.Size != nil {
 		p.printf("  %s\n", p.dim(sizeText(x.Size)))
@@ -236,7 +248,8 @@ func lastedText(onset, ended time.Time) string {
 }
 
 // period matches the period in an incident's sentence, whose times are in UTC and to the minute.
-var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2})(?: and (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2}))?`)
+var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2})` +
+	`(?: and (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2}))?`)
 
 // minutes is the layout of times to the minute.
 const minutes = "15:04"
@@ -296,12 +309,15 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	x := &d.Incident
 	p.incident(x)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
-	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("what each adds to a request, on average: +100 % is the usual time of a request, or a failure of each"))
+	p.printf("\n%s %s\n", p.bold("Suspects"),
+		p.dim("what each adds to a request, on average: +100 % is the usual time of a request, or a failure of each"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
-	p.printf("\n%s\n%s", p.bold("Severity"), style.Wrap(strings.TrimSuffix(string(x.Severity)+". "+clean(x.SeverityReason), ". "), 2))
-	p.printf("\n%s\n  %s\n", p.bold("Lost"), cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))
+	p.printf("\n%s\n%s", p.bold("Severity"),
+		style.Wrap(strings.TrimSuffix(string(x.Severity)+". "+clean(x.SeverityReason), ". "), 2))
+	p.printf("\n%s\n  %s\n",
+		p.bold("Lost"), cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))
 	if d.Investigation != nil {
 		p.investigation(d.Investigation, d.Located)
 	}
@@ -336,7 +352,8 @@ func (p *page) samples(d *contract.IncidentDetail) {
 	if len(d.Exemplars) == 0 {
 		return
 	}
-	p.printf("\n%s %s\n", p.bold("Sample traces"), p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
+	p.printf("\n%s %s\n", p.bold("Sample traces"),
+		p.dim("sibyl traces ID shows one, and how it differs from normal ones"))
 	types := make(map[string]string)
 	for i := range d.Incident.RequestTypes {
 		types[d.Incident.RequestTypes[i].ID] = d.Incident.RequestTypes[i].Name
@@ -372,7 +389,8 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 	if len(d.Earlier) == 0 {
 		return
 	}
-	p.printf("\n%s %s\n", p.bold("Earlier incidents of "+clean(d.Incident.Service)), p.dim(units.Plural(int(d.Incident.Earlier), "incident")))
+	p.printf("\n%s %s\n", p.bold("Earlier incidents of "+clean(d.Incident.Service)),
+		p.dim(units.Plural(int(d.Incident.Earlier), "incident")))
 	for i := range d.Earlier {
 		x := &d.Earlier[i]
 		course := string(x.Severity) + ", " + lastedText(x.Onset, x.Ended) + ": " + clean(x.End.Text)
@@ -466,8 +484,10 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 		if x.SpanNs > 0 {
 			requests += " in " + units.Span(time.Duration(x.SpanNs))
 		}
-		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), requests))
-		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), "")))
+		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)),
+			units.Percent(x.Failed), requests))
+		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)),
+			units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), "")))
 	}
 	if more := len(types) - shownTypes; more > 0 {
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more request type")))

@@ -51,7 +51,8 @@ func (p *page) objective(x *contract.Objective) {
 		p.printf("    %s\n", clean(x.Entry))
 	}
 	if x.Requests == 0 {
-		p.printf("    %s\n", p.dim("if there should be: the page Services, and GET /api/v1/services, list the services and operations that receive requests"))
+		p.printf("    %s\n", p.dim("if there should be: the page Services, and GET /api/v1/services, "+
+			"list the services and operations that receive requests"))
 		return
 	}
 	var rates []string
@@ -62,7 +63,8 @@ func (p *page) objective(x *contract.Objective) {
 		}
 		rates = append(rates, rate)
 	}
-	p.printf("    %s (in %s %s of %s requests missed)\n", left(x.Remaining), units.Span(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
+	p.printf("    %s (in %s %s of %s requests missed)\n",
+		left(x.Remaining), units.Span(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
 }
 

@@ -37,7 +37,8 @@ func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDet
 	}
 	detail, err := Get[contract.ServiceDetail](ctx, c, nil, "services", id)
 	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Status == http.StatusNotFound {
-		return nil, fmt.Errorf("there is no service %q in the traces of the last two hours: sibyl services --query %s lists those whose names contain this", name, name)
+		return nil, fmt.Errorf("there is no service %q in the traces of the last two hours: "+
+			"sibyl services --query %s lists those whose names contain this", name, name)
 	}
 	return detail, err
 }
@@ -94,7 +95,8 @@ func (p *page) inside(all []contract.ServiceSpans) {
 		width = max(width, terminal.Width(names[i]))
 	}
 	row := func(name, p50, p99 string) string {
-		return terminal.PadRight(name, width) + "  " + terminal.PadLeft(p50, besideWidth) + "  " + terminal.PadLeft(p99, besideWidth)
+		return terminal.PadRight(name, width) + "  " + terminal.PadLeft(p50, besideWidth) + "  " +
+			terminal.PadLeft(p99, besideWidth)
 	}
 	beside := func(now float64, usual *float64) string {
 		if usual == nil {
@@ -131,7 +133,9 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 
 // loadLegend explains the columns of loads in the ten minutes up to the time `to`.
 func loadLegend(to time.Time) string {
-	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, without the operations inside the service."
+	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the " +
+		"last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, " +
+		"without the operations inside the service."
 }
 
 // ShowServices writes a table of services with the load of the last minutes next to the usual load. The reason for its
@@ -153,7 +157,8 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	if text := list.FewCalls.Text; text != "" {
 		p.printf("\n%s", p.style.Wrap(clean(strings.TrimSpace(text+" "+list.FewCalls.Remedy)), 0))
 	}
-	p.printf("\n%s", p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
+	p.printf("\n%s",
+		p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
 	return p.flush(w)
 }
 

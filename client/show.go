@@ -120,7 +120,8 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 		case x.Since != nil:
 			since = units.Coarse(now.Sub(*x.Since))
 		}
-		p.printf("%s\n", problemRow(strconv.Itoa(x.Rank), x.ID[:8], problemState(x), since, perSecond(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns)))
+		p.printf("%s\n", problemRow(strconv.Itoa(x.Rank), x.ID[:8], problemState(x), since, perSecond(x.Impact),
+			nanos(x.P50Ns), nanos(x.P99Ns)))
 		attribute := terminal.Yellow
 		if x.Onset == contract.OnsetChanged {
 			attribute = terminal.Red
@@ -133,7 +134,8 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("LOST: the time that all requests lose in a second. sibyl problems ID (or RANK) shows a problem with its evidence.", 0))
+		p.printf("\n%s", p.hint("LOST: the time that all requests lose in a second. sibyl problems ID (or RANK) "+
+			"shows a problem with its evidence.", 0))
 	}
 	return p.flush(w)
 }
@@ -151,7 +153,8 @@ func (p *page) hint(text string, n int) string {
 const rankWidth = 4
 
 func problemRow(rank, id, state, since, lost, p50, p99 string) string {
-	return terminal.PadLeft(rank, rankWidth) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 17) + "  " + terminal.PadRight(since, 11) +
+	return terminal.PadLeft(rank, rankWidth) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 17) +
+		"  " + terminal.PadRight(since, 11) +
 		"  " + terminal.PadLeft(lost, 9) + "  " + terminal.PadLeft(p50, 7) + "  " + terminal.PadLeft(p99, 7)
 }
 
@@ -188,7 +191,8 @@ func (p *page) learning(kind string, left *int64) {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
 		return
 	}
-	p.printf("Sibyl is learning normal behaviour. It reports %s after %s more of traffic.\n", kind, units.Left(time.Duration(*left)))
+	p.printf("Sibyl is learning normal behaviour. It reports %s after %s more of traffic.\n",
+		kind, units.Left(time.Duration(*left)))
 }
 
 // problem writes a problem in three lines: rank, kind and state; the diagnosis; the figures.
@@ -201,12 +205,14 @@ func (p *page) problem(x *contract.Problem) {
 	if x.Closed == nil && x.Incident != nil {
 		state = "part of " + incidentName(x)
 	}
-	p.printf("%s %s  %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), state, p.period(x))
+	p.printf("%s %s  %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)),
+		p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), state, p.period(x))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
-	p.printf("%s", p.hint(fmt.Sprintf("ID %s, %sP50 %s, P99 %s, CoV %s, rate %s%s", x.ID[:8], loses(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
+	p.printf("%s", p.hint(fmt.Sprintf("ID %s, %sP50 %s, P99 %s, CoV %s, rate %s%s",
+		x.ID[:8], loses(x.Impact), nanos(x.P50Ns), nanos(x.P99Ns),
 		intervalText(x.Cov), units.Rate(of(x.Rate)), within(x)), 4))
 	if x.Why != nil {
 		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
@@ -217,7 +223,8 @@ func (p *page) problem(x *contract.Problem) {
 // a list, or "" if the rate is unknown.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
-		return ", " + units.Count(int(x.Requests)) + " in " + units.Span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
+		return ", " + units.Count(int(x.Requests)) + " in " +
+			units.Span(time.Duration(float64(x.Requests)/rate*float64(time.Second)))
 	}
 	return ""
 }
@@ -315,7 +322,8 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	}
 	switch more := len(edges) - shown; {
 	case more > 0 && shown < shownEdges:
-		p.printf("  %s\n", p.dim(fmt.Sprintf("… and %s with less than %s each", units.Plural(more, "more place"), units.Percent(leastEdge))))
+		p.printf("  %s\n", p.dim(fmt.Sprintf("… and %s with less than %s each",
+			units.Plural(more, "more place"), units.Percent(leastEdge))))
 	case more > 0:
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more place")))
 	}
@@ -383,7 +391,8 @@ func (p *page) event(at time.Time, text string) {
 func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
-		p.printf("No tracepoint matches. Sibyl learns tracepoints from agents and from spans with sibyl.tracepoint.id.\n")
+		p.printf(
+			"No tracepoint matches. Sibyl learns tracepoints from agents and from spans with sibyl.tracepoint.id.\n")
 		return p.flush(w)
 	}
 	width := len("TRACEPOINT")
@@ -392,7 +401,8 @@ func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.
 	}
 	width = min(width, max(24, style.Line()-64))
 	row := func(state, name, share, bytes, cpu, until, why string) {
-		line := fmt.Sprintf("%-9s  %s  %s  %s  %s  %s  %s", state, terminal.PadRight(terminal.Shorten(name, width), width), terminal.PadLeft(share, 6),
+		line := fmt.Sprintf("%-9s  %s  %s  %s  %s  %s  %s",
+			state, terminal.PadRight(terminal.Shorten(name, width), width), terminal.PadLeft(share, 6),
 			terminal.PadLeft(bytes, 10), terminal.PadLeft(cpu, 9), terminal.PadRight(until, 7), why)
 		p.printf("%s\n", strings.TrimRight(line, " "))
 	}
@@ -400,12 +410,14 @@ func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.
 	for i := range list.Items {
 		x := &list.Items[i]
 		until, why := p.reason(x)
-		row(string(x.State), clean(x.Name), units.Percent(of(x.Share)), amount(x.Cost.Bytes), cpu(x.Cost.CPU), until, clean(why))
+		row(string(x.State), clean(x.Name), units.Percent(of(x.Share)), amount(x.Cost.Bytes), cpu(x.Cost.CPU), until,
+			clean(why))
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("%s\n", p.dim("BYTES/S and CPU are estimates for all requests; SHARE is the fraction of requests with the tracepoint on."))
+	p.printf("%s\n", p.dim(
+		"BYTES/S and CPU are estimates for all requests; SHARE is the fraction of requests with the tracepoint on."))
 	return p.flush(w)
 }
 
@@ -418,15 +430,18 @@ func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now
 	t := list.Total
 	p.printf("Agents: %d with the current plan, %d behind, %d lost.\n", t.Current, t.Behind, t.Lost)
 	if list.Conflicts > 0 {
-		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("Agents used the ID of another agent in %s: give each its own ID.", units.Plural(int(list.Conflicts), "message"))))
+		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("Agents used the ID of another agent in %s: "+
+			"give each its own ID.", units.Plural(int(list.Conflicts), "message"))))
 	}
 	if len(list.Items) == 0 {
 		p.printf("No agent matches. docs/agents.md describes how agents connect.\n")
 		return p.flush(w)
 	}
 	row := func(state, service, id, on, failed, catalogue, seen, why string) {
-		line := fmt.Sprintf("%-7s  %s  %s  %s  %s  %s  %s  %s", state, terminal.PadRight(terminal.Shorten(service, agentColumn), agentColumn),
-			terminal.PadRight(terminal.Shorten(id, agentColumn), agentColumn), terminal.PadLeft(on, 5), terminal.PadLeft(failed, 6), terminal.PadLeft(catalogue, 9),
+		line := fmt.Sprintf("%-7s  %s  %s  %s  %s  %s  %s  %s",
+			state, terminal.PadRight(terminal.Shorten(service, agentColumn), agentColumn),
+			terminal.PadRight(terminal.Shorten(id, agentColumn), agentColumn), terminal.PadLeft(on, 5),
+			terminal.PadLeft(failed, 6), terminal.PadLeft(catalogue, 9),
 			terminal.PadLeft(seen, 7), why)
 		p.printf("%s\n", strings.TrimRight(line, " "))
 	}
@@ -442,7 +457,8 @@ func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now
 		case x.Conflicts > 0:
 			why = "another agent used its ID in " + units.Plural(x.Conflicts, "message")
 		}
-		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), units.Coarse(now.Sub(x.Seen)), why)
+		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed),
+			strconv.Itoa(x.Catalogue), units.Coarse(now.Sub(x.Seen)), why)
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
@@ -486,7 +502,8 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 
 // overrideVerbs maps each kind of override to its participle.
 var overrideVerbs = map[contract.OverrideKind]string{
-	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned", contract.OverrideKindForbid: "forbidden",
+	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned",
+	contract.OverrideKindForbid: "forbidden",
 }
 
 // ShowDeadLetters writes dead letters, each with its last error.
@@ -505,7 +522,8 @@ func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.
 }
 
 func (p *page) deadLetter(x *contract.DeadLetter) {
-	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, units.Coarse(p.now.Sub(x.At)))
+	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint),
+		x.Format, units.Coarse(p.now.Sub(x.At)))
 	p.printf("%s", p.style.Wrap(clean(units.Plural(x.Attempts, "attempt")+": "+x.Error), 6))
 }
 

@@ -40,14 +40,16 @@ var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
 // digits.
 func (c *Client) findTrace(ctx context.Context, prefix string) (string, error) {
 	if len(prefix) < minPrefix || !tracePrefix.MatchString(prefix) {
-		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at least the first %d digits of it", prefix, minPrefix)
+		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at "+
+			"least the first %d digits of it", prefix, minPrefix)
 	}
 	list, err := c.Traces(ctx, contract.ListTracesParams{Trace: &prefix}, 2)
 	switch {
 	case err != nil:
 		return "", err
 	case len(list.Items) == 0:
-		return "", fmt.Errorf("no kept trace begins with %s: sibyl traces lists the kept ones; your tracing backend may have it", prefix)
+		return "", fmt.Errorf(
+			"no kept trace begins with %s: sibyl traces lists the kept ones; your tracing backend may have it", prefix)
 	case len(list.Items) > 1:
 		return "", fmt.Errorf("the IDs of several traces begin with %s: give more digits", prefix)
 	}
@@ -66,18 +68,21 @@ func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ t
 	}
 	const id = 10
 	row := func(name, start, duration, spans, failed, request string) string {
-		return terminal.PadRight(name, id) + terminal.PadRight(start, 21) + terminal.PadLeft(duration, 8) + terminal.PadLeft(spans, 7) + terminal.PadLeft(failed, 8) + "  " + request
+		return terminal.PadRight(name, id) + terminal.PadRight(start, 21) + terminal.PadLeft(duration, 8) +
+			terminal.PadLeft(spans, 7) + terminal.PadLeft(failed, 8) + "  " + request
 	}
 	p.printf("%s\n", p.dim(row("ID", "STARTED", "TOOK", "SPANS", "FAILED", "REQUEST")))
 	for i := range list.Items {
 		x := &list.Items[i]
-		line := row(x.ID[:8], x.Start.Local().Format(time.DateTime), units.Nanos(float64(x.DurationNs)), units.Count(x.Spans), units.Count(x.Errors), "")
+		line := row(x.ID[:8], x.Start.Local().Format(time.DateTime), units.Nanos(float64(x.DurationNs)),
+			units.Count(x.Spans), units.Count(x.Errors), "")
 		p.printf("%s%s\n", line, terminal.Shorten(clean(x.Service+" "+x.Operation), style.Line()-terminal.Width(line)))
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("\n%s", p.hint("FAILED: the number of spans that failed. sibyl traces ID shows a trace, and how it differs from normal ones.", 0))
+	p.printf("\n%s", p.hint("FAILED: the number of spans that failed. sibyl traces ID shows a trace, "+
+		"and how it differs from normal ones.", 0))
 	return p.flush(w)
 }
 
@@ -93,7 +98,8 @@ const (
 // spans, in the order of their start.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
-	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339), units.Duration(time.Duration(t.DurationNs)), units.Plural(len(t.Spans), "span"))
+	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339),
+		units.Duration(time.Duration(t.DurationNs)), units.Plural(len(t.Spans), "span"))
 	for _, flag := range t.Flags {
 		p.printf("  %s\n", clean(flag))
 	}
@@ -126,9 +132,11 @@ func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentil
 
 // spanText describes a span. whole is the duration of its trace in ns.
 func spanText(x *contract.Span, whole int64) string {
-	text := fmt.Sprintf("%s %s (%s): %s", clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
+	text := fmt.Sprintf("%s %s (%s): %s",
+		clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
 	if x.ExclusiveNs > 0 {
-		text += fmt.Sprintf(", %s of its own on the critical path (%s of the request)", units.Duration(time.Duration(x.ExclusiveNs)), units.Percent(float64(x.ExclusiveNs)/float64(max(whole, 1))))
+		text += fmt.Sprintf(", %s of its own on the critical path (%s of the request)",
+			units.Duration(time.Duration(x.ExclusiveNs)), units.Percent(float64(x.ExclusiveNs)/float64(max(whole, 1))))
 	}
 	if unusual(x) {
 		text += fmt.Sprintf(", longer than %s of such spans", units.Percentile(*x.Percentile))

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,17 +19,30 @@ import (
 // long spans. Control characters are escaped, and spans may be their own ancestors.
 func TestShowTrace(t *testing.T) {
 	comparison := &contract.TraceComparison{Sentence: "This request took 80 ms longer than such requests usually do."}
-	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Comparison: comparison, Spans: []contract.Span{
-		{ID: "1", Service: "shop", Name: "GET /cart", Kind: "server", DurationNs: 100e6, ExclusiveNs: 10e6},
-		{ID: "2", Parent: "1", Service: "shop", Name: "quick", Kind: "internal", DurationNs: 1e3},
-		{
-			ID: "3", Parent: "1", Service: "cart", Name: "GET\x1b", Kind: "server", DurationNs: 90e6, ExclusiveNs: 90e6, Percentile: new(99.0),
-			Attributes: []contract.Attribute{{Key: "k", Value: "v"}},
+	trace := &contract.Trace{
+		ID:         "abc",
+		Start:      time.Unix(0, 0),
+		DurationNs: 100e6,
+		Comparison: comparison,
+		Spans: []contract.Span{
+			{ID: "1", Service: "shop", Name: "GET /cart", Kind: "server", DurationNs: 100e6, ExclusiveNs: 10e6},
+			{ID: "2", Parent: "1", Service: "shop", Name: "quick", Kind: "internal", DurationNs: 1e3},
+			{
+				ID:          "3",
+				Parent:      "1",
+				Service:     "cart",
+				Name:        "GET\x1b",
+				Kind:        "server",
+				DurationNs:  90e6,
+				ExclusiveNs: 90e6,
+				Percentile:  new(99.0),
+				Attributes:  []contract.Attribute{{Key: "k", Value: "v"}},
+			},
+			{ID: "4", Parent: "3", Service: "cart", Name: "SELECT", Kind: "client", DurationNs: 1e3, Error: true},
+			{ID: "5", Parent: "6", Service: "loop", Name: "a", Kind: "client", DurationNs: 1e3, Error: true},
+			{ID: "6", Parent: "5", Service: "loop", Name: "b", Kind: "client", DurationNs: 1e3},
 		},
-		{ID: "4", Parent: "3", Service: "cart", Name: "SELECT", Kind: "client", DurationNs: 1e3, Error: true},
-		{ID: "5", Parent: "6", Service: "loop", Name: "a", Kind: "client", DurationNs: 1e3, Error: true},
-		{ID: "6", Parent: "5", Service: "loop", Name: "b", Kind: "client", DurationNs: 1e3},
-	}}
+	}
 	var b strings.Builder
 	if err := ShowTrace(&b, trace, terminal.Style{Width: 80}, time.Time{}); err != nil {
 		t.Fatal(err)
@@ -53,11 +67,14 @@ shop GET /cart (server): 100 ms, 10 ms of its own on the critical path (10 %
 func TestTraces(t *testing.T) {
 	const a, b = "0114a5fa724917998cc31597940696c8", "0733d175000000000000000000000000"
 	item := func(id, operation string) string {
-		return `{"id":"` + id + `","start":"2026-01-02T03:04:05Z","duration_ns":490000000,"errors":1,"group":"","operation":"` + operation +
-			`","request_type_name":"","service":"frontend","services":3,"span":"","spans":8,"strata":["slow"]}`
+		return fmt.Sprintf(`{"id":%q,"start":"2026-01-02T03:04:05Z","duration_ns":490000000,"errors":1,"group":"",
+			"operation":"%s","request_type_name":"","service":"frontend","services":3,"span":"","spans":8,
+			"strata":["slow"]}`, id, operation)
 	}
 	list := func(next string, items ...string) string {
-		return `{"items":[` + strings.Join(items, ",") + `],"kept":2,"read":2,"links":[{"name":"Jaeger","url":"http://jaeger.invalid/search"}],"next_cursor":` + next + `}`
+		return fmt.Sprintf(`{"items":[%s],"kept":2,"read":2,
+			"links":[{"name":"Jaeger","url":"http://jaeger.invalid/search"}],"next_cursor":%s}`,
+			strings.Join(items, ","), next)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -101,13 +118,16 @@ it differs from normal ones.
 	if d := cmp.Diff(want, show(contract.ListTracesParams{})); d != "" {
 		t.Error(d)
 	}
-	if got := show(contract.ListTracesParams{Service: new("none")}); !strings.Contains(got, "No kept trace matches") || !strings.Contains(got, "http://jaeger.invalid/search") {
+	if got := show(contract.ListTracesParams{Service: new("none")}); !strings.Contains(got, "No kept trace matches") ||
+		!strings.Contains(got, "http://jaeger.invalid/search") {
 		t.Errorf("none: %s", got)
 	}
 	if found, err := c.Trace(t.Context(), "0114"); err != nil || found.ID != a {
 		t.Errorf("by its first digits: %v, %v", found, err)
 	}
-	for name, part := range map[string]string{"01": "at least the first 4 digits", "0000": "sibyl traces lists", "abcd": "several traces"} {
+	for name, part := range map[string]string{
+		"01": "at least the first 4 digits", "0000": "sibyl traces lists", "abcd": "several traces",
+	} {
 		if _, err := c.Trace(t.Context(), name); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v", name, err)
 		}

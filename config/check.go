@@ -32,9 +32,11 @@ func (e *Effective) check(known Errors) Errors {
 	c.times()
 	cfg := &e.Config
 	c.require(cfg.OTLP.GRPC != "" || cfg.OTLP.HTTP != "" || len(cfg.Jaeger.Query) > 0,
-		"there is no source of traces; set otlp.grpc, otlp.http or jaeger.query", "otlp.grpc", "otlp.http", "jaeger.query")
+		"there is no source of traces; set otlp.grpc, otlp.http or jaeger.query",
+		"otlp.grpc", "otlp.http", "jaeger.query")
 	c.require(len(cfg.AttributeKeys()) <= maxKeys,
-		fmt.Sprintf("%d attributes including those of group-by and rules, but at most %d are allowed; remove some", len(cfg.AttributeKeys()), maxKeys),
+		fmt.Sprintf("%d attributes including those of group-by and rules, but at most %d are allowed; remove some",
+			len(cfg.AttributeKeys()), maxKeys),
 		"keys", "group-by", "rules")
 	c.objectives()
 	return c.errors
@@ -56,7 +58,8 @@ func (c *checker) objectives() {
 			about = "durations below " + durationText(o.Below)
 		}
 		k := same{o.Entry, o.Below}
-		c.require(!seen[k], "two objectives are about the "+about+" of "+quote(o.Entry)+"; keep the stricter one", "objectives")
+		c.require(!seen[k], "two objectives are about the "+about+" of "+quote(o.Entry)+"; keep the stricter one",
+			"objectives")
 		seen[k] = true
 	}
 }
@@ -89,7 +92,8 @@ func (c *checker) tls(section string, t TLS) {
 	cert, key, ca := section+".cert", section+".key", section+".client-ca"
 	c.require(t.Cert == "" || t.Key != "", "a certificate needs its private key; set "+key, cert, key)
 	c.require(t.Key == "" || t.Cert != "", "a private key needs its certificate; set "+cert, key, cert)
-	c.require(t.ClientCA == "" || t.Cert != "", "client certificates need a server certificate; set "+cert+" and "+key, ca, cert)
+	c.require(t.ClientCA == "" || t.Cert != "", "client certificates need a server certificate; set "+cert+" and "+key,
+		ca, cert)
 }
 
 // Listener is an enabled listener.
@@ -116,7 +120,8 @@ func (c *checker) addresses() {
 	all := c.e.Config.Listeners()
 	for i, a := range all {
 		for _, b := range all[:i] {
-			c.require(!collide(a.Address, b.Address), fmt.Sprintf("%s is also the address of %s; change one of the ports", a.Address, b.Key), a.Key, b.Key)
+			c.require(!collide(a.Address, b.Address),
+				fmt.Sprintf("%s is also the address of %s; change one of the ports", a.Address, b.Key), a.Key, b.Key)
 		}
 	}
 }
@@ -173,7 +178,8 @@ func isLoopback(address string) bool {
 func (e *Effective) RequireTokens() error {
 	c := &checker{e: e}
 	for _, l := range e.Config.Exposed() {
-		c.require(false, l.Address+" is reachable from other machines, but no token exists; create one with sibyl token create, or listen on 127.0.0.1", l.Key)
+		c.require(false, l.Address+" is reachable from other machines, but no token exists; "+
+			"create one with sibyl token create, or listen on 127.0.0.1", l.Key)
 	}
 	if len(c.errors) == 0 {
 		return nil
@@ -189,8 +195,10 @@ func (c *checker) endpoints() {
 		return err == nil && own != "" && isLoopback(u.Host) && collide(u.Host, own)
 	}
 	const message = " is the address of otlp.http, so traces would loop; use another endpoint"
-	c.require(len(c.e.Config.Export.Headers) == 0 || c.e.Config.Export.OTLP != "", "headers need an endpoint; set export.otlp", "export.headers", "export.otlp")
-	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "", "headers need an endpoint; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
+	c.require(len(c.e.Config.Export.Headers) == 0 || c.e.Config.Export.OTLP != "",
+		"headers need an endpoint; set export.otlp", "export.headers", "export.otlp")
+	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "",
+		"headers need an endpoint; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
 	c.require(!loops(c.e.Config.Export.OTLP), "export.otlp"+message, "export.otlp", "otlp.http")
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
@@ -206,7 +214,8 @@ func (c *checker) routes() {
 	for i := range cfg.Email {
 		name := cfg.Email[i].Name
 		twice := name != "" && slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
-		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", element("email", i)+".name", "webhooks")
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one",
+			element("email", i)+".name", "webhooks")
 	}
 	names := cfg.EndpointNames()
 	if slices.Contains(names, "") { // an invalid name, which may be the one that a route refers to
@@ -214,7 +223,9 @@ func (c *checker) routes() {
 	}
 	for i, o := range cfg.Owners {
 		for _, name := range o.Route {
-			c.require(slices.Contains(names, name), "there is no webhook "+quote(name)+"; correct the route, or add the webhook", element("owners", i)+".route", "webhooks", "email")
+			c.require(slices.Contains(names, name),
+				"there is no webhook "+quote(name)+"; correct the route, or add the webhook",
+				element("owners", i)+".route", "webhooks", "email")
 		}
 	}
 }
@@ -229,8 +240,10 @@ func (c *checker) sizes() {
 // times checks the durations that must not exceed another one.
 func (c *checker) times() {
 	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
-		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; lower one or raise the other",
+		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; "+
+			"lower one or raise the other",
 		"assembly.timeout", "journal.max-age")
-	c.require(c.e.Config.Learning == 0 || c.e.Config.Learning >= c.e.Config.Epoch, "learning is shorter than epoch; use at least one epoch, or 0s to disable learning",
+	c.require(c.e.Config.Learning == 0 || c.e.Config.Learning >= c.e.Config.Epoch,
+		"learning is shorter than epoch; use at least one epoch, or 0s to disable learning",
 		"learning", "epoch")
 }

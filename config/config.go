@@ -161,7 +161,12 @@ func (c *Config) IncidentObjectives() []incident.Objective {
 	var all []incident.Objective
 	for _, x := range c.Objectives {
 		if x.Latency.Below > 0 {
-			all = append(all, incident.Objective{Name: x.Name, Entry: x.Entry, Below: x.Latency.Below, Percentile: x.Latency.Percentile})
+			all = append(all, incident.Objective{
+				Name:       x.Name,
+				Entry:      x.Entry,
+				Below:      x.Latency.Below,
+				Percentile: x.Latency.Percentile,
+			})
 		}
 		if x.Errors > 0 {
 			all = append(all, incident.Objective{Name: x.Name, Entry: x.Entry, Errors: x.Errors})
@@ -385,7 +390,15 @@ func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token of webhook %s: %w", h.Name, err)
 	}
-	return &notify.Endpoint{Name: h.Name, URL: h.URL, Format: h.Format, Key: key, Token: token, Events: eventTypes(h.Events), AllowPrivate: h.AllowPrivate}, nil
+	return &notify.Endpoint{
+		Name:         h.Name,
+		URL:          h.URL,
+		Format:       h.Format,
+		Key:          key,
+		Token:        token,
+		Events:       eventTypes(h.Events),
+		AllowPrivate: h.AllowPrivate,
+	}, nil
 }
 
 // Endpoint returns the destination as an endpoint of package notify. It reads the password file if there is one.
@@ -406,7 +419,13 @@ func (m *Email) Endpoint() (*notify.Endpoint, error) {
 		}
 		to.To = append(to.To, a)
 	}
-	return &notify.Endpoint{Name: m.Name, Mail: to, Format: "email", Events: eventTypes(m.Events), AllowPrivate: m.AllowPrivate}, nil
+	return &notify.Endpoint{
+		Name:         m.Name,
+		Mail:         to,
+		Format:       "email",
+		Events:       eventTypes(m.Events),
+		AllowPrivate: m.AllowPrivate,
+	}, nil
 }
 
 func eventTypes(events []string) []notify.Type {
@@ -454,7 +473,8 @@ func (c *Config) UI() string {
 func (c *Config) Directory() notify.Directory {
 	var d notify.Directory
 	for _, o := range c.Owners {
-		d.Owners = append(d.Owners, notify.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
+		d.Owners = append(d.Owners,
+			notify.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
 	}
 	for _, u := range c.TraceURL {
 		d.Traces = append(d.Traces, checked(notify.NewLink(u.Name, u.URL)))

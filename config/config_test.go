@@ -142,7 +142,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &e.Config
-	if got, want := c.Listeners(), []Listener{{"http", "127.0.0.1:8321"}, {"otlp.grpc", "127.0.0.1:4317"}, {"otlp.http", "127.0.0.1:4318"}}; !slices.Equal(got, want) {
+	want := []Listener{{"http", "127.0.0.1:8321"}, {"otlp.grpc", "127.0.0.1:4317"}, {"otlp.http", "127.0.0.1:4318"}}
+	if got := c.Listeners(); !slices.Equal(got, want) {
 		t.Errorf("listens on %v, want %v", got, want)
 	}
 	if err := e.RequireTokens(); err != nil {
@@ -210,8 +211,16 @@ rules:
 		t.Error(diff)
 	}
 	rules := group.Rules{GroupBy: []string{"a", "b"}, Types: []group.TypeRule{{
-		Entry: "s o", Attribute: "d", Value: "v", Name: "x", Merge: true, GroupBy: []string{"e"}, Objective: time.Second,
-		Size: "g", Timeout: 4 * time.Second, Accepted: group.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
+		Entry:     "s o",
+		Attribute: "d",
+		Value:     "v",
+		Name:      "x",
+		Merge:     true,
+		GroupBy:   []string{"e"},
+		Objective: time.Second,
+		Size:      "g",
+		Timeout:   4 * time.Second,
+		Accepted:  group.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
 	}}}
 	if diff := cmp.Diff(rules, c.AnalysisRules()); diff != "" {
 		t.Error(diff)
@@ -225,27 +234,50 @@ rules:
 func samples(t testing.TB, d *description) (a, b string) {
 	t.Helper()
 	lists := map[string][2]string{
-		"jaeger.query":   {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
-		"rules":          {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
-		"trace-url":      {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
-		"suspect-url":    {"[{name: a, url: 'http://a/{service}'}]", "[{name: a, url: 'https://b/{service}', services: ['x*', y]}]"},
-		"owners":         {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
-		"email":          {"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]", "[{name: b, server: '[::1]:465', allow-private: true, security: tls, from: 'A <a@b>', to: [c@d, e@f], username: u, password-file: x, events: []}]"},
+		"jaeger.query": {
+			"[{url: http://a}]",
+			"[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]",
+		},
+		"rules": {
+			"[{entry: s a}]",
+			"[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]",
+		},
+		"trace-url": {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
+		"suspect-url": {
+			"[{name: a, url: 'http://a/{service}'}]",
+			"[{name: a, url: 'https://b/{service}', services: ['x*', y]}]",
+		},
+		"owners": {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
+		"email": {
+			"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]",
+			"[{name: b, server: '[::1]:465', allow-private: true, security: tls, from: 'A <a@b>', to: [c@d, e@f], " +
+				"username: u, password-file: x, events: []}]",
+		},
 		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
-		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
-		"retention.age":  {"2d", "3d"},
-		"failures":       {"status,http", "[]"},
-		"objectives":     {"[{entry: s, errors: 0.1%}]", "[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, {entry: s, latency.percentile: 50, latency.below: 1s}]"},
+		"webhooks": {
+			"[{name: a, url: http://a}]",
+			"[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]",
+		},
+		"retention.age": {"2d", "3d"},
+		"failures":      {"status,http", "[]"},
+		"objectives": {
+			"[{entry: s, errors: 0.1%}]",
+			"[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, " +
+				"{entry: s, latency.percentile: 50, latency.below: 1s}]",
+		},
 	}
-	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
-	lists["self-tracing.headers"] = lists["export.headers"]
+	headers := [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
+	lists["export.headers"], lists["self-tracing.headers"] = headers, headers
 	if pair, ok := lists[d.key]; ok {
 		return pair[0], pair[1]
 	}
 	byType := map[string][2]string{
-		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"}, "share": {"7%", "0.333333333333333"}, "rate": {"7ms/s", "8ms/s"}, "bool": {"true", "false"},
-		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"}, "url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
-		"name": {"binary", "covariance"}, "text": {"a", "b"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
+		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"},
+		"share": {"7%", "0.333333333333333"}, "rate": {"7ms/s", "8ms/s"}, "bool": {"true", "false"},
+		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"},
+		"url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
+		"name": {"binary", "covariance"}, "text": {"a", "b"}, "text|json": {"json", "text"},
+		"disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
 	}
 	pair, ok := byType[d.typeName]
 	if !ok {
@@ -293,7 +325,8 @@ func TestPrecedence(t *testing.T) {
 				continue
 			}
 			e := merge(layers...) // not Load, because a certificate without a key is an error
-			if got := strings.TrimPrefix(e.Origin(d.key), dir+"/"); !reflect.DeepEqual(definition.value(&e.Config).Interface(), want) || got != origin {
+			got := strings.TrimPrefix(e.Origin(d.key), dir+"/")
+			if !reflect.DeepEqual(definition.value(&e.Config).Interface(), want) || got != origin {
 				t.Errorf("%s: %v from %q; want %v from %q", d.key, definition.value(&e.Config), got, want, origin)
 			}
 		}
@@ -347,7 +380,7 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: Kubernetes sets %s if a service is called sibyl", d.key, v)
 		}
 	}
-	for _, name := range []string{"data-dir", "otlp-grpc", "otlp-http", "http", "epoch", "opamp", "sampling-http", "sampling-grpc"} {
+	for _, name := range strings.Fields("data-dir otlp-grpc otlp-http http epoch opamp sampling-http sampling-grpc") {
 		if flags[name] == "" {
 			t.Errorf("no flag --%s", name)
 		}
@@ -383,7 +416,8 @@ func TestPrintIsRead(t *testing.T) {
 
 func TestSecretsAreHidden(t *testing.T) {
 	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
-	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", secret: "+secret+"}]\nself-tracing.otlp: http://u:pass@otlp.example/x\n")
+	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", "+
+		"secret: "+secret+"}]\nself-tracing.otlp: http://u:pass@otlp.example/x\n")
 	if h := e.Config.Webhooks[0]; h.Secret != secret || !strings.Contains(h.URL, "geheim") {
 		t.Errorf("got %+v", h)
 	}
@@ -391,7 +425,8 @@ func TestSecretsAreHidden(t *testing.T) {
 	if err := errors.Join(e.Print(&b), e.JSON(&b)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n- {name: b, url: 'ftp://geheim', secret: [geheim]}\nexport.otlp: \"ftp://u:geheim@x\"", nil, nil))
+	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n"+
+		"- {name: b, url: 'ftp://geheim', secret: [geheim]}\nexport.otlp: \"ftp://u:geheim@x\"", nil, nil))
 	if err == nil {
 		t.Fatal("no error for invalid secrets")
 	}
@@ -437,14 +472,16 @@ func TestWebhookKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		key, err := c.webhook.Key()
-		if string(key) != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.HasPrefix(err.Error(), c.err)) {
+		if string(key) != c.want || (err == nil) != (c.err == "") ||
+			(err != nil && !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%+v: %q, %v", c.webhook, key, err)
 		}
 	}
 }
 
 func TestJSON(t *testing.T) {
-	e := mustLoad(t, t.TempDir(), "epoch: 20s\nkeys: [a]\nmin-samples: 4\nlog.level: debug\nrules: [{entry: s o, merge: true}]\n")
+	e := mustLoad(t, t.TempDir(),
+		"epoch: 20s\nkeys: [a]\nmin-samples: 4\nlog.level: debug\nrules: [{entry: s o, merge: true}]\n")
 	var b bytes.Buffer
 	if err := e.JSON(&b); err != nil {
 		t.Fatal(err)
@@ -454,7 +491,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"epoch": "20s", "keys": []any{"a"}, "min-samples": 4.0, "log.level": "debug", "rules": []any{map[string]any{"entry": "s o", "merge": true}},
+		"epoch": "20s", "keys": []any{"a"}, "min-samples": 4.0, "log.level": "debug",
+		"rules": []any{map[string]any{"entry": "s o", "merge": true}},
 		"opamp": "off", "memory": "2GiB", "webhooks": []any{},
 	}
 	if len(keys) != len(definitions()) {
@@ -464,7 +502,8 @@ func TestJSON(t *testing.T) {
 		if v, ok := want[k.Key]; ok && !cmp.Equal(k.Value, v) {
 			t.Errorf("%s is %v, want %v", k.Key, k.Value, v)
 		}
-		if k.Key == "epoch" && (k.Default != "10s" || !strings.HasSuffix(k.Origin, "sibyl.yaml:1") || k.Flag != "--epoch" || k.Environment != "SIBYL_EPOCH") {
+		if k.Key == "epoch" && (k.Default != "10s" || !strings.HasSuffix(k.Origin, "sibyl.yaml:1") ||
+			k.Flag != "--epoch" || k.Environment != "SIBYL_EPOCH") {
 			t.Errorf("%+v", k)
 		}
 	}
@@ -478,8 +517,14 @@ func TestFiles(t *testing.T) {
 	}{
 		{Sources{File: filepath.Join(dir, "none.yaml")}, "none.yaml: cannot be read: no such file or directory"},
 		{Sources{File: dir}, "cannot be read: is a directory"},
-		{Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_CONFIG": "env.yaml"}[name] }}, "env.yaml: cannot be read"},
-		{Sources{Flags: &Flags{file: "flag.yaml"}, Getenv: func(string) string { return "env.yaml" }}, "flag.yaml: cannot be read"},
+		{
+			Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_CONFIG": "env.yaml"}[name] }},
+			"env.yaml: cannot be read",
+		},
+		{
+			Sources{Flags: &Flags{file: "flag.yaml"}, Getenv: func(string) string { return "env.yaml" }},
+			"flag.yaml: cannot be read",
+		},
 	} {
 		if e, err := Load(c.s); err == nil || e != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v; want %s", err, c.want)
@@ -530,18 +575,34 @@ func TestReference(t *testing.T) {
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{
-		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentSteady, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentSteady,
+		notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained,
+		notify.ProblemClosed, notify.Decided,
 	}
 	for _, format := range WebhookFormats {
 		token := ""
 		if notify.NeedsToken(format) {
 			token = "geheim"
 		}
-		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Token: token, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
+		e, err := (&Webhook{
+			Name:         "a",
+			URL:          "http://127.0.0.1:1",
+			Format:       format,
+			Token:        token,
+			Events:       WebhookEvents,
+			AllowPrivate: true,
+		}).Endpoint()
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &notify.Endpoint{Name: "a", URL: "http://127.0.0.1:1", Format: format, Token: token, Events: events, AllowPrivate: true}
+		want := &notify.Endpoint{
+			Name:         "a",
+			URL:          "http://127.0.0.1:1",
+			Format:       format,
+			Token:        token,
+			Events:       events,
+			AllowPrivate: true,
+		}
 		if diff := cmp.Diff(want, e); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
@@ -555,22 +616,28 @@ func TestWebhookWords(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]\nsuspect-url: [{name: Logs, url: 'http://logs/{service}', services: [a*]}]")
+	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]\n"+
+		"suspect-url: [{name: Logs, url: 'http://logs/{service}', services: [a*]}]")
 	d := e.Config.Directory()
 	links := notify.LinksTo(d.Traces, &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
-	if len(links) != 1 || links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
+	if len(links) != 1 ||
+		links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
 		t.Errorf("%v", links)
 	}
-	if links := d.ServiceLinks(&notify.Request{Service: "a b"}); len(links) != 1 || links[0] != (notify.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
+	if links := d.ServiceLinks(&notify.Request{Service: "a b"}); len(links) != 1 ||
+		links[0] != (notify.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
 		t.Errorf("%v", links)
 	}
 	if links := d.ServiceLinks(&notify.Request{Service: "b"}); len(links) != 0 {
 		t.Errorf("%v for a service without such a page", links)
 	}
 	for _, wrong := range []string{
-		"trace-url: [{name: Jaeger, url: 'http://jaeger/{traceid}/{trace_id}'}]", "trace-url: [{name: Jaeger, url: 'http://jaeger/'}]",
-		"trace-url: [{name: Jaeger, url: 'http://{service}/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'http://{service}/'}]",
-		"suspect-url: [{name: Logs, url: 'http://logs/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'javascript:alert(1)'}]",
+		"trace-url: [{name: Jaeger, url: 'http://jaeger/{traceid}/{trace_id}'}]",
+		"trace-url: [{name: Jaeger, url: 'http://jaeger/'}]",
+		"trace-url: [{name: Jaeger, url: 'http://{service}/{trace_id}'}]",
+		"suspect-url: [{name: Logs, url: 'http://{service}/'}]",
+		"suspect-url: [{name: Logs, url: 'http://logs/{trace_id}'}]",
+		"suspect-url: [{name: Logs, url: 'javascript:alert(1)'}]",
 	} {
 		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil {
 			t.Errorf("%s is accepted", wrong)
@@ -581,9 +648,13 @@ func TestLinks(t *testing.T) {
 // Owners are found by service, and their routes name webhooks.
 func TestOwners(t *testing.T) {
 	const hooks = "webhooks: [{name: pager, url: 'https://pager.example'}]\n"
-	e := mustLoad(t, t.TempDir(), hooks+"owners: [{services: [payment, 'bank-*'], name: Payments, contact: '#pay', route: [pager]}, {services: ['*'], name: Platform}]")
+	e := mustLoad(t, t.TempDir(), hooks+`owners:
+- {services: [payment, 'bank-*'], name: Payments, contact: '#pay', route: [pager]}
+- {services: ['*'], name: Platform}`)
 	d := e.Config.Directory()
-	for service, want := range map[string]string{"payment": "Payments (#pay)", "bank-eu": "Payments (#pay)", "payments": "Platform"} {
+	for service, want := range map[string]string{
+		"payment": "Payments (#pay)", "bank-eu": "Payments (#pay)", "payments": "Platform",
+	} {
 		if got := d.Owner(service).String(); got != want {
 			t.Errorf("%s belongs to %q, want %q", service, got, want)
 		}
@@ -593,7 +664,8 @@ func TestOwners(t *testing.T) {
 		"owners: [{name: A}]":                                       "services is missing",
 		hooks + "owners: [{services: [a], name: A, route: [page]}]": `owners[0].route: there is no webhook "page"`,
 	} {
-		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", wrong, err, want)
 		}
 	}
@@ -613,17 +685,20 @@ email:
   - {name: mail, server: "smtp.example:587", from: "Sibyl <sibyl@example.com>", to: [a@b.example], username: sibyl, password: geheim3}
 `)
 	all, err := e.Config.Endpoints()
-	if err != nil || len(all) != 3 || all[0].Token != "geheim1" || all[1].Token != "geheim2" || all[2].Mail.Password != "geheim3" || all[2].Mail.From.Name != "Sibyl" {
+	if err != nil || len(all) != 3 || all[0].Token != "geheim1" || all[1].Token != "geheim2" ||
+		all[2].Mail.Password != "geheim3" || all[2].Mail.From.Name != "Sibyl" {
 		t.Fatalf("%+v %v", all, err)
 	}
 	if _, err := notify.New(notify.Options{}, all); err != nil {
 		t.Error(err)
 	}
 	var printed strings.Builder
-	if err := errors.Join(e.Print(&printed), e.JSON(&printed)); err != nil || strings.Contains(printed.String(), "geheim") {
+	if err := errors.Join(e.Print(&printed), e.JSON(&printed)); err != nil ||
+		strings.Contains(printed.String(), "geheim") {
 		t.Errorf("%v: secrets are printed: %s", err, printed.String())
 	}
-	const hook, mail = "webhooks: [{name: a, url: 'https://a.example', ", "email: [{name: a, server: 'a:25', from: a@b, to: [c@d], "
+	const hook = "webhooks: [{name: a, url: 'https://a.example', "
+	const mail = "email: [{name: a, server: 'a:25', from: a@b, to: [c@d], "
 	for wrong, want := range map[string]string{
 		hook + "format: pagerduty}]":                                      "needs a token",
 		hook + "token: geheim}]":                                          "has no token",
@@ -642,7 +717,8 @@ email:
 		"webhooks: [{name: a, url: 'http://Localhost:1/geheim'}]":         "set allow-private: true",
 		"email: [{name: a, server: '10.0.0.1:25', from: a@b, to: [c@d]}]": "set allow-private: true",
 	} {
-		if _, err := Load(sources(t, dir, wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+		if _, err := Load(sources(t, dir, wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v, want %q", wrong, err, want)
 		}
 	}
@@ -676,11 +752,14 @@ func TestSmallMemory(t *testing.T) {
 		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
 		"16GiB":  {64 * mib, 192 * mib, 64 * mib},
 	} {
-		e, err := Load(Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] }})
+		e, err := Load(Sources{
+			Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.MaxInFlight(), e.Config.OpenTraces().MaxBytes}; got != want {
+		got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.MaxInFlight(), e.Config.OpenTraces().MaxBytes}
+		if got != want {
 			t.Errorf("memory %s: got %d, want %d", memory, got, want)
 		}
 	}
@@ -689,7 +768,8 @@ func TestSmallMemory(t *testing.T) {
 // The user name and the password in a link template are neither printed nor repeated in an error. The printed text
 // isn't accepted as a template.
 func TestPasswordsOfLinksAreHidden(t *testing.T) {
-	text := "trace-url: [{name: Jaeger, url: 'https://alovelace:geheim@jaeger/{trace_id}?mail=a@b'}]\nsuspect-url: [{name: Logs, url: 'https://alovelace:ge@heim@logs/{service}'}]"
+	text := "trace-url: [{name: Jaeger, url: 'https://alovelace:geheim@jaeger/{trace_id}?mail=a@b'}]\n" +
+		"suspect-url: [{name: Logs, url: 'https://alovelace:ge@heim@logs/{service}'}]"
 	e := mustLoad(t, t.TempDir(), text)
 	if u := e.Config.TraceURL[0].URL; u != "https://alovelace:geheim@jaeger/{trace_id}?mail=a@b" {
 		t.Errorf("loaded %s", u)
@@ -712,7 +792,8 @@ func TestPasswordsOfLinksAreHidden(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"https://alovelace:geheim@jaeger/", "https://(hidden)@jaeger/{trace_id}"} {
-		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+bad+"'}]", nil, nil)); err == nil || strings.Contains(err.Error(), "geheim") {
+		_, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+bad+"'}]", nil, nil))
+		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -44,7 +44,11 @@ type field[T, V any] struct {
 
 // newField returns the definition of a key of the given kind. at returns the field for the value.
 func newField[T, V any](key string, k kind[V], at func(*T) *V, help string) *field[T, V] {
-	f := &field[T, V]{description: description{key: key, help: help, want: k.want(), typeName: k.typeName()}, kind: k, at: at}
+	f := &field[T, V]{
+		description: description{key: key, help: help, want: k.want(), typeName: k.typeName()},
+		kind:        k,
+		at:          at,
+	}
 	_, f.scalar = k.(*scalar[V])
 	if l, ok := k.(interface{ descriptions() []*description }); ok {
 		f.elements = l.descriptions()

@@ -82,7 +82,8 @@ func (r *reader) where(n *yaml.Node) string {
 // fail records an error in n, the value of key, unless there are already maxErrors.
 func (r *reader) fail(n *yaml.Node, key, format string, args ...any) {
 	if !r.full() {
-		r.errors = append(r.errors, &Error{Where: r.where(n), Key: key, Text: fmt.Sprintf(format, args...), Usage: r.usage})
+		r.errors = append(r.errors,
+			&Error{Where: r.where(n), Key: key, Text: fmt.Sprintf(format, args...), Usage: r.usage})
 	}
 }
 

@@ -145,7 +145,8 @@ func (w *walker[T]) key(name *yaml.Node, key string, value *yaml.Node) {
 		w.section(value, key+".")
 	case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null": // all keys in it are commented out
 	default:
-		w.r.fail(value, w.above+key, "want a section with %s, not a %s", strings.Join(w.below(key), ", "), shapeOf(value))
+		w.r.fail(value, w.above+key, "want a section with %s, not a %s", strings.Join(w.below(key), ", "),
+			shapeOf(value))
 	}
 }
 

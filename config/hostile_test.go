@@ -15,7 +15,8 @@ func hostile() map[string]string {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
 	for i := range 9 {
-		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 9), ","))
+		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n",
+			i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 9), ","))
 	}
 	var unknown strings.Builder
 	for i := range 20_000 {
@@ -86,7 +87,8 @@ func FuzzLoad(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b.String())
-	f.Add("webhooks:\n- {name: a, url: http://b, events: [decision]}\nrules: [{entry: a b, accept: {cov: 1}}]\nkeys: a,b\notlp.grpc: off\n")
+	f.Add("webhooks:\n- {name: a, url: http://b, events: [decision]}\nrules: [{entry: a b, accept: {cov: 1}}]\n" +
+		"keys: a,b\notlp.grpc: off\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		e, errs := loaded(t, text)
 		if len(errs) > 0 {

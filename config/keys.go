@@ -34,15 +34,22 @@ const (
 
 // WebhookFormats are the formats of webhook bodies. WebhookEvents are the events that webhooks can receive.
 var (
-	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams", "pagerduty", "opsgenie"}
-	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.steady", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookFormats = []string{
+		"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams",
+		"pagerduty", "opsgenie",
+	}
+	WebhookEvents = []string{
+		"incident.opened", "incident.located", "incident.acknowledged", "incident.steady",
+		"incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision",
+	}
 )
 
 // defaultKeys are attributes that are set by instrumentation, are numbers or have few values, and often explain slow
 // requests. They also include attributes that identify hosts and versions, which contrasts compare.
 var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
-	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name", "messaging.batch.message_count",
+	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name",
+	"messaging.batch.message_count",
 	"error.type", "service.version", "deployment.environment.name", "cloud.region", "cloud.availability_zone",
 	"host.name", "k8s.node.name", "k8s.pod.name", "service.instance.id",
 }
@@ -81,22 +88,31 @@ func listenerKeys() []definition[Config] {
 			"Format of log messages.").withDefault("text"),
 		newField("http", address(), func(c *Config) *string { return &c.HTTP },
 			"Listen address of the API, the UI and the agents.").withDefault("127.0.0.1:8321"),
-		newField("api.base-path", words("path", "an empty path, or one like /sibyl without a trailing slash", isPrefix), func(c *Config) *string { return &c.API.BasePath },
-			"Path prefix of API and UI, for a reverse proxy that also serves other paths. Create a token first: the proxy makes its clients local ones.").withDefault(""),
-		newField("api.public-url", words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL), func(c *Config) *string { return &c.API.PublicURL },
-			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens on all addresses.").withDefault(""),
+		newField("api.base-path", words("path", "an empty path, or one like /sibyl without a trailing slash", isPrefix),
+			func(c *Config) *string { return &c.API.BasePath },
+			"Path prefix of API and UI, for a reverse proxy that also serves other paths. Create a token first: "+
+				"the proxy makes its clients local ones.").withDefault(""),
+		newField("api.public-url",
+			words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL),
+			func(c *Config) *string { return &c.API.PublicURL },
+			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens "+
+				"on all addresses.").withDefault(""),
 	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }), []definition[Config]{
 		newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
 			"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
 		newField("sampling-grpc", address(), func(c *Config) *string { return &c.SamplingGRPC },
 			"Listen address of Jaeger remote sampling over gRPC, usually port 14250.").withDefault(""),
 		newField("sampling.default", number(1e-6, 1), func(c *Config) *float64 { return &c.Sampling.Default },
-			"Minimum share of requests that remote sampling tells SDKs to trace.").withDefault(rates.Default).reloadable(),
+			"Minimum share of requests that remote sampling tells SDKs to trace.").
+			withDefault(rates.Default).reloadable(),
 		newField("sampling.budget", number(0, 1e9), func(c *Config) *float64 { return &c.Sampling.Budget },
-			"Total traces per second that remote sampling may request beyond the default share.").withDefault(rates.Budget).reloadable(),
-	}, tlsKeys("sampling.tls.", "both remote sampling listeners", "SDKs", func(c *Config) *TLS { return &c.Sampling.TLS }), []definition[Config]{
+			"Total traces per second that remote sampling may request beyond the default share.").
+			withDefault(rates.Budget).reloadable(),
+	}, tlsKeys("sampling.tls.", "both remote sampling listeners", "SDKs",
+		func(c *Config) *TLS { return &c.Sampling.TLS }), []definition[Config]{
 		newField("opamp", address(), func(c *Config) *string { return &c.OpAMP },
-			"Listen address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; usually port 4320. It uses api.tls.").withDefault(""),
+			"Listen address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; usually port "+
+				"4320. It uses api.tls.").withDefault(""),
 	})
 }
 
@@ -105,11 +121,13 @@ func tlsKeys(prefix, listener, clients string, of func(*Config) *TLS) []definiti
 	file := func() *scalar[string] { return optional(path("the name of a PEM file")) }
 	return []definition[Config]{
 		newField(prefix+"cert", file(), func(c *Config) *string { return &of(c).Cert },
-			"Certificate of "+listener+"; empty: no encryption. A change of certificate or key file takes effect within seconds.").withDefault(""),
+			"Certificate of "+listener+"; empty: no encryption. A change of certificate or key file takes effect "+
+				"within seconds.").withDefault(""),
 		newField(prefix+"key", file(), func(c *Config) *string { return &of(c).Key },
 			"Private key of the certificate.").withDefault(""),
 		newField(prefix+"client-ca", file(), func(c *Config) *string { return &of(c).ClientCA },
-			"Certificate authorities that must have signed the certificates of "+clients+"; empty: "+clients+" need none.").withDefault(""),
+			"Certificate authorities that must have signed the certificates of "+clients+"; empty: "+clients+
+				" need none.").withDefault(""),
 	}
 }
 
@@ -121,39 +139,50 @@ func inputKeys() []definition[Config] {
 			"Listen address for OTLP traces over HTTP, at /v1/traces, and "+
 				"Zipkin's JSON, at /api/v2/spans.").withDefault("127.0.0.1:4318"),
 		newField("otlp.max-request", size(kib, gib), func(c *Config) *int64 { return &c.OTLP.MaxRequest },
-			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(mostRequest),
+			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if "+
+				"memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(mostRequest),
 		newField("otlp.require-token", boolean(), func(c *Config) *bool { return &c.OTLP.RequireToken },
-			"Whether senders need a token of role agent, operator or admin; by default true if other machines can reach an OTLP address without a client certificate.").withDefault(false),
-	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }), []definition[Config]{
-		newField("jaeger.query", jaegerQueries(), func(c *Config) *[]JaegerQuery { return &c.Jaeger.Query },
-			"Query services of Jaeger to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),
-	})
+			"Whether senders need a token of role agent, operator or admin; by default true if other machines can "+
+				"reach an OTLP address without a client certificate.").withDefault(false),
+	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }),
+		[]definition[Config]{
+			newField("jaeger.query", jaegerQueries(), func(c *Config) *[]JaegerQuery { return &c.Jaeger.Query },
+				"Query services of Jaeger to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),
+		})
 }
 
 func traceKeys() []definition[Config] {
 	return []definition[Config]{
 		newField("keys", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.Keys },
-			"Attributes that can explain a problem. At most 32, including those of group-by and rules.").withDefault(defaultKeys),
+			"Attributes that can explain a problem. At most 32, including those of group-by and rules.").
+			withDefault(defaultKeys),
 		newField("failures", &list{of: choice(ingest.FailureRuleNames()...)},
 			func(c *Config) *[]string { return &c.Failures },
 			"Signs by which a span counts as failed if its status does not say so. status: status "+
 				"ERROR; http, grpc: code of the response; error-type, error-tag: attributes error.type, "+
 				"error; exception: event that left the span.").withDefault(ingest.FailureRuleNames()),
-		newField("see-through", &list{of: text("the name of a service")}, func(c *Config) *[]string { return &c.SeeThrough },
-			"Services that answer no call, such as the sidecars istio-proxy and envoy: the first span behind them does.").withDefault([]string{}),
+		newField("see-through", &list{of: text("the name of a service")},
+			func(c *Config) *[]string { return &c.SeeThrough },
+			"Services that answer no call, such as the sidecars istio-proxy and envoy: "+
+				"the first span behind them does.").withDefault([]string{}),
 		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
-			"Memory for open traces, queues and statistics together. When it runs short, traces close early and senders are told to retry.").withDefault(2 * gib),
+			"Memory for open traces, queues and statistics together. When it runs short, traces close early and "+
+				"senders are told to retry.").withDefault(2 * gib),
 		newField("assembly.timeout", duration(10*time.Millisecond, time.Hour),
 			func(c *Config) *time.Duration { return &c.Assembly.Timeout },
 			"Time without new spans after which a trace closes; after six tenths of it if no parent is missing. "+
 				"A trace that is open six times as long closes in any case. Raise it if senders deliver spans "+
 				"later.").withDefault(assemble.Timeout),
-		newField("journal.durability", choice("disk", "process"), func(c *Config) *string { return &c.Journal.Durability },
-			"Failure that acknowledged spans survive. disk: a power failure; process: only a crash of the process, at lower cost.").withDefault("disk"),
+		newField("journal.durability", choice("disk", "process"),
+			func(c *Config) *string { return &c.Journal.Durability },
+			"Failure that acknowledged spans survive. disk: a power failure; process: only a crash of the process, "+
+				"at lower cost.").withDefault("disk"),
 		newField("journal.max-bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Journal.MaxBytes },
 			"Maximum disk space of the journal.").withDefault(8 * gib),
-		newField("journal.max-age", duration(time.Minute, 30*day), func(c *Config) *time.Duration { return &c.Journal.MaxAge },
-			"Maximum age of journal records that a checkpoint already covers. Records not yet covered are never deleted.").withDefault(time.Hour),
+		newField("journal.max-age", duration(time.Minute, 30*day),
+			func(c *Config) *time.Duration { return &c.Journal.MaxAge },
+			"Maximum age of journal records that a checkpoint already covers. Records not yet covered are "+
+				"never deleted.").withDefault(time.Hour),
 	}
 }
 
@@ -163,23 +192,30 @@ func problemKeys() []definition[Config] {
 		newField("epoch", duration(time.Second, time.Hour), func(c *Config) *time.Duration { return &c.Epoch },
 			"Time between two decisions.").withDefault(10 * time.Second),
 		newField("learning", duration(0, 30*day), func(c *Config) *time.Duration { return &c.Learning },
-			"Time during which the requests of a new group count as healthy. Requests that arrive late, as from a replayed recording, count by their own time.").withDefault(5 * time.Minute),
+			"Time during which the requests of a new group count as healthy. Requests that arrive late, "+
+				"as from a replayed recording, count by their own time.").withDefault(5 * time.Minute),
 		newField("min-samples", integer[uint64](2, maxCount), func(c *Config) *uint64 { return &c.MinSamples },
 			"Number of requests that a group needs before it is judged.").withDefault(t.MinSamples).reloadable(),
 		newField("thresholds.cov", number(0, 1000), func(c *Config) *float64 { return &c.Thresholds.CoV },
-			"Coefficient of variation above which a group is a problem even without a change.").withDefault(t.CoV).reloadable(),
-		newField("thresholds.false-discovery", number(0, 1), func(c *Config) *float64 { return &c.Thresholds.FalseDiscovery },
+			"Coefficient of variation above which a group is a problem even without a change.").
+			withDefault(t.CoV).reloadable(),
+		newField("thresholds.false-discovery", number(0, 1),
+			func(c *Config) *float64 { return &c.Thresholds.FalseDiscovery },
 			"Share of the alarms that may be false.").withDefault(w.FalseDiscovery).reloadable(),
-		newField("thresholds.min-impact", duration(0, day), func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
-			"Minimum time lost per second of operation, or rise of the standard deviation "+
-				"× rate, for a change to be a problem, besides 1 % of the time of "+
-				"its request type.").withDefault(time.Duration(w.MinImpact)).reloadable(),
-		newField("group-by", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.GroupBy },
-			"Attributes with few values each; requests with different values form different groups.").withDefault([]string{}),
+		newField("thresholds.min-impact", duration(0, day),
+			func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
+			"Minimum time lost per second of operation, or rise of the standard deviation × rate, for a change to be "+
+				"a problem, besides 1 % of the time of its request type.").
+			withDefault(time.Duration(w.MinImpact)).reloadable(),
+		newField("group-by", &list{of: text("the key of an attribute")},
+			func(c *Config) *[]string { return &c.GroupBy },
+			"Attributes with few values each; requests with different values form different groups.").
+			withDefault([]string{}),
 		newField("rules", typeRules(), func(c *Config) *[]group.TypeRule { return &c.Rules },
 			"Settings for some of the requests. The first matching rule applies.").withDefault([]group.TypeRule{}),
 		newField("objectives", objectives(), func(c *Config) *[]Objective { return &c.Objectives },
-			"Objectives for the requests of an entry. One opens an incident if its error budget burns: 14.4 times too fast for an hour, or 6 times for six.").withDefault([]Objective{}).reloadable(),
+			"Objectives for the requests of an entry. One opens an incident if its error budget burns: "+
+				"14.4 times too fast for an hour, or 6 times for six.").withDefault([]Objective{}).reloadable(),
 	}
 }
 
@@ -188,76 +224,103 @@ func gateKeys() []definition[Config] {
 	g := incident.DefaultGates()
 	return []definition[Config]{
 		newField("gates.growth", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Growth },
-			"Growth of the own time of an operation, relative to the usual one, from which it raises an incident. Raise it if you do not act on small changes.").withDefault(g.Growth).reloadable(),
-		newField("gates.time", duration(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Time },
-			"Time that a call of the operation must lose besides. Lower it if calls take less than 10ms and every one of them matters.").withDefault(g.Time).reloadable(),
-		newField("gates.lost", rate(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Lost },
-			"Time that all calls of the operation together must lose besides; less in proportion if all requests together "+
-				"take less than 400 times as long. Raise it if rarely called operations do not matter.").withDefault(g.Lost).reloadable(),
+			"Growth of the own time of an operation, relative to the usual one, from which it raises an incident. "+
+				"Raise it if you do not act on small changes.").withDefault(g.Growth).reloadable(),
+		newField("gates.time", duration(time.Microsecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Gates.Time },
+			"Time that a call of the operation must lose besides. Lower it if calls take less than 10ms and every "+
+				"one of them matters.").withDefault(g.Time).reloadable(),
+		newField("gates.lost", rate(time.Microsecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Gates.Lost },
+			"Time that all calls of the operation together must lose besides; less in proportion if all requests "+
+				"together take less than 400 times as long. Raise it if rarely called operations do not matter.").
+			withDefault(g.Lost).reloadable(),
 		newField("gates.failing", share(0.001, 1), func(c *Config) *float64 { return &c.Gates.Failing },
-			"Share of the calls of an operation that must fail to raise an incident.").withDefault(g.Failing).reloadable(),
+			"Share of the calls of an operation that must fail to raise an incident.").
+			withDefault(g.Failing).reloadable(),
 		newField("gates.score", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Score },
-			"Score of a service from which it raises an incident: the part of their usual time that requests lose there, or the share that fails. Lower it to find causes that few requests meet.").withDefault(g.Score).reloadable(),
+			"Score of a service from which it raises an incident: the part of their usual time that requests lose "+
+				"there, or the share that fails. Lower it to find causes that few requests meet.").
+			withDefault(g.Score).reloadable(),
 	}
 }
 
 func searchKeys() []definition[Config] {
-	others := slices.DeleteFunc(slices.Clone(search.StrategyNames()), func(s string) bool { return s == search.DefaultStrategy })
+	others := slices.DeleteFunc(slices.Clone(search.StrategyNames()),
+		func(s string) bool { return s == search.DefaultStrategy })
 	names := append([]string{search.DefaultStrategy}, others...)
 	return slices.Concat([]definition[Config]{
 		newField("strategy", choice(names...), func(c *Config) *string { return &c.Strategy },
 			"Strategy that chooses the tracepoints to enable next.").withDefault(search.DefaultStrategy).reloadable(),
 	},
-		limitKeys("budget.", "in total", func(c *Config) *int { return &c.Budget.Tracepoints }, func(c *Config) *int64 { return &c.Budget.BytesPerSecond },
-			func(c *Config) *float64 { return &c.Budget.CPU }, Limit{Tracepoints: 1000, BytesPerSecond: 16 * mib, CPU: 1}),
+		limitKeys("budget.", "in total", func(c *Config) *int { return &c.Budget.Tracepoints },
+			func(c *Config) *int64 { return &c.Budget.BytesPerSecond },
+			func(c *Config) *float64 { return &c.Budget.CPU },
+			Limit{Tracepoints: 1000, BytesPerSecond: 16 * mib, CPU: 1}),
 		partKeys("budget.per-service.", "in each service", func(c *Config) *Limit { return &c.Budget.PerService }),
 	)
 }
 
 // partKeys returns the keys for a part of the budget, which is unlimited by default.
 func partKeys(prefix, where string, of func(*Config) *Limit) []definition[Config] {
-	return limitKeys(prefix, where, func(c *Config) *int { return &of(c).Tracepoints }, func(c *Config) *int64 { return &of(c).BytesPerSecond },
+	return limitKeys(prefix, where, func(c *Config) *int { return &of(c).Tracepoints },
+		func(c *Config) *int64 { return &of(c).BytesPerSecond },
 		func(c *Config) *float64 { return &of(c).CPU }, Limit{})
 }
 
-func limitKeys(prefix, where string, tracepoints func(*Config) *int, bytes func(*Config) *int64, cpu func(*Config) *float64, defaults Limit) []definition[Config] {
+func limitKeys(
+	prefix, where string, tracepoints func(*Config) *int, bytes func(*Config) *int64, cpu func(*Config) *float64,
+	defaults Limit,
+) []definition[Config] {
 	return []definition[Config]{
 		newField(prefix+"tracepoints", integer(0, maxCount), tracepoints,
-			"Maximum number of enabled tracepoints "+where+"; 0: unlimited.").withDefault(defaults.Tracepoints).reloadable(),
+			"Maximum number of enabled tracepoints "+where+"; 0: unlimited.").
+			withDefault(defaults.Tracepoints).reloadable(),
 		newField(prefix+"bytes-per-second", size(0, tib), bytes,
-			"Maximum additional trace data per second "+where+"; 0: unlimited.").withDefault(defaults.BytesPerSecond).reloadable(),
+			"Maximum additional trace data per second "+where+"; 0: unlimited.").
+			withDefault(defaults.BytesPerSecond).reloadable(),
 		newField(prefix+"cpu", number(0, maxCores), cpu,
-			"Maximum CPU use of enabled tracepoints "+where+", in cores; 0: unlimited.").withDefault(defaults.CPU).reloadable(),
+			"Maximum CPU use of enabled tracepoints "+where+", in cores; 0: unlimited.").
+			withDefault(defaults.CPU).reloadable(),
 	}
 }
 
 func outputKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
-		newField("retention.age", duration(time.Hour, maxDuration), func(c *Config) *time.Duration { return &c.Retention.Age },
-			"How long to keep statistics, decisions, exemplars, windows of past days, and closed incidents and problems; the last three at least a day.").withDefault(7 * day).reloadable(),
+		newField("retention.age", duration(time.Hour, maxDuration),
+			func(c *Config) *time.Duration { return &c.Retention.Age },
+			"How long to keep statistics, decisions, exemplars, windows of past days, and closed incidents and "+
+				"problems; the last three at least a day.").withDefault(7 * day).reloadable(),
 		newField("retention.bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Retention.Bytes },
-			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions, exemplars and days of windows are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
+			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions, exemplars and "+
+				"days of windows are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
-			"Number of slow, of typical, of fast and of failed traces to keep for each group.").withDefault(3).reloadable(),
+			"Number of slow, of typical, of fast and of failed traces to keep for each group.").
+			withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
 		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },
-			"Links from the suspects of incidents to their logs, metrics and runbooks.").withDefault([]SuspectURL{}).reloadable(),
+			"Links from the suspects of incidents to their logs, metrics and runbooks.").
+			withDefault([]SuspectURL{}).reloadable(),
 		newField("owners", owners(), func(c *Config) *[]Owner { return &c.Owners },
-			"Owners of services, shown with incidents. The first matching element applies.").withDefault([]Owner{}).reloadable(),
+			"Owners of services, shown with incidents. The first matching element applies.").
+			withDefault([]Owner{}).reloadable(),
 		newField("webhooks", webhooks(), func(c *Config) *[]Webhook { return &c.Webhooks },
 			"Webhooks for incidents, problems and decisions.").withDefault([]Webhook{}).reloadable(),
 		newField("email", emails(), func(c *Config) *[]Email { return &c.Email },
 			"Destinations of e-mails about incidents, problems and decisions.").withDefault([]Email{}).reloadable(),
 	},
-		endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the critical paths of exemplars.", func(c *Config) *Endpoint { return &c.Export }),
-		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
+		endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the critical paths "+
+			"of exemplars.", func(c *Config) *Endpoint { return &c.Export }),
+		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. "+
+			"It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
 	)
 }
 
 func endpointKeys(prefix, help string, of func(*Config) *Endpoint) []definition[Config] {
 	return []definition[Config]{
-		newField(prefix+"otlp", orOff(endpoint()), func(c *Config) *string { return &of(c).OTLP }, help).withDefault(""),
+		newField(prefix+"otlp", orOff(endpoint()), func(c *Config) *string { return &of(c).OTLP }, help).
+			withDefault(""),
 		newField(prefix+"headers", headers(), func(c *Config) *[]Header { return &of(c).Headers },
 			"Extra HTTP headers; header files are re-read for every request.").withDefault([]Header{}),
 	}
@@ -295,8 +358,8 @@ func jaegerQueries() kind[[]JaegerQuery] {
 func typeRules() kind[[]group.TypeRule] {
 	type r = group.TypeRule
 	return &sections[r]{noun: "rule", check: checkRule, keys: []definition[r]{
-		newField("entry", text("a service and an operation, like shop GET /cart"), func(t *r) *string { return &t.Entry },
-			"Matches requests by their entry: service, space, operation."),
+		newField("entry", text("a service and an operation, like shop GET /cart"),
+			func(t *r) *string { return &t.Entry }, "Matches requests by their entry: service, space, operation."),
 		newField("attribute", text("the key of an attribute"), func(t *r) *string { return &t.Attribute },
 			"Matches requests whose entry span has this attribute."),
 		newField("value", text("the value of the attribute"), func(t *r) *string { return &t.Value },
@@ -334,12 +397,14 @@ func checkRule(t *group.TypeRule) string {
 func objectives() kind[[]Objective] {
 	type o = Objective
 	return &sections[o]{noun: "objective", check: checkObjective, keys: []definition[o]{
-		newField("entry", text("a service and an operation, like shop GET /cart, or a service"), func(x *o) *string { return &x.Entry },
-			"Entry of the requests: service, space, operation. A service alone stands for all of its entries.").required(),
+		newField("entry", text("a service and an operation, like shop GET /cart, or a service"),
+			func(x *o) *string { return &x.Entry },
+			"Entry of the requests: service, space, operation. A service alone stands for all of its entries.").
+			required(),
 		newField("latency.percentile", number(50, 99.999), func(x *o) *float64 { return &x.Latency.Percentile },
 			"Percent of the requests that must take less than latency.below."),
-		newField("latency.below", duration(time.Microsecond, day), func(x *o) *time.Duration { return &x.Latency.Below },
-			"Duration that they must not reach."),
+		newField("latency.below", duration(time.Microsecond, day),
+			func(x *o) *time.Duration { return &x.Latency.Below }, "Duration that they must not reach."),
 		newField("errors", share(1e-5, 0.5), func(x *o) *float64 { return &x.Errors },
 			"Share of the requests that may fail: the status of their entry span is an error."),
 		newField("name", text("a name"), func(x *o) *string { return &x.Name },
@@ -360,14 +425,19 @@ func checkObjective(x *Objective) string {
 
 func headers() kind[[]Header] {
 	type h = Header
-	return &sections[h]{noun: "header", name: func(x *h) string { return strings.ToLower(x.Name) }, check: checkHeader, keys: []definition[h]{
-		newField("name", words("name", "the name of a header, like Authorization", isHeaderName), func(x *h) *string { return &x.Name },
-			"Name of the header.").required(),
-		newField("value", secret(text(headerValue)), func(x *h) *string { return &x.Value },
-			"Value of the header; never shown. Prefer value-file."),
-		newField("value-file", path("the name of a file"), func(x *h) *string { return &x.ValueFile },
-			"File with the value."),
-	}}
+	return &sections[h]{
+		noun:  "header",
+		name:  func(x *h) string { return strings.ToLower(x.Name) },
+		check: checkHeader,
+		keys: []definition[h]{
+			newField("name", words("name", "the name of a header, like Authorization", isHeaderName),
+				func(x *h) *string { return &x.Name }, "Name of the header.").required(),
+			newField("value", secret(text(headerValue)), func(x *h) *string { return &x.Value },
+				"Value of the header; never shown. Prefer value-file."),
+			newField("value-file", path("the name of a file"), func(x *h) *string { return &x.ValueFile },
+				"File with the value."),
+		},
+	}
 }
 
 // headerValue describes the value of a header.
@@ -385,7 +455,8 @@ func checkHeader(h *Header) string {
 
 // isHeaderName reports whether s can be the name of a header.
 func isHeaderName(s string) bool {
-	return s != "" && len(s) <= maxText && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+	return s != "" && len(s) <= maxText &&
+		strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
 func traceURLs() kind[[]TraceURL] {
@@ -395,10 +466,13 @@ func traceURLs() kind[[]TraceURL] {
 		newField("name", text("the name of a backend"), func(u *l) *string { return &u.Name },
 			"Text of the link, like Jaeger.").required(),
 		newField("url", linkURL(wants, isTraceURL), func(u *l) *string { return &u.URL },
-			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").required(),
-		newField("search", linkURL("a URL, usually with a query in it, like https://jaeger.example/search?service={service}", isSearchURL),
+			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").
+			required(),
+		newField("search", linkURL(
+			"a URL, usually with a query in it, like https://jaeger.example/search?service={service}", isSearchURL),
 			func(u *l) *string { return &u.Search },
-			"URL of a search for traces, to which the page Traces hands its query. docs/webhooks.md lists the placeholders."),
+			"URL of a search for traces, to which the page Traces hands its query. docs/webhooks.md lists the "+
+				"placeholders."),
 	}}
 }
 
@@ -425,40 +499,47 @@ func owners() kind[[]Owner] {
 			"Services of the owner.").required(),
 		newField("name", text("the name of a team"), func(x *o) *string { return &x.Name },
 			"Name of the owner.").required(),
-		newField("contact", text("a channel, a telephone number, or an address"), func(x *o) *string { return &x.Contact },
-			"How to reach the owner."),
+		newField("contact", text("a channel, a telephone number, or an address"),
+			func(x *o) *string { return &x.Contact }, "How to reach the owner."),
 		newField("route", &list{of: text("the name of a webhook")}, func(x *o) *[]string { return &x.Route },
-			"Webhooks for incidents whose first suspect, when they open, is one of these services. They receive no other incidents."),
+			"Webhooks for incidents whose first suspect, when they open, is one of these services. "+
+				"They receive no other incidents."),
 	}}
 }
 
 func webhooks() kind[[]Webhook] {
 	type w = Webhook
-	return &sections[w]{noun: "webhook", name: func(h *w) string { return h.Name }, check: checkWebhook, keys: []definition[w]{
-		newField("name", text("a name"), func(h *w) *string { return &h.Name },
-			"Name in the UI, in logs and for sibyl webhook test.").required(),
-		newField("url", secretURL(), func(h *w) *string { return &h.URL },
-			"URL to call; its path is never shown.").required(),
-		newField("format", choice(WebhookFormats...), func(h *w) *string { return &h.Format },
-			"Format of the body.").withDefault("sibyl"),
-		newField("secret", secret(words("secret", webhookSecret, isWebhookSecret)), func(h *w) *string { return &h.Secret },
-			"Secret that signs calls. Prefer secret-file."),
-		newField("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile },
-			"File with the secret."),
-		newField("token", secret(text(secretValue)), func(h *w) *string { return &h.Token },
-			"Routing key of PagerDuty, or key of an API integration of Opsgenie; never shown. Prefer token-file."),
-		newField("token-file", path("the name of a file"), func(h *w) *string { return &h.TokenFile },
-			"File with the token."),
-		eventsField(func(h *w) *[]string { return &h.Events }),
-		newField("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate },
-			"Whether non-public addresses may be called: loopback, private, link-local, cloud metadata."),
-	}}
+	return &sections[w]{
+		noun:  "webhook",
+		name:  func(h *w) string { return h.Name },
+		check: checkWebhook,
+		keys: []definition[w]{
+			newField("name", text("a name"), func(h *w) *string { return &h.Name },
+				"Name in the UI, in logs and for sibyl webhook test.").required(),
+			newField("url", secretURL(), func(h *w) *string { return &h.URL },
+				"URL to call; its path is never shown.").required(),
+			newField("format", choice(WebhookFormats...), func(h *w) *string { return &h.Format },
+				"Format of the body.").withDefault("sibyl"),
+			newField("secret", secret(words("secret", webhookSecret, isWebhookSecret)),
+				func(h *w) *string { return &h.Secret }, "Secret that signs calls. Prefer secret-file."),
+			newField("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile },
+				"File with the secret."),
+			newField("token", secret(text(secretValue)), func(h *w) *string { return &h.Token },
+				"Routing key of PagerDuty, or key of an API integration of Opsgenie; never shown. Prefer token-file."),
+			newField("token-file", path("the name of a file"), func(h *w) *string { return &h.TokenFile },
+				"File with the token."),
+			eventsField(func(h *w) *[]string { return &h.Events }),
+			newField("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate },
+				"Whether non-public addresses may be called: loopback, private, link-local, cloud metadata."),
+		},
+	}
 }
 
 // eventsField returns the key for the events that an endpoint receives.
 func eventsField[T any](of func(*T) *[]string) definition[T] {
 	return newField("events", &list{of: choice(WebhookEvents...)}, of,
-		"Events to send, by default incident.opened, incident.steady and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.steady", "incident.closed"})
+		"Events to send, by default incident.opened, incident.steady and incident.closed; an empty list: all.").
+		withDefault([]string{"incident.opened", "incident.steady", "incident.closed"})
 }
 
 func checkWebhook(h *Webhook) string {
@@ -483,27 +564,34 @@ const privateHost = "the address is not public, so it is not called; set allow-p
 
 func emails() kind[[]Email] {
 	type m = Email
-	return &sections[m]{noun: "e-mail destination", name: func(x *m) string { return x.Name }, check: checkEmail, keys: []definition[m]{
-		newField("name", text("a name"), func(x *m) *string { return &x.Name },
-			"Name in the UI, in logs and for sibyl webhook test; no webhook has it.").required(),
-		newField("server", words("address", "a host and a port, like smtp.example.com:587", isServer), func(x *m) *string { return &x.Server },
-			"SMTP server that accepts the e-mails, usually at port 587 (starttls) or 465 (tls).").required(),
-		newField("security", choice("starttls", "tls", "none"), func(x *m) *string { return &x.Security },
-			"Encryption of the connection: by STARTTLS, from its beginning, or none. With starttls nothing is sent to a server that does not offer it.").withDefault("starttls"),
-		newField("from", words("text", "an address like sibyl@example.com or Sibyl <sibyl@example.com>", isMail), func(x *m) *string { return &x.From },
-			"Sender.").required(),
-		newField("to", &list{of: words("text", "an address like oncall@example.com", isMail)}, func(x *m) *[]string { return &x.To },
-			"Recipients.").required(),
-		newField("username", text("a user name"), func(x *m) *string { return &x.Username },
-			"User name at the server; by default Sibyl does not log in."),
-		newField("password", secret(text(secretValue)), func(x *m) *string { return &x.Password },
-			"Password at the server; never shown. Prefer password-file."),
-		newField("password-file", path("the name of a file"), func(x *m) *string { return &x.PasswordFile },
-			"File with the password."),
-		eventsField(func(x *m) *[]string { return &x.Events }),
-		newField("allow-private", boolean(), func(x *m) *bool { return &x.AllowPrivate },
-			"Whether the server may have a non-public address: loopback, private, link-local."),
-	}}
+	return &sections[m]{
+		noun:  "e-mail destination",
+		name:  func(x *m) string { return x.Name },
+		check: checkEmail,
+		keys: []definition[m]{
+			newField("name", text("a name"), func(x *m) *string { return &x.Name },
+				"Name in the UI, in logs and for sibyl webhook test; no webhook has it.").required(),
+			newField("server", words("address", "a host and a port, like smtp.example.com:587", isServer),
+				func(x *m) *string { return &x.Server },
+				"SMTP server that accepts the e-mails, usually at port 587 (starttls) or 465 (tls).").required(),
+			newField("security", choice("starttls", "tls", "none"), func(x *m) *string { return &x.Security },
+				"Encryption of the connection: by STARTTLS, from its beginning, or none. With starttls nothing is "+
+					"sent to a server that does not offer it.").withDefault("starttls"),
+			newField("from", words("text", "an address like sibyl@example.com or Sibyl <sibyl@example.com>", isMail),
+				func(x *m) *string { return &x.From }, "Sender.").required(),
+			newField("to", &list{of: words("text", "an address like oncall@example.com", isMail)},
+				func(x *m) *[]string { return &x.To }, "Recipients.").required(),
+			newField("username", text("a user name"), func(x *m) *string { return &x.Username },
+				"User name at the server; by default Sibyl does not log in."),
+			newField("password", secret(text(secretValue)), func(x *m) *string { return &x.Password },
+				"Password at the server; never shown. Prefer password-file."),
+			newField("password-file", path("the name of a file"), func(x *m) *string { return &x.PasswordFile },
+				"File with the password."),
+			eventsField(func(x *m) *[]string { return &x.Events }),
+			newField("allow-private", boolean(), func(x *m) *bool { return &x.AllowPrivate },
+				"Whether the server may have a non-public address: loopback, private, link-local."),
+		},
+	}
 }
 
 func checkEmail(m *Email) string {

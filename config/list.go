@@ -28,7 +28,8 @@ func (l *list) read(r *reader, key string, n *yaml.Node) ([]string, bool) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
 		for word := range strings.SplitSeq(n.Value, ",") {
-			items = append(items, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(word), Line: n.Line})
+			items = append(items,
+				&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(word), Line: n.Line})
 		}
 	case n.Kind != yaml.SequenceNode:
 		r.fail(n, key, "want %s; [] for none", l.want())
@@ -140,7 +141,8 @@ func (l *sections[T]) node(values []T) *yaml.Node {
 		for _, d := range l.keys {
 			about, v := d.about(), d.value(&values[i])
 			if about.defaultNode != nil || !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0) {
-				item.Content = append(item.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: about.key}, d.node(&values[i]))
+				item.Content = append(item.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: about.key},
+					d.node(&values[i]))
 			}
 		}
 		n.Content = append(n.Content, item)

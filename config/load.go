@@ -104,7 +104,8 @@ func merge(layers ...*layer) *Effective {
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
-		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(), func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
+		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(),
+			func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
 	}
 	if e.origins["otlp.max-request"] == "" {
 		c.OTLP.MaxRequest = min(c.OTLP.MaxRequest, c.Memory/requestShare)
@@ -132,7 +133,13 @@ func (l *layer) readText(r *reader, text []byte) {
 	switch {
 	case root == nil: // empty, or invalid YAML
 	case root.Kind == yaml.MappingNode:
-		w := walker[Config]{r: r, definitions: definitions(), to: &l.config, given: make(map[string]bool), origins: l.origins}
+		w := walker[Config]{
+			r:           r,
+			definitions: definitions(),
+			to:          &l.config,
+			given:       make(map[string]bool),
+			origins:     l.origins,
+		}
 		w.section(root, "")
 	case root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null":
 	default:
@@ -195,7 +202,8 @@ type Flags struct {
 // Each flag has an annotation named group with the title of its group.
 func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {
 	f := &Flags{set: make(map[string]string)}
-	fs.StringVar(&f.file, "config", "", "YAML file with the configuration: --otlp-grpc is its key grpc in the section otlp (sibyl config print lists all)")
+	fs.StringVar(&f.file, "config", "", "YAML file with the configuration: --otlp-grpc is its key grpc in the "+
+		"section otlp (sibyl config print lists all)")
 	fs.Lookup("config").Annotations = map[string][]string{group: {groups[0].title}}
 	for _, g := range groups {
 		for _, d := range g.keys() {

@@ -14,7 +14,8 @@ import (
 // default. Secrets are hidden. Apart from these, the output can be loaded again.
 func (e *Effective) Print(w io.Writer) error {
 	var b bytes.Buffer
-	b.WriteString("# The configuration of sibyl serve in effect. Flags override the environment, which overrides the file, which overrides defaults.\n" +
+	b.WriteString("# The configuration of sibyl serve in effect. " +
+		"Flags override the environment, which overrides the file, which overrides defaults.\n" +
 		"# The comment behind a value gives its origin, unless it is the default. Secrets are hidden.\n")
 	open := ""
 	for _, d := range definitions() {
@@ -125,8 +126,12 @@ func (e *Effective) JSON(w io.Writer) error {
 	for i, d := range all {
 		about := d.about()
 		keys[i] = keyJSON{
-			Key: about.key, Origin: e.origins[about.key], Flag: "--" + dashed(about.key), Environment: variable(about.key),
-			Reloadable: about.live, Help: about.help,
+			Key:         about.key,
+			Origin:      e.origins[about.key],
+			Flag:        "--" + dashed(about.key),
+			Environment: variable(about.key),
+			Reloadable:  about.live,
+			Help:        about.help,
 		}
 		if err := d.node(&e.Config).Decode(&keys[i].Value); err != nil {
 			return fmt.Errorf("write %s: %w", about.key, err)

@@ -67,7 +67,8 @@ func Reference() string {
 	}
 	for _, d := range all {
 		if elements := d.about().elements; elements != nil {
-			fmt.Fprintf(&b, "\n## Each element of `%s`\n| key | value | default | description |\n|---|---|---|---|\n", d.about().key)
+			fmt.Fprintf(&b, "\n## Each element of `%s`\n| key | value | default | description |\n|---|---|---|---|\n",
+				d.about().key)
 			for _, e := range elements {
 				defaults, _ := e.defaultText()
 				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", e.key, e.want, defaults, e.help)

@@ -93,7 +93,8 @@ const day = 24 * time.Hour
 // duration returns the kind for durations from low to high, both included.
 func duration(low, high time.Duration) *scalar[time.Duration] {
 	return &scalar[time.Duration]{
-		name: "duration", wants: fmt.Sprintf("a duration from %s to %s, like 10s or 1h30m", durationText(low), durationText(high)),
+		name:  "duration",
+		wants: fmt.Sprintf("a duration from %s to %s, like 10s or 1h30m", durationText(low), durationText(high)),
 		parse: func(text string) (time.Duration, error) {
 			if d, ok := parseDuration(text); ok && d >= low && d <= high {
 				return d, nil
@@ -139,7 +140,9 @@ func durationText(d time.Duration) string {
 // size returns the kind for numbers of bytes from low to high.
 func size(low, high int64) *scalar[int64] {
 	return &scalar[int64]{
-		name: "size", plain: true, wants: fmt.Sprintf("a size from %s to %s, like 512MiB", units.Bytes(low), units.Bytes(high)),
+		name:  "size",
+		plain: true,
+		wants: fmt.Sprintf("a size from %s to %s, like 512MiB", units.Bytes(low), units.Bytes(high)),
 		parse: func(text string) (int64, error) {
 			if n, ok := units.ParseBytes(text); ok && n >= low && n <= high {
 				return n, nil
@@ -183,7 +186,9 @@ func number(low, high float64) *scalar[float64] {
 // share returns the kind for shares from low to high, given as numbers or as percentages like 0.1%.
 func share(low, high float64) *scalar[float64] {
 	return &scalar[float64]{
-		name: "share", plain: true, wants: fmt.Sprintf("a share from %s to %s, like 0.1%% or 0.001", percentText(low), percentText(high)),
+		name:  "share",
+		plain: true,
+		wants: fmt.Sprintf("a share from %s to %s, like 0.1%% or 0.001", percentText(low), percentText(high)),
 		parse: func(text string) (float64, error) {
 			number, percent := strings.CutSuffix(text, "%")
 			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -216,7 +221,8 @@ func rate(low, high time.Duration) *scalar[time.Duration] {
 	const perSecond = "/s"
 	s := duration(low, high)
 	parse, text := s.parse, s.text
-	s.name, s.wants = "rate", fmt.Sprintf("a time per second from %s/s to %s/s, like 10ms/s", durationText(low), durationText(high))
+	s.name, s.wants = "rate", fmt.Sprintf("a time per second from %s/s to %s/s, like 10ms/s",
+		durationText(low), durationText(high))
 	s.parse = func(text string) (time.Duration, error) {
 		text, found := strings.CutSuffix(text, perSecond)
 		if !found {
@@ -262,7 +268,8 @@ func choice(among ...string) *scalar[string] {
 	if len(name) > maxTypeName {
 		name = "name"
 	}
-	return words(name, "one of "+strings.Join(among, ", "), func(text string) bool { return slices.Contains(among, text) })
+	return words(name, "one of "+strings.Join(among, ", "),
+		func(text string) bool { return slices.Contains(among, text) })
 }
 
 // maxTypeName limits the length of a flag's type in help texts.
@@ -311,7 +318,8 @@ func orOff(s *scalar[string]) *scalar[string] {
 func isAddress(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	n, convErr := strconv.ParseUint(port, 10, 16)
-	return err == nil && convErr == nil && isText(s) && (host == "" || isHost(host)) && strconv.FormatUint(n, 10) == port
+	return err == nil && convErr == nil && isText(s) && (host == "" || isHost(host)) &&
+		strconv.FormatUint(n, 10) == port
 }
 
 func isHost(s string) bool {
@@ -382,7 +390,8 @@ func withoutUser(template string) string {
 // isURL reports whether s is an http or https URL. It rejects URLs that were printed with hidden secrets.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") &&
+		u.Hostname() != ""
 }
 
 // isPublicURL reports whether s is empty, or a URL without credentials, query and fragment, so that paths can be

@@ -5,10 +5,13 @@ import "testing"
 // The address of the UI is the configured one or, if others can reach it, the listener's.
 func TestUI(t *testing.T) {
 	for want, c := range map[string]Config{
-		"http://127.0.0.1:8321":        {HTTP: "127.0.0.1:8321"},
-		"http://[::1]:8321/sibyl":      {HTTP: "[::1]:8321", API: API{BasePath: "/sibyl"}},
-		"https://sibyl.internal:8321":  {HTTP: "sibyl.internal:8321", API: API{TLS: TLS{Cert: "cert"}}},
-		"https://sibyl.example/traces": {HTTP: "0.0.0.0:8321", API: API{BasePath: "/ui", PublicURL: "https://sibyl.example/traces/"}},
+		"http://127.0.0.1:8321":       {HTTP: "127.0.0.1:8321"},
+		"http://[::1]:8321/sibyl":     {HTTP: "[::1]:8321", API: API{BasePath: "/sibyl"}},
+		"https://sibyl.internal:8321": {HTTP: "sibyl.internal:8321", API: API{TLS: TLS{Cert: "cert"}}},
+		"https://sibyl.example/traces": {
+			HTTP: "0.0.0.0:8321",
+			API:  API{BasePath: "/ui", PublicURL: "https://sibyl.example/traces/"},
+		},
 	} {
 		if got := c.UI(); got != want {
 			t.Errorf("%+v: got %s, want %s", c, got, want)
@@ -20,7 +23,8 @@ func TestUI(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{
-		"": true, "https://a.example/b": true, "http://a:1": true, "ftp://a": false, "https://u:p@a": false, "https://a?b": false, "https://a#b": false, "a": false,
+		"": true, "https://a.example/b": true, "http://a:1": true, "ftp://a": false,
+		"https://u:p@a": false, "https://a?b": false, "https://a#b": false, "a": false,
 	} {
 		if got := isPublicURL(text); got != want {
 			t.Errorf("isPublicURL(%q) = %t", text, got)

@@ -55,7 +55,8 @@ func ParseEndpoint(text, token string) (*Endpoint, error) {
 			return nil, fmt.Errorf("%q is not an endpoint: want a host and a port, like localhost:4317", text)
 		}
 	default:
-		return nil, fmt.Errorf("%q is not an endpoint: want host:port, grpc://…, grpcs://…, http://… or https://…", text)
+		return nil, fmt.Errorf("%q is not an endpoint: want host:port, grpc://…, grpcs://…, http://… or https://…",
+			text)
 	}
 	if u.Hostname() == "" {
 		return nil, fmt.Errorf("%q is not an endpoint: it lacks a host", text)
@@ -77,7 +78,8 @@ func (e *Endpoint) connect() (connection, error) {
 	if e.url.Scheme == "grpcs" {
 		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
-	c, err := grpc.NewClient(e.url.Host, grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")))
+	c, err := grpc.NewClient(e.url.Host, grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", e.url.Host, err)
 	}
@@ -126,7 +128,10 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 }
 
 // retryable are the status codes after which the OTLP specification permits a retry.
-var retryable = []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss}
+var retryable = []codes.Code{
+	codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable,
+	codes.DataLoss,
+}
 
 func retryDelay(s *status.Status) (time.Duration, bool) {
 	for _, detail := range s.Details() {
@@ -188,7 +193,10 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		return partial(r), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(got.retryAfter) // 0 for a date or no header
-		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", url, got.status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		return answer{}, &retryError{
+			err:   fmt.Errorf("%s answers %s", url, got.status),
+			after: time.Duration(min(max(seconds, 0), 3600)) * time.Second,
+		}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		if request.URL.Scheme == "http" { // a typical answer of a server with TLS
 			if _, err := encrypted(ctx, h.endpoint.address()); err == nil {
@@ -197,7 +205,8 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		}
 		return answer{int64(traces.SpanCount()), got.status}, nil
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType: // gRPC sends the last
-		return answer{}, fmt.Errorf("%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, got.status)
+		return answer{}, fmt.Errorf(
+			"%s answers %s: name the address that receives OTLP over HTTP, whose default port is 4318", url, got.status)
 	}
 	return answer{}, fmt.Errorf("%s answers %s", url, got.status)
 }
@@ -216,5 +225,6 @@ func (h *overHTTP) do(request *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return reply{response.StatusCode, response.Status, response.Header.Get("Retry-After"), text}, errors.Join(err, response.Body.Close())
+	return reply{response.StatusCode, response.Status, response.Header.Get("Retry-After"), text},
+		errors.Join(err, response.Body.Close())
 }

@@ -31,7 +31,8 @@ func (e *Endpoint) wrong(ctx context.Context) error {
 	}
 	s, err := encrypted(ctx, e.address())
 	if nobodyListens(err) {
-		return fmt.Errorf("nothing listens at %s: start sibyl serve first, or name another endpoint with --to", e.address())
+		return fmt.Errorf("nothing listens at %s: start sibyl serve first, or name another endpoint with --to",
+			e.address())
 	}
 	if err != nil {
 		if s.scheme, err = clearText(ctx, e.address()); err != nil {
@@ -47,7 +48,8 @@ func (e *Endpoint) wrong(ctx context.Context) error {
 	case !s.tls && tls:
 		return fmt.Errorf("%s does not speak TLS: use --to %s://%s", e.address(), wanted, e.address())
 	case s.invalid != nil:
-		return fmt.Errorf("connect to %s: %w; SSL_CERT_FILE can name the file of another certificate authority", e.address(), s.invalid)
+		return fmt.Errorf("connect to %s: %w; SSL_CERT_FILE can name the file of another certificate authority",
+			e.address(), s.invalid)
 	}
 	return nil
 }
@@ -64,8 +66,10 @@ func (e *Endpoint) errOther(s served, wanted string) error {
 		grpc, http = "grpcs://", "https://"
 	}
 	host := e.url.Hostname()
-	return fmt.Errorf("%s speaks %s, not %s: Sibyl usually receives OTLP over gRPC at port 4317 (--to %s) and over HTTP at port 4318 (--to %s)",
-		e.address(), protocols[s.scheme], protocols[wanted], grpc+net.JoinHostPort(host, "4317"), http+net.JoinHostPort(host, "4318"))
+	return fmt.Errorf("%s speaks %s, not %s: Sibyl usually receives OTLP over gRPC at port 4317 (--to %s) and over "+
+		"HTTP at port 4318 (--to %s)",
+		e.address(), protocols[s.scheme], protocols[wanted], grpc+net.JoinHostPort(host, "4317"),
+		http+net.JoinHostPort(host, "4318"))
 }
 
 // protocols holds the names of protocols by the schemes of endpoints without TLS.
@@ -95,7 +99,8 @@ func encrypted(ctx context.Context, address string) (served, error) {
 		return served{}, err
 	}
 	s := served{tls: true}
-	if c, ok := c.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "http/1.1" { // otherwise both may run over h2
+	// Both may run over h2.
+	if c, ok := c.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "http/1.1" {
 		s.scheme = "http"
 	}
 	return s, c.Close()

@@ -31,7 +31,7 @@ type recording struct {
 // recorded is a trace in a recording.
 type recorded struct {
 	id         pcommon.TraceID
-	start, end uint64 // extent of the spans with valid times, in nanoseconds since the epoch; start > end if there are no such spans
+	start, end uint64 // extent of the spans with valid times, in Unix nanoseconds; start > end without such spans
 	pieces     []piece
 }
 
@@ -68,7 +68,8 @@ func (t *recording) add(traces ptrace.Traces) error {
 		}
 		for s := range Spans(part.Traces) {
 			t.spans++
-			if start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp()); start > 0 && max(start, end) <= uint64(trace.MaxNanos) {
+			start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
+			if start > 0 && max(start, end) <= uint64(trace.MaxNanos) {
 				r.start, r.end = min(r.start, start), max(r.end, start, end)
 			}
 		}

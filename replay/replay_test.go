@@ -59,7 +59,8 @@ func (f *fake) send(_ context.Context, traces ptrace.Traces) (answer, error) {
 	}
 	for s := range Spans(traces) {
 		f.spans = append(f.spans, sent{
-			time.Since(f.began), s.SpanID()[0], s.StartTimestamp().AsTime().Sub(f.began), s.EndTimestamp().AsTime().Sub(f.began),
+			time.Since(f.began), s.SpanID()[0], s.StartTimestamp().AsTime().Sub(f.began),
+			s.EndTimestamp().AsTime().Sub(f.began),
 		})
 		f.traces = append(f.traces, s.TraceID())
 	}
@@ -113,7 +114,8 @@ func TestTimes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			to := &fake{}
 			s, err := play(t, to, Options{Speed: speed}, fill)
-			if diff := cmp.Diff(want, to.spans); diff != "" || err != nil || s.Traces != 3 || s.Spans != 4 || s.Requests != 3 {
+			if diff := cmp.Diff(want, to.spans); diff != "" || err != nil || s.Traces != 3 || s.Spans != 4 ||
+				s.Requests != 3 {
 				t.Errorf("speed %v: %+v, %v\n%s", speed, s, err, diff)
 			}
 		})
@@ -128,7 +130,8 @@ func TestImpossibleTimes(t *testing.T) {
 			record(t, recording, 1, 1, 1, 2)
 			record(t, recording, 2, 2, -hour, 1)
 		})
-		if err != nil || s.Traces != 2 || to.spans[0].ID != 2 || to.spans[1].At != time.Second || to.spans[1].Start != 0 {
+		if err != nil || s.Traces != 2 || to.spans[0].ID != 2 || to.spans[1].At != time.Second ||
+			to.spans[1].Start != 0 {
 			t.Errorf("%+v %v %+v", s, err, to.spans)
 		}
 	})
@@ -142,7 +145,10 @@ func TestPast(t *testing.T) {
 			record(t, recording, 1, 1, 0, 1)
 			record(t, recording, 2, 2, 30, 31)
 		})
-		want := []sent{{0, 1, -10 * time.Second, -9 * time.Second}, {5500 * time.Millisecond, 2, 5 * time.Second, 6 * time.Second}}
+		want := []sent{
+			{0, 1, -10 * time.Second, -9 * time.Second},
+			{5500 * time.Millisecond, 2, 5 * time.Second, 6 * time.Second},
+		}
 		if err != nil || !slices.Equal(to.spans, want) {
 			t.Errorf("%v %+v; want %+v", err, to.spans, want)
 		}
@@ -153,9 +159,16 @@ func TestPast(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	one := func(recording *recording) { record(t, recording, 1, 1, 0, 0) }
 	synctest.Test(t, func(t *testing.T) {
-		to := &fake{answers: []error{&retryError{err: errors.New("busy"), after: 3 * time.Second}, &retryError{err: errors.New("busy")}, nil}, rejects: answer{1, "bad"}}
+		to := &fake{
+			answers: []error{
+				&retryError{err: errors.New("busy"), after: 3 * time.Second},
+				&retryError{err: errors.New("busy")}, nil,
+			},
+			rejects: answer{1, "bad"},
+		}
 		s, err := play(t, to, Options{Speed: 1}, one)
-		if err != nil || s.Retries != 2 || s.Rejected != 1 || s.Spans != 0 || s.Why != "bad" || to.spans[0].At != 3500*time.Millisecond {
+		if err != nil || s.Retries != 2 || s.Rejected != 1 || s.Spans != 0 || s.Why != "bad" ||
+			to.spans[0].At != 3500*time.Millisecond {
 			t.Errorf("%+v %v %+v", s, err, to.spans)
 		}
 	})
@@ -169,7 +182,8 @@ func TestRefusals(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
-		if s, err := play(t, &fake{answers: []error{refused}}, Options{Speed: 1}, one); !errors.Is(err, refused) || s.Retries != 0 {
+		if s, err := play(t, &fake{answers: []error{refused}}, Options{Speed: 1}, one); !errors.Is(err, refused) ||
+			s.Retries != 0 {
 			t.Errorf("refused for good: %+v %v", s, err)
 		}
 	})
@@ -191,7 +205,9 @@ func TestLoop(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{}
-		if _, err := play(t, to, Options{Speed: 1, NewIDs: true}, func(recording *recording) { record(t, recording, 1, 1, 0, 1) }); err != nil {
+		_, err := play(t, to, Options{Speed: 1, NewIDs: true},
+			func(recording *recording) { record(t, recording, 1, 1, 0, 1) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		if to.traces[0] == (pcommon.TraceID{15: 1}) {
@@ -214,7 +230,8 @@ func TestMove(t *testing.T) {
 	if s.StartTimestamp() != 70 || s.EndTimestamp() != 0 || s.Events().At(0).Timestamp() != 90 {
 		t.Errorf("times %d, %d, %d", s.StartTimestamp(), s.EndTimestamp(), s.Events().At(0).Timestamp())
 	}
-	if s.TraceID() != m.change(pcommon.TraceID{1}) || s.Links().At(0).TraceID() != m.change(pcommon.TraceID{2}) || !s.Links().At(1).TraceID().IsEmpty() {
+	if s.TraceID() != m.change(pcommon.TraceID{1}) || s.Links().At(0).TraceID() != m.change(pcommon.TraceID{2}) ||
+		!s.Links().At(1).TraceID().IsEmpty() {
 		t.Errorf("IDs %s, %s, %s", s.TraceID(), s.Links().At(0).TraceID(), s.Links().At(1).TraceID())
 	}
 }
@@ -244,7 +261,8 @@ func TestRequestsAreBounded(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	for text, want := range map[string]string{
-		"localhost:4317": "grpc://localhost:4317", "grpcs://h:1": "grpcs://h:1", "http://h": "http://h/v1/traces", "https://h/x": "https://h/x",
+		"localhost:4317": "grpc://localhost:4317", "grpcs://h:1": "grpcs://h:1",
+		"http://h": "http://h/v1/traces", "https://h/x": "https://h/x",
 		"[::1]:4317": "grpc://[::1]:4317",
 	} {
 		if e, err := ParseEndpoint(text, ""); err != nil || e.url.String() != want {
@@ -295,7 +313,8 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	full, err := status.New(codes.ResourceExhausted, "full").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
+	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)}
+	full, err := status.New(codes.ResourceExhausted, "full").WithDetails(retry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +364,8 @@ func TestWrongProtocol(t *testing.T) {
 	go func() { _ = g.Serve(l) }()
 	defer g.Stop()
 	clear, secure, rpc := web.Listener.Addr().String(), encrypted.Listener.Addr().String(), l.Addr().String()
-	const ports = ": Sibyl usually receives OTLP over gRPC at port 4317 (--to grpc://127.0.0.1:4317) and over HTTP at port 4318 (--to http://127.0.0.1:4318)"
+	const ports = ": Sibyl usually receives OTLP over gRPC at port 4317 (--to grpc://127.0.0.1:4317) and over HTTP " +
+		"at port 4318 (--to http://127.0.0.1:4318)"
 	for endpoint, want := range map[string]string{
 		"grpc://" + clear:   clear + " speaks HTTP, not gRPC" + ports,
 		"grpcs://" + clear:  clear + " speaks HTTP, not gRPC" + ports,
@@ -362,7 +382,8 @@ func TestWrongProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Replay(t.Context(), to, Options{Files: []string{"-"}, Speed: 1, Input: file.Options{Stdin: bytes.NewReader(Example)}})
+		s, err := Replay(t.Context(), to,
+			Options{Files: []string{"-"}, Speed: 1, Input: file.Options{Stdin: bytes.NewReader(Example)}})
 		if err == nil || !strings.Contains(err.Error(), want) || s.Retries > 0 {
 			t.Errorf("%s: %+v: %v, want %s", endpoint, s, err, want)
 		}
@@ -372,7 +393,8 @@ func TestWrongProtocol(t *testing.T) {
 // The HTTP client retries exactly the errors that permit a retry.
 func TestHTTP(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.json")
-	doc := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001","name":"x","startTimeUnixNano":"1"}]}]}]}`
+	doc := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001",` +
+		`"spanId":"0000000000000001","name":"x","startTimeUnixNano":"1"}]}]}]}`
 	if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
 		t.Fatal(err)
 	}

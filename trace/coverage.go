@@ -340,7 +340,8 @@ func (c Coverage) Equal(o Coverage) bool {
 	same := func(a, b *Accounts) bool {
 		return a.Requests == b.Requests && a.Own == b.Own && a.Long == b.Long && maps.Equal(a.Left, b.Left)
 	}
-	return c.Traces == o.Traces && c.Incomplete == o.Incomplete && c.Records == o.Records && maps.Equal(c.Unread, o.Unread) &&
+	return c.Traces == o.Traces && c.Incomplete == o.Incomplete && c.Records == o.Records &&
+		maps.Equal(c.Unread, o.Unread) &&
 		maps.EqualFunc(c.services, o.services, same) && maps.Equal(c.hops, o.hops)
 }
 
@@ -399,7 +400,8 @@ func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	}
 	var hops []namedHop
 	for h, x := range counts {
-		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) && n >= leastPassed*calls[h.Caller] {
+		if n := float64(x.Requests); n > 0 && n >= passed*float64(x.Requests+x.Direct) &&
+			n >= leastPassed*calls[h.Caller] {
 			hops = append(hops, namedHop{h, x.Peer})
 		}
 	}

@@ -7,7 +7,10 @@ import "testing"
 func TestHopsAndRejectedSpans(t *testing.T) {
 	table := &Table{}
 	shop, stock, cart := table.Symbol("shop"), table.Symbol("stock"), table.Symbol("cart")
-	for _, peer := range []Op{0, table.Op(table.Symbol("proxy"), 0, External), table.Op(table.Symbol("cart.default.svc:80"), 0, External)} {
+	for _, peer := range []Op{
+		0, table.Op(table.Symbol("proxy"), 0, External),
+		table.Op(table.Symbol("cart.default.svc:80"), 0, External),
+	} {
 		var c Coverage
 		c.Judge(&Span{Service: cart, End: 1}, false)
 		c.LeaveSpans(1, Malformed)
@@ -24,7 +27,8 @@ func TestHopsAndRejectedSpans(t *testing.T) {
 			want, lost = 0, 10
 		}
 		if hops != want || c.Lost(table) != lost {
-			t.Errorf("%s: %d hops and %d traces with lost spans, want %d and %d", table.ServiceName(peer), hops, c.Lost(table), want, lost)
+			t.Errorf("%s: %d hops and %d traces with lost spans, want %d and %d",
+				table.ServiceName(peer), hops, c.Lost(table), want, lost)
 		}
 	}
 }

@@ -63,7 +63,8 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	decodeEntries(r, limit, 33, &t.ops.added, func() Operation {
 		return Operation{Service: Symbol(r.Word()), Name: Symbol(r.Word()), Target: Op(r.Word()), Kind: Kind(r.Byte())}
 	})
-	decodeEntries(r, limit, 24, &t.contexts.added, func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
+	decodeEntries(r, limit, 24, &t.contexts.added,
+		func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
 	decodeEntries(r, limit, 32, &t.edges.added,
 		func() EdgeInfo { return EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word())} })
 	for sym, s := range t.text.all() {

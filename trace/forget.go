@@ -102,7 +102,12 @@ type mentions struct {
 // newMentions returns an empty set of entries of t.
 func newMentions(t *Table) *mentions {
 	size := uint64(2) << bits.Len(uint(t.Len()))
-	m := &mentions{of: t, slots: make([]uint64, size), in: make([]bool, size), known: make([]uint64, max(1, min(size*8, maxKnown)/64))}
+	m := &mentions{
+		of:    t,
+		slots: make([]uint64, size),
+		in:    make([]bool, size),
+		known: make([]uint64, max(1, min(size*8, maxKnown)/64)),
+	}
 	index(m, &t.text)
 	index(m, &t.ops)
 	index(m, &t.contexts)
@@ -169,7 +174,8 @@ func (m *mentions) keep(x uint64) {
 		}
 		m.in[i] = true
 		if o, ok := t.ops.get(Op(x)); ok {
-			m.stack = append(m.stack, uint64(o.Service), uint64(o.Name), uint64(o.Target), uint64(OpOf(o.Service, o.Name, o.Kind)))
+			m.stack = append(m.stack, uint64(o.Service), uint64(o.Name), uint64(o.Target),
+				uint64(OpOf(o.Service, o.Name, o.Kind)))
 		}
 		if c, ok := t.contexts.get(Context(x)); ok {
 			m.stack = append(m.stack, uint64(c.Parent), uint64(c.Op))

@@ -50,7 +50,8 @@ func TestForgetKeepsMentioned(t *testing.T) {
 			table.AddEdge(edge, trace.EdgeInfo{Context: ctx, After: cart})
 			want := table.AppendBinary(nil)
 			for i := range 100 {
-				c := table.Child(root, table.Op(table.Symbol("shop"), table.Symbol(fmt.Sprint("order ", i)), trace.Internal))
+				c := table.Child(root,
+					table.Op(table.Symbol("shop"), table.Symbol(fmt.Sprint("order ", i)), trace.Internal))
 				table.AddEdge(trace.EdgeOf(c, 0, 0), trace.EdgeInfo{Context: c})
 			}
 			b := append64(make([]byte, offset), uint64(edge))
@@ -58,7 +59,8 @@ func TestForgetKeepsMentioned(t *testing.T) {
 				t.Errorf("%s at %d: the mentioned part differs", name, offset)
 			}
 			if n := forget(t, table, b); n != 401 || !bytes.Equal(table.AppendBinary(nil), want) {
-				t.Errorf("%s at %d: forgot %d entries, want 401 and the table as it was before they came", name, offset, n)
+				t.Errorf("%s at %d: forgot %d entries, want 401 and the table as it was before they came",
+					name, offset, n)
 			}
 		}
 	}
@@ -77,7 +79,8 @@ func TestForgetKeepsRecent(t *testing.T) {
 		name(period)
 	}
 	broken := errors.New("broken")
-	if n, err := table.Forget(func(yield func([]byte, error) bool) { yield(nil, broken) }); n != 0 || !errors.Is(err, broken) {
+	if n, err := table.Forget(func(yield func([]byte, error) bool) { yield(nil, broken) }); n != 0 ||
+		!errors.Is(err, broken) {
 		t.Errorf("forgot %d without the whole state: %v", n, err)
 	}
 	if n, err := table.Forget(parts()); n != 2 || err != nil {

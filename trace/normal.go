@@ -278,7 +278,8 @@ const maxLine = 5
 
 // isLine reports whether the word name[i:j] is a line number: digits after an identifier and '#'.
 func isLine(name []byte, i, j int) bool {
-	if i < 2 || name[i-1] != '#' || j-i > maxLine || slices.ContainsFunc(name[i:j], func(c byte) bool { return !isDigit(c) }) {
+	if i < 2 || name[i-1] != '#' || j-i > maxLine ||
+		slices.ContainsFunc(name[i:j], func(c byte) bool { return !isDigit(c) }) {
 		return false
 	}
 	start := i - 1

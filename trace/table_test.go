@@ -87,7 +87,8 @@ func TestTableLimit(t *testing.T) {
 	a, b := table.Symbol("a"), table.Symbol("b")
 	c := table.Symbol("c")
 	table.Symbol("a") // known: not refused
-	if got := []string{table.Text(a), table.Text(b), table.Text(c), table.Text(0)}; !slices.Equal(got, []string{"a", "b", trace.Overflow, ""}) {
+	got := []string{table.Text(a), table.Text(b), table.Text(c), table.Text(0)}
+	if !slices.Equal(got, []string{"a", "b", trace.Overflow, ""}) {
 		t.Errorf("texts %q", got)
 	}
 	if table.Refused() != 1 {
@@ -107,7 +108,8 @@ func TestTableStep(t *testing.T) {
 	if step != get.To(cart) || step == get || step == cart.To(get) {
 		t.Errorf("step %x of %x to %x", step, get, cart)
 	}
-	if got := table.Operation(step); got.Target != cart || table.OpName(step) != "GET" || table.ServiceName(step) != "frontend" {
+	if got := table.Operation(step); got.Target != cart || table.OpName(step) != "GET" ||
+		table.ServiceName(step) != "frontend" {
 		t.Errorf("operation of the step: %+v", got)
 	}
 	if table.Base(step) != get || table.Base(get) != get || table.Target(step) != cart || table.Target(get) != 0 {
@@ -116,7 +118,8 @@ func TestTableStep(t *testing.T) {
 	if table.Step(get, 0) != get || table.Operation(get).Target != 0 {
 		t.Error("a step without a target is not the operation")
 	}
-	if unknown := trace.Op(5); table.Step(unknown, cart) != unknown.To(cart) || table.Base(unknown.To(cart)) != unknown.To(cart) {
+	if unknown := trace.Op(5); table.Step(unknown, cart) != unknown.To(cart) ||
+		table.Base(unknown.To(cart)) != unknown.To(cart) {
 		t.Error("a step of an unknown operation is stored")
 	}
 }

@@ -64,7 +64,8 @@ func TestNormalName(t *testing.T) {
 
 func TestNormalNameIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := []byte(rapid.StringMatching(`([0-9a-g/{}é_. -]{0,5}|[0-9a-f-]{8,12}|#[0-9]{1,3}|SELECT |['?@%:]{1,2}|%4[0-9]|[a-z@.]{5}|[0-9A-Za-z]{6,12}){0,6}`).Draw(t, "name"))
+		name := []byte(rapid.StringMatching(`([0-9a-g/{}é_. -]{0,5}|[0-9a-f-]{8,12}|#[0-9]{1,3}|SELECT |['?@%:]{1,2}|`+
+			`%4[0-9]|[a-z@.]{5}|[0-9A-Za-z]{6,12}){0,6}`).Draw(t, "name"))
 		before := slices.Clone(name)
 		once := slices.Clone(trace.NormalName(name, nil))
 		if twice := trace.NormalName(once, nil); string(twice) != string(once) {
@@ -87,7 +88,10 @@ func TestParseID(t *testing.T) {
 	if id.Compare(trace.ID{15: 1}) != 1 || id.Compare(id) != 0 {
 		t.Error("order")
 	}
-	for _, bad := range []string{"", "0", strings.Repeat("0", 32), strings.Repeat("0", 16), strings.Repeat("g", 32), strings.Repeat("1", 33)} {
+	for _, bad := range []string{
+		"", "0", strings.Repeat("0", 32), strings.Repeat("0", 16), strings.Repeat("g", 32),
+		strings.Repeat("1", 33),
+	} {
 		if id, err := trace.ParseID(bad); !errors.Is(err, trace.ErrBadID) || !id.IsZero() {
 			t.Errorf("%q: %v, %v", bad, id, err)
 		}
